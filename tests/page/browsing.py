@@ -17,6 +17,8 @@ from playwright.sync_api import (
     CDPSession,
     ConsoleMessage,
     Dialog,
+    FloatRect,
+    Locator,
     Page,
     Request,
     Response,
@@ -196,11 +198,19 @@ def weight(page: Page) -> int:
     return int(page.evaluate(f"{kinds}.reduce((sum, one) => sum + one.decodedBodySize, 0)"))
 
 
-def take_picture(page: Page, picture: Path, *, height: int) -> None:
-    """The upper part of the page in 64 colours; the same bytes for the same page."""
-    width = page.viewport_size["width"] if page.viewport_size else WIDE[0]
-    shown = {"x": 0, "y": 0, "width": width, "height": height}
-    page.screenshot(path=picture, clip=shown, full_page=True, animations="disabled", caret="hide")  # type: ignore[arg-type]
+def take_picture(page: Page, picture: Path, *, height: int, top: Locator) -> None:
+    """The page from an element on in 64 colours, as high as asked: the same bytes for the same page."""
+    assert page.viewport_size is not None
+    box = top.bounding_box()
+    assert box is not None
+    scrolled = page.evaluate("window.scrollY")
+    shown: FloatRect = {
+        "x": 0,
+        "y": box["y"] + scrolled,
+        "width": page.viewport_size["width"],
+        "height": height,
+    }
+    page.screenshot(path=picture, clip=shown, full_page=True, animations="disabled", caret="hide")
     with Image.open(picture) as file:
         image = file.convert("RGB")
     image.quantize(64).save(picture, optimize=True)

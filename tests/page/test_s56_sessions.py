@@ -41,7 +41,7 @@ def stolen(steward: HttpSteward) -> httpx.Client:
     return httpx.Client(base_url=house.origin, verify=trust, cookies=cookies)
 
 
-def test_a_cookie_ends_after_fifteen_idle_minutes(house, sam):
+def test_s56_a_cookie_ends_after_fifteen_idle_minutes(house, sam):
     house.clock.ahead += IDLE - 2 * SECOND
     assert is_in(sam), "each request of a person begins the minutes anew"
     house.clock.ahead += IDLE - 2 * SECOND
@@ -51,21 +51,21 @@ def test_a_cookie_ends_after_fifteen_idle_minutes(house, sam):
     assert not is_in(sam), "and nothing brings it back"
 
 
-def test_what_the_page_asks_by_itself_keeps_nobody_in(house, sam):
+def test_s56_what_the_page_asks_by_itself_keeps_nobody_in(house, sam):
     for _ in range(4):
         house.clock.ahead += IDLE / 4 + SECOND
         sam.http.get("/", headers={"x-gencard-poll": "yes"})
     assert not is_in(sam)
 
 
-def test_no_session_lasts_longer_than_a_day_of_work(house, sam):
+def test_s56_no_session_lasts_longer_than_a_day_of_work(house, sam):
     for _ in range(int(LONGEST / (IDLE - 10 * SECOND)) + 1):
         house.clock.ahead += IDLE - 10 * SECOND
         sam.http.get("/")
     assert not is_in(sam)
 
 
-def test_a_cookie_of_before_the_sign_out_is_worth_nothing(sam):
+def test_s56_a_cookie_of_before_the_sign_out_is_worth_nothing(sam):
     with stolen(sam) as thief:
         assert thief.get("/").status_code == 200
         csrf = sam.field("/", "csrf")
@@ -73,7 +73,7 @@ def test_a_cookie_of_before_the_sign_out_is_worth_nothing(sam):
         assert thief.get("/").status_code == 303
 
 
-def test_a_disabled_steward_is_out_at_the_next_request(house, kim):
+def test_s56_a_disabled_steward_is_out_at_the_next_request(house, kim):
     file = house.settings().signing.identities / "kim.toml"
     enrolled = file.read_text()
     try:
@@ -86,7 +86,7 @@ def test_a_disabled_steward_is_out_at_the_next_request(house, kim):
     assert kim.sign_in().status_code == 303
 
 
-def test_a_session_that_somebody_else_chose_is_never_taken_over(house, sam):
+def test_s56_a_session_that_somebody_else_chose_is_never_taken_over(house, sam):
     with http_steward(house, "sam", signed_in=False) as victim:
         for planted in ("planted", sam.http.cookies[COOKIE]):
             victim.http.cookies.set(COOKIE, planted, domain="localhost.local", path="/")
@@ -98,7 +98,7 @@ def test_a_session_that_somebody_else_chose_is_never_taken_over(house, sam):
             assert planted not in answer.headers["set-cookie"]
 
 
-def test_the_cookie_is_of_this_host_alone_and_no_script_reads_it(sam):
+def test_s56_the_cookie_is_of_this_host_alone_and_no_script_reads_it(sam):
     header = sam.sign_in().headers["set-cookie"]
     assert header.startswith("__Host-")
     parts = {part.strip().lower() for part in header.split(";")[1:]}
@@ -106,7 +106,7 @@ def test_the_cookie_is_of_this_host_alone_and_no_script_reads_it(sam):
     assert not any(part.startswith(("domain", "max-age", "expires")) for part in parts)
 
 
-def test_an_assertion_is_good_once(sam):
+def test_s56_an_assertion_is_good_once(sam):
     assertion = sam.assertion()
     assert sam.sign_in(assertion).status_code == 303
     assert sam.sign_in(assertion).status_code == 401
@@ -126,18 +126,18 @@ def test_an_assertion_is_good_once(sam):
     ],
     ids=lambda lie: next(iter(lie)),
 )
-def test_an_assertion_that_lies_signs_nobody_in(sam, lie):
+def test_s56_an_assertion_that_lies_signs_nobody_in(sam, lie):
     sam.sign_in()
     assert sam.sign_in(sam.assertion(**lie)).status_code == 401
 
 
-def test_a_challenge_made_up_or_too_old_is_none(house, sam):
+def test_s56_a_challenge_made_up_or_too_old_is_none(house, sam):
     made_up = {"challenge": "A" * 43}
     sam.key = sam.key.but(count=sam.key.count + 1)
     assert sam.sign_in(json.dumps(sam.key.asserted(made_up))).status_code == 401
 
 
-def test_another_stewards_passkey_signs_in_that_steward_alone(house, sam, kim, card):
+def test_s56_another_stewards_passkey_signs_in_that_steward_alone(house, sam, kim, card):
     """Kim's answer to a challenge that sam fetched is hers; it opens no session of sam's."""
     options = sam.http.post("/sign-in/options").json()
     kim.key = kim.key.but(count=kim.key.count + 1)
@@ -145,7 +145,7 @@ def test_another_stewards_passkey_signs_in_that_steward_alone(house, sam, kim, c
     assert sam.sign_in(json.dumps(forged)).status_code == 401
 
 
-def test_a_link_makes_one_passkey_and_is_soon_too_old(house):
+def test_s56_a_link_makes_one_passkey_and_is_soon_too_old(house):
     link, other = house.link("sam"), HttpSteward.of(house, "sam")
     with other.http:
         assert other.enrol(link).status_code == 303
@@ -159,7 +159,7 @@ def test_a_link_makes_one_passkey_and_is_soon_too_old(house):
         assert other.enrol("made-up").status_code == 401
 
 
-def test_no_steward_gathers_passkeys_without_end(house):
+def test_s56_no_steward_gathers_passkeys_without_end(house):
     with ExitStack() as kept:
         for _ in range(MOST_OF_ONE):
             kept.enter_context(http_steward(house, "kim", signed_in=False))
@@ -168,14 +168,14 @@ def test_no_steward_gathers_passkeys_without_end(house):
             assert more.enrol().status_code == 400
 
 
-def test_a_removed_passkey_ends_its_sessions(house, kim):
+def test_s56_a_removed_passkey_ends_its_sessions(house, kim):
     passkeys = house.controller.controller_state.passkeys
     passkeys.remove(uri_of(house, "kim"), uri_of(house, "sam"))
     assert not is_in(kim)
     assert kim.sign_in().status_code == 401
 
 
-def test_a_link_of_a_disabled_steward_makes_no_passkey(house):
+def test_s56_a_link_of_a_disabled_steward_makes_no_passkey(house):
     file, link = house.settings().signing.identities / "kim.toml", house.link("kim")
     enrolled = file.read_text()
     file.write_text(f"{enrolled}disabled = true\n")
@@ -188,13 +188,13 @@ def test_a_link_of_a_disabled_steward_makes_no_passkey(house):
 
 
 @pytest.mark.parametrize("name", ["ana", "aud"])
-def test_nobody_but_stewards_gets_a_passkey(house, name):
+def test_s56_nobody_but_stewards_gets_a_passkey(house, name):
     other = HttpSteward.of(house, name)
     with other.http:
         assert other.enrol().status_code == 401
 
 
-def test_a_copied_passkey_that_counts_less_is_refused(house, sam):
+def test_s56_a_copied_passkey_that_counts_less_is_refused(house, sam):
     """Who copies a key and lets its owner go first comes with an old count."""
     copy = sam.key
     assert sam.sign_in().status_code == 303

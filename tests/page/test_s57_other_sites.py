@@ -65,7 +65,7 @@ def evil(house, card):
 
 
 @pytest.mark.parametrize("form", ["usual", "text", "parts", "query", "out"])
-def test_a_form_of_another_site_is_refused(house, victim, evil, form):
+def test_s57_a_form_of_another_site_is_refused(house, victim, evil, form):
     content = house.content()
     page = victim.context.new_page()
     page.goto(evil)
@@ -77,7 +77,7 @@ def test_a_form_of_another_site_is_refused(house, victim, evil, form):
     assert victim.open("/").url == f"{house.origin}/", "nor does it sign the steward out"
 
 
-def test_a_script_of_another_site_reads_and_changes_nothing(house, victim, evil):
+def test_s57_a_script_of_another_site_reads_and_changes_nothing(house, victim, evil):
     content = house.content()
     page = victim.context.new_page()
     page.goto(evil)
@@ -89,7 +89,7 @@ def test_a_script_of_another_site_reads_and_changes_nothing(house, victim, evil)
     assert house.content() == content
 
 
-def test_no_other_site_frames_or_embeds_the_page(house, victim, evil):
+def test_s57_no_other_site_frames_or_embeds_the_page(house, victim, evil):
     page = victim.context.new_page()
     page.goto(f"{evil}/frames")
     page.wait_for_load_state()
@@ -98,7 +98,7 @@ def test_no_other_site_frames_or_embeds_the_page(house, victim, evil):
     page.close()
 
 
-def test_a_window_that_another_site_opened_is_out_of_its_reach(house, victim, evil):
+def test_s57_a_window_that_another_site_opened_is_out_of_its_reach(house, victim, evil):
     page = victim.context.new_page()
     page.goto(evil)
     with page.context.expect_page() as opened:
@@ -110,7 +110,7 @@ def test_a_window_that_another_site_opened_is_out_of_its_reach(house, victim, ev
     page.close()
 
 
-def test_the_victim_saw_nothing_of_it(victim):
+def test_s57_the_victim_saw_nothing_of_it(victim):
     """The cookie was in reach all the time; and the steward's own page works on."""
     assert COOKIE in victim.cookies()
     assert victim.watch.dialogs == []

@@ -20,7 +20,7 @@ PATHS = (
 
 
 @pytest.mark.timeout(120)
-def test_mutated_requests_change_nothing_and_break_nothing(house, sam, card):
+def test_s57_mutated_requests_change_nothing_and_break_nothing(house, sam, card):
     form = {
         "csrf": sam.field("/", "csrf"),
         "shown": "0" * 64,
@@ -66,7 +66,7 @@ RAW = {
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_a_request_inside_another_is_not_answered(house, name):
+def test_s57_a_request_inside_another_is_not_answered(house, name):
     host = house.origin.removeprefix("https://").encode()
     lines = b"POST /decide HTTP/1.1\r\nHost: {host}\r\nOrigin: https://{host}\r\n" + RAW[name]
     answer = answer_to(house.origin, house.authority, lines.replace(b"{host}", host), seconds=2)
@@ -78,7 +78,7 @@ def test_a_request_inside_another_is_not_answered(house, name):
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1:{port}", "localhost", "localhost:{port}.evil"]
 )
-def test_a_rebound_name_reaches_nothing(house, sam, host):
+def test_s57_a_rebound_name_reaches_nothing(house, sam, host):
     port = house.origin.rpartition(":")[2]
     headers = {"host": host.format(port=port)}
     for path in ("/", "/sign-in", "/static/style.css"):
@@ -89,7 +89,7 @@ def test_a_rebound_name_reaches_nothing(house, sam, host):
         )
 
 
-def test_headers_of_every_answer(sam):
+def test_s57_headers_of_every_answer(sam):
     paths = ("/", "/sign-in", "/nowhere", "/static/style.css", "/static/none", "/decide", "/people")
     answers = [sam.http.request(method, path) for path in paths for method in ("GET", "POST", "PUT")]
     answers.append(sam.http.get("/", headers={"host": "evil.example"}))
@@ -108,7 +108,7 @@ def test_headers_of_every_answer(sam):
         assert "uvicorn" not in answer.headers.get("server", "")
 
 
-def test_a_body_is_bounded(house, sam):
+def test_s57_a_body_is_bounded(house, sam):
     token = sam.field("/", "csrf")
     large = b"csrf=" + token.encode() + b"&reason=" + b"a" * (8 << 20)
     kind = {"content-type": "application/x-www-form-urlencoded"}
@@ -122,7 +122,7 @@ def test_a_body_is_bounded(house, sam):
 
 
 @pytest.mark.parametrize("earlier", [0, 1], ids=["first request", "second request"])
-def test_half_a_request_holds_no_connection(house, sam, monkeypatch, earlier):
+def test_s57_half_a_request_holds_no_connection(house, sam, monkeypatch, earlier):
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
     host = house.origin.removeprefix("https://").encode()
     with ExitStack() as connections:
@@ -138,7 +138,7 @@ def test_half_a_request_holds_no_connection(house, sam, monkeypatch, earlier):
                 assert one.recv(1) == b"", "closed in time"
 
 
-def test_a_body_that_trickles_in_is_waited_for_so_long(house, monkeypatch):
+def test_s57_a_body_that_trickles_in_is_waited_for_so_long(house, monkeypatch):
     monkeypatch.setattr(security, "BODY_SECONDS", 0.3)
     host = house.origin.removeprefix("https://")
     lines = f"POST /sign-in HTTP/1.1\r\nHost: {host}\r\nOrigin: {house.origin}\r\n"

@@ -71,7 +71,7 @@ def walk(guest: Visitor) -> Iterator[tuple[str, Page]]:
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_every_view(steward, look):
+def test_s57_every_view(steward, look):
     scheme, (width, height) = LOOKS[look]
     steward.page.emulate_media(color_scheme=scheme)
     steward.page.set_viewport_size({"width": width, "height": height})
