@@ -265,9 +265,8 @@ class Deciding:
             details["account"] = self.way.account
         if self.way.emergency:
             details["emergency"] = "one steward decided alone"
-        self.log.append(
-            tx, action=step, actor=who.uri, resource=action.resource, details=details, now=now
-        )
+        names = {"action": step, "actor": who.uri, "resource": action.resource}
+        self.log.append(tx, **names, details=details, now=now)
 
 
 def _rehearse(tx: Connection, who: Identity, action: Action, effect: Effect) -> None:

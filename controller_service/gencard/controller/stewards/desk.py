@@ -5,7 +5,7 @@ service, the page's session, or the operating system of a local shell.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
@@ -21,7 +21,7 @@ from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.answers import AnswerView
 from gencard.controller.stewards.archive import Archive
 from gencard.controller.stewards.cards import CardView
-from gencard.controller.stewards.deciding import Deciding, Way, check_steward
+from gencard.controller.stewards.deciding import Deciding, check_steward
 from gencard.controller.stewards.people import PersonView, RequestView
 from gencard.controller.stewards.reading import (
     SOON,
@@ -56,10 +56,6 @@ class Desk(Deciding):
     ledger: Ledger
     reader: LogReader
     risks: Risks
-
-    def by_way(self, way: Way) -> "Desk":
-        """The same desk for those who come another way."""
-        return replace(self, way=way)
 
     def queue(self, who: Identity, limit: int = 50, token: str = "") -> Page[Waiting]:
         """What waits, oldest first, and for whom."""
@@ -225,9 +221,3 @@ class Desk(Deciding):
         check_steward(who)
         effects = self.effects
         return Archive(self.database, effects.cards.cards, effects.keys.rotation.keys, self.clock)
-
-    def firsts_on(self, who: Identity, resources: Collection[str]) -> tuple[FirstDecision, ...]:
-        """Decisions on some resources that wait for a second steward."""
-        check_steward(who)
-        with self.database.reading() as tx:
-            return self.firsts.waiting(tx, self.clock(), resources)

@@ -3,12 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from gencard.core.errors import TooLargeError
-from gencard.v1 import steward_pb2 as pb
-from gencard.wire.codecs.card_codec import datetime_of
-from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes, time_text
+from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes
 
 LARGEST = 1 << 18
 """Bytes of an action's arguments."""
@@ -45,21 +41,3 @@ def arguments_of(content: bytes) -> Document:
     if len(content) > LARGEST:
         raise TooLargeError(what="The number of bytes of the arguments", limit=LARGEST)
     return document_of(content, "arguments") if content else {}
-
-
-def first_decision_document(message: pb.FirstDecision) -> Document:
-    """A decision that waits for a second steward, as JSON for people and programs."""
-
-    def text(time: Timestamp) -> str:
-        return time_text(datetime_of(time))
-
-    return {
-        "kind": message.kind,
-        "resource": message.resource,
-        "arguments": arguments_of(message.arguments),
-        "reason": message.reason,
-        "by": message.who,
-        "digest": message.digest,
-        "time": text(message.time),
-        "expires": text(message.expire_time),
-    }
