@@ -35,6 +35,8 @@ def lived_in(tmp_path_factory):
     """A controller with releases, audits and an answer that waits; the names of card and answer."""
     folder = tmp_path_factory.mktemp("views")
     house = with_page(folder)
+    with house.settings_file.open("a") as settings:
+        settings.write('\n[stewards]\ntwo = ["enrol"]\n')
     house.edit({"automatic": "true\nanalyses = { reviewed_runs = 3, program_numbers = 60 }"})
     try:
         house.start()
@@ -156,24 +158,28 @@ def enrol(sam, file: Path, fingerprint: str) -> None:
     page.get_by_role("button", name="Enrol zoe").click()
 
 
-def test_people_are_enrolled_by_the_fingerprint_disabled_and_enabled(lived_in, chromium, tmp_path):
+def test_two_stewards_enrol_by_the_fingerprint_and_one_disables(lived_in, chromium, tmp_path):
     house, *_ = lived_in
     request = new_request(tmp_path, "zoe", role="auditor", project="pilot")
     with signed_in(house, chromium) as sam:
         enrol(sam, request.file, "0" * 64)
         sam.page.get_by_text("does not match the request").wait_for()
         enrol(sam, request.file, grouped(request.fingerprint))
-        page = sam.page
-        page.get_by_role("heading", name="zoe is enrolled").wait_for()
-        with page.expect_download() as saved:
-            page.get_by_role("button", name="Save the answer").click()
-        install_answer(tmp_path, Path(saved.value.path()).read_bytes())
-        for word, state in (("Disable", "disabled"), ("Enable", "enabled")):
-            page = sam.open("/people")
-            row = page.locator("tr", has_text="zoe")
-            row.get_by_text(word, exact=True).click()
-            row.get_by_label("Reason").fill("a test")
-            row.get_by_role("button", name=word).click()
-            page.get_by_role("status").wait_for()
-            assert page.locator("tr", has_text="zoe").get_by_text(state, exact=True).is_visible()
+        sam.page.get_by_text("This waits for another steward.").wait_for()
+        with signed_in(house, chromium, "kim") as kim:
+            page = kim.open("/people")
+            page.get_by_label("Reason").first.fill("I asked zoe too")
+            page.get_by_role("button", name="Decide the same").click()
+            page.get_by_role("heading", name="zoe is enrolled").wait_for()
+            with page.expect_download() as saved:
+                page.get_by_role("button", name="Save the answer").click()
+            install_answer(tmp_path, Path(saved.value.path()).read_bytes())
+            kim.watch.assert_calm()
+        page = sam.open("/people")
+        row = page.locator("tr", has_text="zoe")
+        row.get_by_text("Disable", exact=True).click()
+        row.get_by_label("Reason").fill("a test")
+        row.get_by_role("button", name="Disable").click()
+        page.get_by_role("status").wait_for()
+        assert page.locator("tr", has_text="zoe").get_by_text("disabled", exact=True).is_visible()
         sam.watch.assert_calm()

@@ -221,3 +221,9 @@ class Desk(Deciding):
         check_steward(who)
         effects = self.effects
         return Archive(self.database, effects.cards.cards, effects.keys.rotation.keys, self.clock)
+
+    def first_decisions(self, who: Identity) -> tuple[FirstDecision, ...]:
+        """All decisions that wait for a second steward, oldest first."""
+        check_steward(who)
+        with self.database.reading() as tx:
+            return self.firsts.waiting(tx, self.clock())

@@ -14,6 +14,7 @@ from gencard.controller.state.accounts import Account, Scope
 from gencard.controller.stewards.budget import Course, amounts, courses
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.reading import AccountView
+from gencard.controller.stewards.registers import LINE
 from gencard.core.errors import NotFoundError
 from gencard.wire.signatures.identity import Identity
 
@@ -68,6 +69,7 @@ def _budget(request: Request, desk: Desk, who: Identity) -> Context:
         shown[one.scope] += _shown(one, course, now)
     page = desk.lines(who, dataset, _LINES, request.query_params.get("before", ""))
     return {
+        "firsts": [one for one in desk.first_decisions(who) if one.resource.startswith(LINE)],
         "datasets": archive.datasets,
         "dataset": dataset,
         "whole": shown[Scope.DATASET],

@@ -38,7 +38,13 @@ class Row:
 
 def _people(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: ARG001
     people = sorted(desk.people(who), key=_by_role)
-    return {"rows": list(_rows(people, desk.clock())), "roles": PERSONS, "grouped": grouped}
+    firsts = [one for one in desk.first_decisions(who) if one.resource.startswith(("people/", "keys/"))]
+    return {
+        "rows": list(_rows(people, desk.clock())),
+        "firsts": firsts,
+        "roles": PERSONS,
+        "grouped": grouped,
+    }
 
 
 def _by_role(person: PersonView) -> tuple[int, str]:

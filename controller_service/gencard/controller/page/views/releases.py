@@ -23,6 +23,7 @@ def _releases(request: Request, desk: Desk, who: Identity) -> Context:
     archive = desk.archive(who)
     query = request.query_params
     return {
+        "firsts": [one for one in desk.first_decisions(who) if one.kind == Kind.CLEAR_AUDITS],
         "releases": archive.releases(token=query.get("before", "")),
         "audits": archive.audits(token=query.get("audits-before", "")),
         "evidence": [
