@@ -101,6 +101,9 @@ def _say_guesses(report: PsiRisk) -> None:
     for one in report.guesses:
         held = f"{one.held:,}, {one.unexpected:,} of them unexpected"
         guesses.add_row(str(one.width), f"{one.guesses:,}", f"{one.right:,}", held)
+    if report.wide.tables:
+        held = f"{report.wide.held + report.wide.cells:,}, {report.wide.unexpected:,} of them unexpected"
+        guesses.add_row("3", "not looked at", "", held)
     console.print(guesses)
 
 

@@ -7,7 +7,7 @@ not exclude: for keys of one and two attributes by the bounds of the cells, for 
 all tables of three attributes inside. So every fact is true; others may follow from all tables together.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -68,11 +68,13 @@ class Facts:
         worst: Keys with the most records that no smaller key determines, largest first.
         share: Shape (attributes, attributes): share of the records of which the attribute of the row
             alone gives the attribute of the column for certain; 0 on the diagonal.
+        known: By attribute that has more than one level: records for which it is certain, shape (n,).
     """
 
     by_width: tuple[KeyFacts, ...]
     worst: tuple[Combination, ...]
     share: NDArray[np.float64]
+    known: Mapping[str, NDArray[np.bool_]]
 
 
 def certain_facts(
@@ -90,9 +92,9 @@ def certain_facts(
     """
     search, by_width = _Search(records, released), list[KeyFacts]()
     for width in range(1, widest + 1):
-        progress("facts", (3 + 2 * width) / 10)
+        progress("facts", 0.2 + 0.1 * width)
         by_width.append(search.widened(width))
-    return Facts(tuple(by_width), search.worst, search.share / max(len(records), 1))
+    return Facts(tuple(by_width), search.worst, search.share / max(len(records), 1), search.known)
 
 
 class _Search:
@@ -102,7 +104,7 @@ class _Search:
         self._records, self._released = records, released
         names = records.domain.attributes
         counts = {name: np.bincount(records.column(name), minlength=1) for name in names}
-        self._known = {
+        self.known = {
             name: np.zeros(len(records), dtype=bool)
             for name in names
             if np.count_nonzero(counts[name]) > 1
@@ -120,9 +122,9 @@ class _Search:
             _, first, rows, counts = np.unique(
                 cells, return_index=True, return_inverse=True, return_counts=True
             )
-            for target in (name for name in self._known if name not in keys):
+            for target in (name for name in self.known if name not in keys):
                 self._look(_Keys(keys, rows, first, counts), target)
-        known = self._known
+        known = self.known
         guessed = sum(
             int(np.sum(known[name] & (self._records.column(name) == self._mode[name]))) for name in known
         )
@@ -142,10 +144,10 @@ class _Search:
         certain = single[keys.rows]
         column = self._records.column(target)
         self._wrong += int(np.sum(certain & (level[keys.rows] != column)))
-        new = certain & ~self._known[target]
+        new = certain & ~self.known[target]
         if new.any():
             self._rank(keys, target, np.bincount(keys.rows[new], minlength=len(single)), level)
-        self._known[target] |= certain
+        self.known[target] |= certain
         if len(keys.names) == 1:
             self.share[self._records.domain.axes((*keys.names, target))] = certain.sum()
 

@@ -18,6 +18,9 @@ from gencard.core.types import Counts
 MOST_CELLS = 2_000_000
 """Cells of a table that is bounded: 16 MB of counts."""
 
+MOST_KEPT = 10_000_000
+"""Cells of all tables whose bounds are kept: 160 MB."""
+
 WIDEST = 3
 """Attributes of a table that is bounded cell by cell; wider ones by the tables inside them."""
 
@@ -58,6 +61,8 @@ class ReleasedTables:
     def bounds(self, attributes: Clique) -> CellBounds:
         """Bounds of each cell of a table, kept once they are known; sharp where it was released."""
         if attributes not in self._bounds:
+            if sum(bounds.lower.size for bounds in self._bounds.values()) > MOST_KEPT:
+                self._bounds.clear()
             shape = self.domain.project(attributes).sizes
             self._bounds[attributes] = cell_bounds(shape, self.within(attributes))
         return self._bounds[attributes]

@@ -8,6 +8,7 @@ was not released, and which attributes can be guessed with confidence.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -19,6 +20,7 @@ from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.psi_risk.facts import WIDEST_KEY, Combination, KeyFacts, certain_facts
 from gencard.core.psi_risk.guesses import Guesses, confident_guesses
 from gencard.core.psi_risk.released import ReleasedTables
+from gencard.core.psi_risk.wide import WideTables, wide_tables
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import Counts, Progress, ignore_progress
 
@@ -93,6 +95,7 @@ class PsiRisk:
             of the two that the released ones give, 0 where none holds both; of one attribute on the
             diagonal.
         guesses: Confident guesses and cells that certainly hold somebody, for keys of one and two.
+        wide: What tables of four attributes give, and what only integer programs prove.
     """
 
     attributes: Clique
@@ -106,12 +109,13 @@ class PsiRisk:
     certain: tuple[tuple[float, ...], ...] = field(repr=False)
     small_pairs: tuple[tuple[int, ...], ...] = field(repr=False)
     guesses: tuple[Guesses, ...]
+    wide: WideTables
 
     @property
     def wrong(self) -> int:
         """Claims of certainty that the records contradict; always 0 for tables of these records."""
         facts = self.facts[-1].wrong if self.facts else 0
-        return facts + sum(guesses.wrong for guesses in self.guesses)
+        return facts + self.wide.wrong + sum(guesses.wrong for guesses in self.guesses)
 
     def json(self) -> dict[str, Any]:
         """The report as a JSON object; levels are codes."""
@@ -153,10 +157,12 @@ def psi_risk(
     widths = range(1, min(2, len(domain) - 1) + 1)
     guesses = []
     for width in widths:
-        progress("guesses", 0.1 * width)
+        progress("guesses", 0.05 * width)
         guesses.append(confident_guesses(records, released, width))
-    progress("facts", 0.3)
+    progress("facts", 0.2)
     facts = certain_facts(records, released, widest=min(WIDEST_KEY, len(domain) - 1), progress=progress)
+    later = partial(_late, progress)
+    wide = wide_tables(records, released, facts.known, progress=later)
     worst = sorted(small, key=lambda table: (-table.records, table.clique))[:WORST_TABLES]
     return PsiRisk(
         attributes=domain.attributes,
@@ -170,7 +176,13 @@ def psi_risk(
         certain=tuple(tuple(map(float, row)) for row in facts.share),
         small_pairs=small_pairs(released, threshold),
         guesses=tuple(guesses),
+        wide=wide,
     )
+
+
+def _late(progress: Progress, step: str, share: float) -> None:
+    """The second half of the work, as progress of the whole."""
+    progress(step, 0.5 + share / 2)
 
 
 def small_pairs(released: ReleasedTables, threshold: int) -> tuple[tuple[int, ...], ...]:
