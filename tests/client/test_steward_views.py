@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from gencard.client.shell.stewarding import ascii_escape, document
-from gencard.client.shell.terminal import visible
+from gencard.client.shell.stewarding import document
 from gencard.client.stewards import reading
 from gencard.client.stewards.card_review import Decision, command_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
+from gencard.shell import visible
 from gencard.v1 import negotiation_pb2, steward_pb2
 from gencard.wire.codecs.card_codec import card_message, timestamp
 from gencard.wire.codecs.privacy_codec import price_message
@@ -133,6 +133,6 @@ class TestDecision:
 
 
 def test_programs_are_printed_without_being_obeyed():
-    text = visible(f"print(1)\n{HOSTILE}", ascii_escape)
+    text = visible(f"print(1)\n{HOSTILE}")
     assert text.startswith("print(1)\n\\x1b]0;owned\\x07<script>\\u202egpj")
     assert "\x9b" not in text

@@ -20,7 +20,6 @@ from gencard.wire.signatures.identity import Role
 from tests.system.house import House, build, survey
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "stewards.md"
-HOSTILE = "To see \x1b]0;owned\x07\x1b[2J\u202e"
 PAIR = [("sex", "health"), ("sex", "work")]
 
 
@@ -200,9 +199,16 @@ class TestOthers:
     def test_every_command_is_tried(self):
         assert CALLS.keys() == Commands.homes.keys() - {"enrol"}
 
-    def test_hostile_words_of_an_analyst_are_not_obeyed(self, run, house):
-        with house.analyst() as analyst, pytest.raises(errors.InvalidInputError):
-            analyst.propose("survey", PAIR, purpose=HOSTILE, rows=100)
+    @pytest.mark.parametrize("purpose", ["To see \x1b]0;owned\x07", "To see \x9b2J", "To \u202egpj.exe"])
+    def test_hostile_words_of_an_analyst_are_not_obeyed(self, run, house, purpose):
+        with house.analyst() as analyst:
+            try:
+                name = analyst.propose("survey", PAIR, purpose=purpose, rows=100).name
+            except errors.InvalidInputError:
+                return
+        said = [run("sam", "show", name, *words) for words in ((), ("--json",))]
+        said += [run("sam", "queue"), run("sam", "queue", "--json"), run("sam", "log", "--json")]
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set("".join(said))
 
 
 class TestRisk:

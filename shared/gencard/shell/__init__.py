@@ -1,6 +1,6 @@
 """Shells whose commands are imported when they are called, so that ``--help`` loads no library."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -85,6 +85,24 @@ def print_error(error: GencardError, advice: str) -> None:
     text = " ".join([error.message, *getattr(error, "__notes__", ())])
     typer.echo(f"{typer.style(error.reason, fg='red', bold=True)}  {_printable(text)}", err=True)
     typer.echo(typer.style(f"→ {_printable(advice)}", dim=True), err=True)
+
+
+def as_written(letter: str) -> str:
+    """A character as Python writes it.
+
+    >>> as_written(chr(27))
+    '\\\\x1b'
+    """
+    return letter.encode("unicode_escape").decode()
+
+
+def visible(text: str, escape: Callable[[str], str] = as_written) -> str:
+    """Text of several lines with everything escaped but printable characters and line ends.
+
+    Analysts write purposes and programs: a terminal must not obey what stands in them.
+    """
+    kept = (letter if letter.isprintable() or letter == "\n" else escape(letter) for letter in text)
+    return "".join(kept)
 
 
 def _printable(text: str) -> str:

@@ -20,7 +20,6 @@ from gencard.client.shell.terminal import (
     say_json,
     say_next,
     say_table,
-    visible,
 )
 from gencard.client.steward import Steward
 from gencard.client.stewards.card_review import CardReview
@@ -28,7 +27,7 @@ from gencard.client.stewards.registers import AnswerReview, Preview
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.card.terms import Proposal
-from gencard.shell import Home, LazyGroup
+from gencard.shell import Home, LazyGroup, visible
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.documents.card_document import terms_document
 from gencard.wire.signatures.canonical import time_text
@@ -170,7 +169,7 @@ def answers(
             return
         review = desk.answer(name)
     if program:
-        typer.echo(visible(review.program.replace("\t", "    "), ascii_escape))
+        typer.echo(visible(review.program.expandtabs(4)))
         return
     say_review(review, as_json)
     if not as_json:
@@ -225,11 +224,6 @@ def log(
         say_json({"entry": json.loads(body), "size": proved.size, "path": path})
     else:
         say_facts([("Entry", body), ("Proved in", f"the log of {proved.size:,} entries")])
-
-
-def ascii_escape(letter: str) -> str:
-    """A character that is not printable, so that it can be seen."""
-    return letter.encode("unicode_escape").decode()
 
 
 def say_list(listed: "Listed[Any]", as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from gencard.core.card.analyses import Analyses
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.formula import Analysis
+from gencard.shell import visible
 
 console = Console(highlight=False)
 
@@ -57,16 +58,6 @@ def say_next(command: str) -> None:
 def say_json(value: Any) -> None:
     """Print one JSON value on standard output; what is no printable character is escaped."""
     typer.echo(visible(json.dumps(value, indent=2, ensure_ascii=False), _json_escape))
-
-
-def visible(text: str, escape: Callable[[str], str]) -> str:
-    """The text with everything escaped but printable characters and line ends.
-
-    Analysts write purposes and programs: a terminal must not obey what stands in them.
-    """
-    return "".join(
-        letter if letter.isprintable() or letter == "\n" else escape(letter) for letter in text
-    )
 
 
 def _json_escape(letter: str) -> str:

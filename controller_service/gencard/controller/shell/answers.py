@@ -26,7 +26,7 @@ from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.answers import AnswerView
 from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
-from gencard.shell import new_typer
+from gencard.shell import new_typer, visible
 from gencard.wire.signatures.canonical import time_text
 
 app = new_typer(help="Show, release or refuse answers that wait for a steward.", no_args_is_help=True)
@@ -65,7 +65,7 @@ def show(
     if view.row.tier is RunTier.CHECKED:
         say_json({**_facts(view.row), "answer": view.answer, "marks": view.marks})
     elif program:
-        typer.echo(view.program)
+        typer.echo(visible(view.program.expandtabs(4)))
     elif as_json:
         say_json({**_facts(view.row), "numbers": [_cell_document(cell) for cell in view.cells]})
     else:

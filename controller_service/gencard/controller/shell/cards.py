@@ -65,7 +65,10 @@ def approve(
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Offer the proposed terms, or the nearest that the policy allows."""
+    """Offer the proposed terms, or the nearest that the policy allows.
+
+    The emergency way, without the service; else `gencard steward approve`.
+    """
     with local_desk(config, steward, emergency=emergency) as desk:
         _decide(desk, Kind.APPROVE, name, reason)
 
@@ -81,7 +84,10 @@ def counter(
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Offer other terms than proposed."""
+    """Offer other terms than proposed.
+
+    The emergency way, without the service; else `gencard steward counter`.
+    """
     arguments: dict[str, Any] = {
         "drop": [[part.strip() for part in marginal.split(",")] for marginal in drop or ()]
     }
@@ -97,7 +103,10 @@ def reject(
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Reject a pending proposal."""
+    """Reject a pending proposal.
+
+    The emergency way, without the service; else `gencard steward reject`.
+    """
     with local_desk(config, steward) as desk:
         _decide(desk, Kind.REJECT, name, reason or remark, remark=remark)
 
@@ -110,7 +119,10 @@ def revoke(
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Revoke an agreed card permanently, by a signed revocation."""
+    """Revoke an agreed card permanently, by a signed revocation.
+
+    The emergency way, without the service; else `gencard steward revoke`.
+    """
     with local_desk(config, steward, emergency=emergency) as desk:
         _decide(desk, Kind.REVOKE, name, reason or remark, remark=remark)
 
