@@ -77,7 +77,7 @@ sbom: $(READY)  ## lists of all packages, with hashes, in CycloneDX: dist/*.cdx.
 	done
 
 bench: $(READY) ## every benchmark, at full length
-	@for name in start count ipf audit audit_tries stream vault generators paper_tables utility paper boxes dcr reconstruction; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	@for name in start count ipf audit audit_tries stream vault generators paper_tables utility paper boxes dcr reconstruction page; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean:          ## everything that was made here
 	rm -rf $(VENV) .venv-stubs .venv-peers* demo dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
