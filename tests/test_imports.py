@@ -24,6 +24,7 @@ STATISTICS = BASE | {"core.noise", "core.statistics"}
 BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}
 MEASURES = {"core.psi_risk", "core.privacy", "core.utility", "core.evaluation"}
 CORE = BELOW_AUDIT | {"core.audit", "core.answers", "core.output_checks", *MEASURES}
+RUN = {"run.levels", "run.r_language"}
 CONTROLLER = {"controller", "controller.records.vault"}
 
 MAY_IMPORT = {
@@ -45,14 +46,15 @@ MAY_IMPORT = {
     "v1": {"v1"},
     "shell": BASE,
     "wire": CORE | {"v1", "wire"},
-    "controller": CORE
-    | {"boxes", "formulas", "run.r_language", "wire", "shell", "controller.service"}
-    | CONTROLLER,
+    "controller": CORE | {"boxes", "formulas", "wire", *RUN, "shell", "controller.service"} | CONTROLLER,
     "controller.service": CORE | {"v1", "wire", "controller"},  # the only room that knows protobuf
     "controller.records.vault": CORE | {"wire", "controller"},
-    "run": BASE | {"core.generators", "wire"},  # shown in sandboxes, and so never the controller
-    "run.r_language": BASE | {"run", "wire"},
-    "client": CORE | {"formulas", "v1", "wire", "shell", "run", "run.r_language", "client"},
+    "run": BASE
+    | {"core.generators", "run.levels", "wire"},  # shown in sandboxes, and so never the controller
+    "run.levels": BASE,
+    "run.r_language": BASE | {"run.levels", "wire"},
+    "client": CORE
+    | {"formulas", "v1", "wire", "shell", "run", "run.levels", "run.r_language", "client"},
 }
 """Rooms by the name after ``gencard.``; the longest that fits a module is its room."""
 

@@ -25,7 +25,7 @@ from gencard.core.errors import (
 )
 from gencard.v1 import answers_pb2, answers_pb2_grpc
 from gencard.wire.signatures.canonical import json_bytes, sha256
-from tests.system.house import Clock, House, build
+from tests.system.house import Clock, House, build, survey
 from tests.system.programs import has_r
 from tests.system.raw_calls import state_unchanged
 from tests.system.recorder import Recorder
@@ -57,6 +57,11 @@ output.table("health", frame.groupby(["sex", "health"], observed=False).size())
 output.scalar("few", len(frame) % 290, count=True)
 """
 LINE = "from gencard.run import output\noutput.scalar('a', 1.0)"
+STORED = """
+from gencard.run import output, records
+age = records()["age"]
+output.scalar("mean age", age.mean())
+"""
 LATE = "from gencard.run import output\noutput.scalar('late', 1.0)"
 TOO_LATE = "from gencard.run import output\noutput.scalar('too late', 1.0)"
 SAVED = "from gencard.run import output, records\noutput.scalar('rows', len(records()) / 2)"
@@ -78,7 +83,7 @@ def house(tmp_path_factory):
     libraries = json.dumps(LIBRARIES)
     granted = (
         f"analyses = {{ reviewed_runs = {MOST}, program_numbers = 60, libraries = {libraries}, "
-        "threshold = 300, rounding = 20 }\n"
+        "threshold = 300, rounding = 20, columns = ['age'] }\n"
     )
     built.settings_file.write_text(text.replace("automatic = true\n", f"automatic = true\n{granted}", 1))
     built.raise_caps()
@@ -244,6 +249,29 @@ def test_counts_leave_as_in_checked_runs_and_marks_say_so(card, release, steward
     left = [number for rows in values for row in rows for number in row]
     assert left == [one["leaves"] if one["mark"] == "green" else None for one in numbers]
     assert "numbers of records are multiples of 20" in answer.notes
+
+
+def test_stored_numbers_are_on_the_card_and_reach_its_programs_alone(house, steward, tmp_path):
+    program = tmp_path / "analysis.py"
+    program.write_text(STORED)
+    granted = {"programs": [sha256(STORED.encode())], "reviewed_runs": 1, "columns": ["age", "sex"]}
+    with house.analyst() as analyst:
+        offered = analyst.propose(
+            "survey", [("sex", "age")], purpose="To see", analyses={**granted, "program_numbers": 60}
+        )
+        assert [(one.field, one.old, one.reason) for one in offered.changes] == [
+            ("analyses.columns", "sex", "COLUMN_NOT_OFFERED")
+        ]
+        assert "stored numbers of age" in repr(offered.lines())
+        card = offered.accept()
+        rows = card.release(rows=400, seed=2)
+        dry = card.dry_run(program)
+        assert dry.outputs[0].values[0][0] == pytest.approx(rows.frame["age"].mean(), rel=1e-3)
+        with pytest.raises(AnswerWaitingError) as caught:
+            card.run(program=program, progress=False)
+        steward("release", caught.value.fields["answer"])
+        answer = card.run(program=program, progress=False).estimates
+        assert answer.table("mean age").values[0][0] == pytest.approx(survey().age.mean(), rel=1e-3)
 
 
 def test_a_line_that_pays_for_a_waiting_answer_is_not_voided(card, release, house, steward, tmp_path):

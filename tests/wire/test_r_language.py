@@ -2,19 +2,20 @@
 
 import shutil
 from dataclasses import replace
+from io import BytesIO
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from gencard.client.answers.programs import outputs_here
-from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
 from gencard.run.frames import frame_of
-from gencard.run.levels import Midpoints
+from gencard.run.levels import Midpoints, Stored, drawn_numbers
 from gencard.run.r_language import FIRST_LINE, bytes_of_r_request, check_language, is_r
-from gencard.wire.box_request import BoxRequest, BoxTask
+from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request, read_request
 
 needs_r = pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
 
@@ -72,6 +73,26 @@ def _numbers(column):
     if pd.api.types.is_datetime64_dtype(column):
         column = (column - pd.Timestamp(0)).dt.days
     return [np.nan if pd.isna(value) else float(value) for value in column]
+
+
+def test_stored_numbers_take_the_place_of_midpoints():
+    numbers = {"age": np.array([np.nan, 3.0, 20.0, 64.0])}
+    request = BoxRequest(BoxTask.ANALYSE, dataset(), 0, 0, coding=CODING, stored=numbers)
+    again = read_request(BytesIO(bytes_of_request(request)))
+    frame = frame_of(again.dataset, CODING, Stored(again.stored))
+    assert frame["age"].dtype == "Int64"
+    assert frame["age"].astype("float64").tolist()[1:] == [3.0, 20.0, 64.0]
+    assert pd.isna(frame["age"][0])
+    assert np.array([3.0, 20.0, 64.0]).tobytes() in bytes_of_r_request(request)
+
+
+def test_drawn_numbers_lie_in_the_intervals_of_their_codes():
+    drawn = drawn_numbers(dataset(), CODING, ["age"], seed=4)
+    again = codes_of_numbers("age", CODING.attribute("age").coding, drawn["age"])
+    np.testing.assert_array_equal(again, dataset().column("age"))
+    for name in ("town", "nothing"):
+        with pytest.raises(InvalidInputError, match="stored"):
+            drawn_numbers(dataset(), CODING, [name], seed=4)
 
 
 @needs_r

@@ -312,7 +312,8 @@ class Card(CardView):
         from gencard.client.answers import programs  # noqa: PLC0415 - loads scipy.stats
 
         release = programs.newest_release(self.agreement, progress)
-        return programs.dry_run(release, program, seed=seed)
+        stored = self.terms.analyses.columns
+        return programs.dry_run(release, program, seed=seed, stored=stored)
 
     def answers(self) -> "Listed[RunOnRecords]":
         """The runs on the records under this card, newest first."""

@@ -308,6 +308,7 @@ class Analyses(google.protobuf.message.Message):
     PROGRAMS_FIELD_NUMBER: builtins.int
     LIBRARIES_FIELD_NUMBER: builtins.int
     PROGRAM_NUMBERS_FIELD_NUMBER: builtins.int
+    COLUMNS_FIELD_NUMBER: builtins.int
     checked_runs: builtins.int
     """At most so many checked runs under the card."""
     numbers: builtins.int
@@ -332,6 +333,10 @@ class Analyses(google.protobuf.message.Message):
     def libraries(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Distributions that the programs may import, by name; sorted, each once."""
 
+    @property
+    def columns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Attributes whose numbers programs get as the records have them; sorted, each once."""
+
     def __init__(
         self,
         *,
@@ -343,9 +348,10 @@ class Analyses(google.protobuf.message.Message):
         programs: collections.abc.Iterable[builtins.str] | None = ...,
         libraries: collections.abc.Iterable[builtins.str] | None = ...,
         program_numbers: builtins.int = ...,
+        columns: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["privacy", b"privacy"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checked_runs", b"checked_runs", "kinds", b"kinds", "libraries", b"libraries", "numbers", b"numbers", "privacy", b"privacy", "program_numbers", b"program_numbers", "programs", b"programs", "reviewed_runs", b"reviewed_runs"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checked_runs", b"checked_runs", "columns", b"columns", "kinds", b"kinds", "libraries", b"libraries", "numbers", b"numbers", "privacy", b"privacy", "program_numbers", b"program_numbers", "programs", b"programs", "reviewed_runs", b"reviewed_runs"]) -> None: ...
 
 Global___Analyses: typing_extensions.TypeAlias = Analyses
 

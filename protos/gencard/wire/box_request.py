@@ -13,15 +13,23 @@ from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.typed_json import PLAIN
+from gencard.core.types import FloatArray
 from gencard.wire.signatures.canonical import Document, document_of, json_bytes
 
 FORMAT = "gencard.box.v1"
 
 _LONGEST_HEADER = 1 << 24
+_NUMBER = np.dtype("<f8")
 _FIELDS = {"format", "task", "attributes", "records", "rows", "seed", "parameters", "workload", "values"}
 
 Values = Mapping[str, tuple[float, ...]]
 """For each ordered attribute the number that each of its codes stands for, NaN for missing."""
+
+
+StoredNumbers = Mapping[str, FloatArray]
+"""For attributes with edges, the numbers of all records instead of their intervals; NaN for missing."""
+
+NOTHING_STORED: StoredNumbers = {}
 
 
 class BoxTask(StrEnum):
@@ -54,6 +62,7 @@ class BoxRequest:
         workload: The cliques of the card.
         saved: The fit that is sampled; else empty.
         coding: The public schema of the attributes, for an analysis; else None.
+        stored: For an analysis, numbers that its program gets in place of midpoints.
     """
 
     task: BoxTask
@@ -65,6 +74,7 @@ class BoxRequest:
     values: Values = field(default_factory=dict)
     saved: bytes = b""
     coding: Coding | None = None
+    stored: StoredNumbers = field(default_factory=dict)
 
 
 def bytes_of_request(request: BoxRequest) -> bytes:
@@ -74,7 +84,10 @@ def bytes_of_request(request: BoxRequest) -> bytes:
         header["saved"] = len(request.saved)
     if request.task is BoxTask.ANALYSE:
         header["coding"] = PLAIN.write(request.coding)
-    return b"".join((json_bytes(header), b"\n", *columns_of(request.dataset), request.saved))
+    if request.stored:
+        header["stored"] = sorted(request.stored)
+    numbers = (request.stored[name].astype(_NUMBER).tobytes() for name in sorted(request.stored))
+    return b"".join((json_bytes(header), b"\n", *columns_of(request.dataset), *numbers, request.saved))
 
 
 def read_request(stream: BinaryIO) -> BoxRequest:
@@ -140,7 +153,8 @@ def _header_of(request: BoxRequest) -> Document:
 
 def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
     task, saved = BoxTask(header["task"]), b""
-    expected = _FIELDS | _MORE.get(task, set())
+    stored = header.keys() & {"stored"} if task is BoxTask.ANALYSE else set()
+    expected = _FIELDS | _MORE.get(task, set()) | stored
     if header["format"] != FORMAT or header.keys() != expected:
         raise ValueError("another format")
     domain = Domain.of({str(name): int(size) for name, size in header["attributes"]})
@@ -148,6 +162,10 @@ def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
     codes = _exactly(stream, records * record_bytes(domain))
     if task is BoxTask.SAMPLE:
         saved = _exactly(stream, int(header["saved"]))
+    numbers = {
+        str(name): np.frombuffer(_exactly(stream, records * _NUMBER.itemsize), _NUMBER)
+        for name in header.get("stored", ())
+    }
     return BoxRequest(
         task,
         dataset_of_columns(codes, domain, records),
@@ -158,6 +176,7 @@ def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
         {str(name): _numbers(values) for name, values in header["values"].items()},
         saved,
         PLAIN.read(Coding, header["coding"], field="coding") if task is BoxTask.ANALYSE else None,
+        numbers,
     )
 
 

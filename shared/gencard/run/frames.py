@@ -16,7 +16,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbe
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
-from gencard.run.levels import UNDECLARED, Midpoints, Values, code_of, names_of
+from gencard.run.levels import UNDECLARED, Values, code_of, names_of
 
 
 def frame_of(dataset: Dataset, coding: Coding, values: Values | None = None) -> pd.DataFrame:
@@ -60,7 +60,7 @@ def categories_of(attribute: Attribute) -> "pd.CategoricalDtype":
 def _series(attribute: Attribute, codes: NDArray[Any], values: Values | None) -> "pd.Series[Any]":
     match attribute.coding:
         case Edges() as edges if values is not None:
-            whole = edges.decimals == 0 and not isinstance(values, Midpoints)
+            whole = edges.decimals == 0 and values.is_value(attribute.name)
             return _numbers(edges, values.of(attribute.name, edges, codes), whole=whole)
         case Labels(integer=True) | Labels(boolean=True) if values is not None:
             return _plain(attribute, codes)

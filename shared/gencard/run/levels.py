@@ -1,12 +1,14 @@
 """The declared levels of an attribute, by name and by value."""
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.coding import Attribute, Edges, Labels, numbers_of_codes
+from gencard.core.coding import Attribute, Coding, Edges, Labels, numbers_of_codes
+from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
 
 UNDECLARED = -1
@@ -51,14 +53,36 @@ class Values(Protocol):
         """The next rows of an attribute; NaN is "missing"."""
         ...
 
+    def is_value(self, name: str, /) -> bool:
+        """Whether they are values that the attribute can have; else places inside its intervals."""
+        ...
+
 
 class Midpoints:
     """The midpoint of each interval."""
+
+    def is_value(self, _name: str) -> bool:
+        """A midpoint need not be one."""
+        return False
 
     def of(self, _name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
         """The next rows of an attribute; NaN is "missing"."""
         midpoints = np.array([*coding.midpoints, np.nan])
         return np.take(midpoints, codes)
+
+
+class Stored(Midpoints):
+    """Numbers as the records have them where they are given, for all rows; else midpoints."""
+
+    def __init__(self, numbers: Mapping[str, NDArray[np.float64]]) -> None:
+        self._numbers = numbers
+
+    def is_value(self, name: str) -> bool:
+        return name in self._numbers
+
+    def of(self, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
+        """All rows of an attribute; NaN is "missing"."""
+        return self._numbers[name] if name in self._numbers else super().of(name, coding, codes)
 
 
 ValueForm = Literal["numbers", "levels", "midpoints"]
@@ -95,6 +119,10 @@ class Numbers:
         self._seed = seed
         self._streams: dict[str, np.random.PCG64] = {}
 
+    def is_value(self, _name: str) -> bool:
+        """They are on the declared grid."""
+        return True
+
     def of(self, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
         """The next rows of an attribute; NaN is "missing"."""
         if name not in self._streams:
@@ -104,3 +132,22 @@ class Numbers:
     def _stream(self, name: str) -> np.random.PCG64:
         digest = hashlib.sha256(f"gencard.numbers.v1\x00{self._seed}\x00{name}".encode())
         return np.random.PCG64(int.from_bytes(digest.digest(), "big"))
+
+
+def drawn_numbers(
+    rows: Dataset, coding: Coding, names: Iterable[str], seed: int
+) -> dict[str, NDArray[np.float64]]:
+    """In place of stored numbers, for synthetic rows: numbers drawn inside the intervals.
+
+    Raises:
+        InvalidInputError: An attribute is not in the rows, or has no intervals.
+    """
+    numbers, drawn = Numbers(seed), {}
+    for name in names:
+        edges = coding.attribute(name).coding if name in rows.domain.attributes else None
+        if not isinstance(edges, Edges):
+            raise InvalidInputError(
+                field="stored", problem=f"names '{name}', which has no intervals here"
+            )
+        drawn[name] = numbers.of(name, edges, rows.column(name))
+    return drawn

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gencard.core.coding import Attribute, Edges
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray
-from gencard.run.levels import Midpoints, is_boolean, is_integer, is_ordered, names_of
+from gencard.run.levels import Stored, is_boolean, is_integer, is_ordered, names_of
 from gencard.wire.box_request import BoxRequest
 
 FIRST_LINE = "#!/usr/bin/env Rscript"
@@ -71,16 +71,16 @@ def bytes_of_r_request(request: BoxRequest) -> bytes:
     parts = [_word(_FORMAT), np.array(numbers, _WHOLE).tobytes(), *map(_word, names)]
     for name in names:
         codes = dataset.column(name).astype(np.int64)
-        parts += _column(request.coding.attribute(name), codes)
+        parts += _column(request.coding.attribute(name), codes, Stored(request.stored))
     return b"".join(parts)
 
 
-def _column(attribute: Attribute, codes: NDArray[np.int64]) -> Iterator[bytes]:
+def _column(attribute: Attribute, codes: NDArray[np.int64], stored: Stored) -> Iterator[bytes]:
     """Kind and values of one attribute, as they are in a data frame."""
     match attribute.coding:
         case Edges() as edges:
             yield _word("dates" if edges.dates else "numbers")
-            values = Midpoints().of(attribute.name, edges, codes)
+            values = stored.of(attribute.name, edges, codes)
             yield _doubles(np.floor(values) if edges.dates else values)
         case _ if is_boolean(attribute):
             yield from (_word("booleans"), _known(codes, codes, 2))

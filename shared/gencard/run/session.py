@@ -30,10 +30,10 @@ from gencard.core.program_outputs import (
     check_outputs,
 )
 from gencard.run.frames import frame_of
-from gencard.run.levels import Midpoints
+from gencard.run.levels import Stored
 from gencard.wire.black_box import claim_stdout
 from gencard.wire.box_answer import outputs_answer
-from gencard.wire.box_request import BoxTask, read_request
+from gencard.wire.box_request import NOTHING_STORED, BoxTask, StoredNumbers, read_request
 
 _COLUMNS = {"params": ESTIMATE, "bse": ERROR, "tvalues": "statistic", "pvalues": "pvalue"}
 """Attributes of a fitted model of statsmodels, and what they are called in an output."""
@@ -118,6 +118,7 @@ class Outputs:
 class _Session:
     dataset: Dataset | None = None
     coding: Coding | None = None
+    stored: StoredNumbers = field(default_factory=dict)
     seed: int = 0
 
 
@@ -126,9 +127,10 @@ output = Outputs()
 """Where a program puts what it gives."""
 
 
-def begin(dataset: Dataset, coding: Coding, seed: int) -> None:
+def begin(dataset: Dataset, coding: Coding, seed: int, stored: StoredNumbers = NOTHING_STORED) -> None:
     """Make these the records of the program that runs in this process."""
     _SESSION.dataset, _SESSION.coding, _SESSION.seed = dataset, coding, seed
+    _SESSION.stored = stored
     output.collected.clear()
 
 
@@ -136,7 +138,7 @@ def records() -> pd.DataFrame:
     """The records, one column for each attribute of the card.
 
     Labels are categoricals with all declared levels, whole numbers and truth values themselves, and
-    intervals their midpoints.
+    intervals their midpoints, or numbers as the records have them where the card grants these.
 
     Raises:
         InvalidInputError: The program was not started by ``gencard run``.
@@ -144,7 +146,7 @@ def records() -> pd.DataFrame:
     if _SESSION.dataset is None or _SESSION.coding is None:
         problem = "has no records when it is run by itself; run: gencard run CARD --program FILE --dry"
         raise InvalidInputError(field="program", problem=problem)
-    return frame_of(_SESSION.dataset, _SESSION.coding, Midpoints())
+    return frame_of(_SESSION.dataset, _SESSION.coding, Stored(_SESSION.stored))
 
 
 def rng() -> np.random.Generator:
@@ -163,7 +165,7 @@ def main(program: Path) -> None:
     request = read_request(sys.stdin.buffer)
     if request.task is not BoxTask.ANALYSE or request.coding is None:
         raise InvalidInputError(field="request", problem="is not for an analysis")
-    begin(request.dataset, request.coding, request.seed)
+    begin(request.dataset, request.coding, request.seed, request.stored)
     sys.argv[:] = [str(program)]
     runpy.run_path(str(program), run_name="__main__")
     check_outputs(output.collected)

@@ -21,6 +21,7 @@ from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs, outputs_to_json
+from gencard.run.levels import drawn_numbers
 from gencard.run.r_language import R, bytes_of_r_request, check_language, is_r
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.box_answer import AnswerReader
@@ -110,10 +111,15 @@ def check_granted(analyses: Analyses, program: str | Path, libraries: Sequence[s
     raise InvalidInputError(field="program", problem=problem, advice=advice)
 
 
-def dry_run(release: Release, program: str | Path, *, seed: int = 0) -> DryRun:
+def dry_run(
+    release: Release, program: str | Path, *, seed: int = 0, stored: Sequence[str] = ()
+) -> DryRun:
     """Run a program here, on the rows of a release, as the controller will; nothing leaves this machine.
 
     What it prints, and its traceback where it fails, appears on standard error.
+
+    Args:
+        stored: Attributes whose numbers the program gets; here they are drawn inside the intervals.
 
     Raises:
         InvalidInputError: The file cannot be read, the program fails or gives no valid output, or it is
@@ -122,7 +128,8 @@ def dry_run(release: Release, program: str | Path, *, seed: int = 0) -> DryRun:
     path, text = Path(program), text_of(program)
     names = release.dataset.domain.attributes
     coding = Coding(tuple(release.coding.attribute(name) for name in names))
-    request = BoxRequest(BoxTask.ANALYSE, release.dataset, 0, seed, coding=coding)
+    numbers = drawn_numbers(release.dataset, coding, stored, release.receipt.drawing_seed)
+    request = BoxRequest(BoxTask.ANALYSE, release.dataset, 0, seed, coding=coding, stored=numbers)
     return DryRun(text, release.name, seed, outputs_here(path, request))
 
 

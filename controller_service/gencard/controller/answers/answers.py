@@ -8,7 +8,7 @@ decision    signed, logged and settled in one transaction; nobody sees a number 
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page
+from gencard.controller.state.events import LONGEST_DETAIL
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunRow, RunStore, RunTier
@@ -139,6 +140,7 @@ class Answers:
         """
         name = f"{card.name}/answers/{secrets.token_hex(8)}"
         tier = RunTier.REVIEWED if question.kind == PROGRAM else RunTier.CHECKED
+        analyses = offer_of(card).terms.analyses
         self._check_room(tx, card, tier)
         line = self.decisions.ledger.reserve(
             tx,
@@ -164,12 +166,14 @@ class Answers:
         )
         self.store.insert(tx, row)
         operation = self.operations.create(tx, who, kind_of(tier), card.name, {"run": name, **more})
+        names = analyses.columns if tier is RunTier.REVIEWED else ()
+        columns = {"columns": _short(names)} if names else {}
         self.cards.log.append(
             tx,
             action="run",
             actor=who.uri,
             resource=name,
-            details={"operation": operation, "kind": question.kind, "line": str(line)},
+            details={"operation": operation, "kind": question.kind, "line": str(line), **columns},
             now=self.cards.clock(),
         )
         return operation
@@ -181,6 +185,12 @@ class Answers:
         if self.store.number(tx, card.name, tier) >= most:
             limit = f"{most} on the card; propose another card"
             raise TooLargeError(what=f"The number of {tier} runs", limit=limit)
+
+
+def _short(names: Sequence[str]) -> str:
+    """Names in a line of the log; how many, where there is no room for them."""
+    text = ", ".join(names)
+    return text if len(text) <= LONGEST_DETAIL and text.isprintable() else f"{len(names)} attributes"
 
 
 def kind_of(tier: RunTier) -> str:

@@ -48,6 +48,8 @@ from gencard.core.output_checks.rules import RULES_VERSION
 from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json, outputs_to_json
 from gencard.run.r_language import is_r
 from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents.receipt import receipt_of_document
+from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import Document, document_of
 from gencard.wire.signatures.identity import Identity
 
@@ -117,6 +119,7 @@ class Programs:
             more = {
                 "program": text,
                 "file_name": release.file_name,
+                "drawing_seed": str(drawing_seed(release)),
                 "seed": str(dry.seed),
                 "agreed": outputs_to_json(dry.outputs),
             }
@@ -135,6 +138,12 @@ class Programs:
                 return row
         problem = "was not on a release of this card" if rows else "needs a release of this card first"
         raise InvalidInputError(field="dry_run", problem=problem)
+
+
+def drawing_seed(release: ReleaseRow) -> int:
+    """What numbers inside intervals are drawn by, as the release's analyst draws them."""
+    payload = dsse.opened(release.receipt)[0]
+    return receipt_of_document(dsse.predicate_of(payload, dsse.RECEIPT)).drawing_seed
 
 
 def text_of_program(program: bytes) -> str:
@@ -211,7 +220,12 @@ class ProgramRun:
             "seed": int(request["seed"]),
         }
         return self.checked.jobs.program(
-            entry, entry.version, program, rows_file=self.rows / request["file_name"], terms=terms
+            entry,
+            entry.version,
+            program,
+            rows_file=self.rows / request["file_name"],
+            drawing_seed=int(request.get("drawing_seed", 0)),
+            terms=terms,
         )
 
     def _recipe(self, program: str, libraries: tuple[str, ...]) -> Document:

@@ -235,17 +235,25 @@ class Descriptions:
         program: Mapping[str, Any],
         *,
         rows_file: Path,
+        drawing_seed: int,
         terms: Proposal,
     ) -> dict[str, Job]:
         """A program's two jobs, by task: on the rows of a release, and on the same attributes' records.
 
         Args:
             program: Recipe, agreed outputs, most numbers, seed.
+            drawing_seed: Of numbers inside intervals, where the program gets stored ones.
         """
+        program = {**program, "stored": list(terms.analyses.columns)}
         schema = table_of_schema(dataset_entry.schema)
         attributes = dataset_entry.domain.covered_by(terms.cliques).attributes
         return {
-            "rehearse": {**program, "rows_file": str(rows_file), "schema": schema},
+            "rehearse": {
+                **program,
+                "rows_file": str(rows_file),
+                "drawing_seed": drawing_seed,
+                "schema": schema,
+            },
             "run_once": {
                 **program,
                 "records": self._records(dataset_entry, version),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gencard.controller.jobs.measurement import confirm, opened
+from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.releases.rows_file import RowsFile
@@ -12,6 +12,7 @@ from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.program_outputs import difference_in_shape, outputs_of_json, outputs_to_json
 from gencard.core.types import Progress
+from gencard.run.levels import drawn_numbers
 
 
 def rehearse(job: Job, progress: Progress) -> Job:
@@ -24,7 +25,8 @@ def rehearse(job: Job, progress: Progress) -> Job:
     progress("run", 0.0)
     rows, agreed = RowsFile(Path(job["rows_file"])).dataset(), outputs_of_json(job["agreed"])
     coding = _coding_over(schema_of_table(job["schema"]).coding, rows.domain.attributes)
-    outputs = _program(job).outputs(rows, coding, seed=job["seed"])
+    stored = drawn_numbers(rows, coding, job["stored"], job["drawing_seed"])
+    outputs = _program(job).outputs(rows, coding, stored, seed=job["seed"])
     if (name := difference_in_shape(agreed, outputs)) is not None:
         problem = f"gives '{name}' another shape than in the dry run; repeat that on the same rows"
         raise InvalidInputError(field="program", problem=problem)
@@ -38,11 +40,16 @@ def run_once(job: Job, progress: Progress) -> Job:
         BlackBoxError: It failed, or gave another shape; which, depends on records, and is not said.
     """
     progress("read", 0.0)
-    vault, agreed = opened(job["records"]), outputs_of_json(job["agreed"])
-    coding = _coding_over(vault.coding, tuple(job["attributes"]))
-    dataset = vault.dataset(coding.domain.attributes, most_records=job["most_records"])
-    confirm(vault, job["records"])
-    return outputs_to_json(_program(job).agreed_outputs(dataset, coding, agreed, seed=job["seed"]))
+    agreed, whole = outputs_of_json(job["agreed"]), schema_of_table(job["records"]["schema"]).coding
+    coding = _coding_over(whole, tuple(job["attributes"]))
+    dataset, stored = records_as_stored(
+        [coding.domain.attributes],
+        tuple(job["stored"]),
+        job["records"],
+        most_records=job["most_records"],
+    )
+    program = _program(job)
+    return outputs_to_json(program.agreed_outputs(dataset, coding, agreed, stored, seed=job["seed"]))
 
 
 def _program(job: Job) -> SandboxedAnalysis:

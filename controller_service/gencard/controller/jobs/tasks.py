@@ -51,10 +51,12 @@ runs. The descriptions:
     look            {"records": records, "cliques": [[attribute, ...], ...], "most_records": int}
                     -> {"risk": as ``core.psi_risk.risk.PsiRisk``}, for stewards alone
     rehearse        {"recipe": see ``sandbox.analyses``, "rows_file": path, "schema": schema as in its
-                     TOML file, "agreed": outputs, "most_numbers": int, "seed": int}
+                     TOML file, "agreed": outputs, "most_numbers": int, "seed": int,
+                     "stored": [attribute, ...], "drawing_seed": int}
                     -> outputs, as ``core.program_outputs`` writes them
     run_once        {"recipe": as above, "records": records, "attributes": [name, ...],
-                     "agreed": outputs, "most_numbers": int, "seed": int, "most_records": int}
+                     "agreed": outputs, "most_numbers": int, "seed": int, "most_records": int,
+                     "stored": [attribute, ...]}
                     -> outputs
     run_black_box   {"recipe": recipe, "upload": path of a rows file, "rows": int, "seed": int,
                      "rows_file": path to be written}

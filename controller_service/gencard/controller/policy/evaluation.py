@@ -131,6 +131,7 @@ _WHY = {
     "reviewed_runs": RUNS,
     "libraries": "LIBRARY_NOT_OFFERED",
     "program_numbers": NUMBERS,
+    "columns": "COLUMN_NOT_OFFERED",
 }
 
 
@@ -150,7 +151,8 @@ def with_analyses(
     exact = READS_RECORDS if terms.privacy.noisy else bound
     most = policy.analyses.most
     checked, why_checked = _checked(requested, most, private)
-    reviewed, why_reviewed = _reviewed(requested, most, exact)
+    covered = {name for clique in terms.cliques for name in clique}
+    reviewed, why_reviewed = _reviewed(requested, most, exact, covered)
     offered = replace(NO_ANALYSES, **checked, **reviewed).measured_as(terms.privacy)
     why = why_checked | why_reviewed
     changes = tuple(
@@ -176,8 +178,11 @@ def _checked(requested: Analyses, most: Analyses, bound: str | None) -> _Parts:
     return dict(zip(names, values, strict=True)), {name: _WHY[name] for name in names}
 
 
-def _reviewed(requested: Analyses, most: Analyses, bound: str | None) -> _Parts:
-    names = ("reviewed_runs", "programs", "libraries", "program_numbers")
+def _reviewed(
+    requested: Analyses, most: Analyses, bound: str | None, covered: Collection[str]
+) -> _Parts:
+    """Stored numbers are of attributes that the statistics of the card cover, as all records are."""
+    names = ("reviewed_runs", "programs", "libraries", "program_numbers", "columns")
     gone = bound or (NOT_OFFERED_RUNS if not most.reviewed_runs else None)
     if gone is None and not set(requested.libraries) <= set(most.libraries):
         gone = _WHY["libraries"]
@@ -185,7 +190,8 @@ def _reviewed(requested: Analyses, most: Analyses, bound: str | None) -> _Parts:
         return {}, dict.fromkeys(names, gone or RUNS)
     runs = min(requested.reviewed_runs, most.reviewed_runs)
     numbers = min(requested.program_numbers, most.program_numbers)
-    values = (runs, requested.programs, requested.libraries, numbers)
+    columns = tuple(name for name in requested.columns if name in most.columns and name in covered)
+    values = (runs, requested.programs, requested.libraries, numbers, columns)
     return dict(zip(names, values, strict=True)), {name: _WHY.get(name, RUNS) for name in names}
 
 

@@ -32,7 +32,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError, JobLimitError
 from gencard.core.program_outputs import START, Outputs, check_outputs, difference_in_shape
 from gencard.run.r_language import R, bytes_of_r_request, is_r, start_file
-from gencard.wire.box_request import BoxRequest, BoxTask
+from gencard.wire.box_request import NOTHING_STORED, BoxRequest, BoxTask, StoredNumbers
 from gencard.wire.signatures.canonical import Document, sha256
 
 LIBRARIES = ("numpy", "scipy", *ANALYSES)
@@ -144,18 +144,21 @@ class SandboxedAnalysis:
         program = analysis_program(recipe["program"], recipe["libraries"])
         return cls(program, Sandbox(limits, isolation, environment), most_numbers)
 
-    def outputs(self, dataset: Dataset, coding: Coding, *, seed: int) -> Outputs:
+    def outputs(
+        self, dataset: Dataset, coding: Coding, stored: StoredNumbers = NOTHING_STORED, *, seed: int
+    ) -> Outputs:
         """What the program gives, rounded.
 
         Args:
             coding: Of the attributes of ``dataset``.
+            stored: Numbers in place of the midpoints of intervals.
 
         Raises:
             BlackBoxError: It fails, or its answer is anything else than outputs.
             JobLimitError: It takes too long, or too much memory.
             IsolationError: Nothing can be run in a sandbox here.
         """
-        request = BoxRequest(BoxTask.ANALYSE, dataset, 0, seed, coding=coding)
+        request = BoxRequest(BoxTask.ANALYSE, dataset, 0, seed, coding=coding, stored=stored)
         outputs = self.sandbox.ask(self.program, request, report=ignore_hundredths).outputs()
         try:
             check_outputs(outputs, self.most_numbers)
@@ -163,14 +166,22 @@ class SandboxedAnalysis:
             raise BlackBoxError(problem="its answer holds no valid outputs") from None
         return outputs
 
-    def agreed_outputs(self, dataset: Dataset, coding: Coding, agreed: Outputs, *, seed: int) -> Outputs:
+    def agreed_outputs(
+        self,
+        dataset: Dataset,
+        coding: Coding,
+        agreed: Outputs,
+        stored: StoredNumbers = NOTHING_STORED,
+        *,
+        seed: int,
+    ) -> Outputs:
         """The same on records: outputs of the agreed shape, or one error for all that can go wrong.
 
         Raises:
             BlackBoxError: Whatever happened: why, depends on the records.
         """
         with suppress(BlackBoxError, JobLimitError):
-            outputs = self.outputs(dataset, coding, seed=seed)
+            outputs = self.outputs(dataset, coding, stored, seed=seed)
             if difference_in_shape(agreed, outputs) is None:
                 return outputs
         raise BlackBoxError(problem="its run at the records did not finish correctly")

@@ -63,7 +63,8 @@ remainder_percent = 10, rounding = 5 }}
 # Analyses run on the records for a card, each once, through output rules; by default none. They are
 # measured as the card is: exactly, or with noise of a budget of their own. With release = "steward"
 # every answer waits for you; answers of analysts' programs always do. Libraries are those of Python,
-# R, and packages of R such as R-survival. See docs/controllers.md.
+# R, and packages of R such as R-survival; columns names attributes whose numbers programs get. See
+# docs/controllers.md.
 # analyses = {{ kinds = ["linear", "logistic", "crosstab"], checked_runs = 5, numbers = 100, \
 threshold = 10, rounding = 5, release = "policy", stored = false, \
 reviewed_runs = 0, libraries = [], program_numbers = 500 }}

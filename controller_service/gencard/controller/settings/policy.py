@@ -170,6 +170,7 @@ class AnalysesTable(Section):
     numbers: int = NO_ANALYSES.numbers
     reviewed_runs: int = 0
     libraries: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     program_numbers: int = NO_ANALYSES.program_numbers
     stored: bool = False
     release: Release = Release.POLICY
@@ -183,7 +184,8 @@ class AnalysesTable(Section):
 
     def policy(self) -> AnalysesPolicy:
         """Raises InvalidInputError or InvalidNumberError where it offers what there cannot be."""
-        names = {name: tuple(sorted(map(str, getattr(self, name)))) for name in ("kinds", "libraries")}
+        listed = ("kinds", "libraries", "columns")
+        names = {name: tuple(sorted(map(str, getattr(self, name)))) for name in listed}
         others = {"release", "threshold", "rounding", "stored"}
         most = {name: value for name, value in dict(self).items() if name not in others} | names
         checks = replace(_CHECKS, threshold=self.threshold, rounding=self.rounding)

@@ -28,6 +28,7 @@ DETAILS = frozenset(
         "box_digest",
         "card_digest",
         "clock_behind_seconds",
+        "columns",
         "data_digest",
         "digest",
         "emergency",

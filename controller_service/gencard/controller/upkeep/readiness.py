@@ -19,6 +19,7 @@ from gencard.controller.state.ledger import Ledger
 from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import Mechanism
+from gencard.core.coding import Edges
 from gencard.core.errors import InvalidInputError
 from gencard.core.evaluation.evaluation import Evaluation, Need, Sight
 from gencard.core.evaluation.registry import evaluation_named
@@ -194,6 +195,7 @@ def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Fac
         for field, problem in _mistakes(dataset_entry, generators):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.{field}", problem=problem)
         _check_libraries(dataset_entry)
+        _check_columns(dataset_entry)
         for problem in _private_mistakes(dataset_entry.policy, facts):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.generators", problem=problem)
 
@@ -206,6 +208,18 @@ def _check_libraries(dataset_entry: DatasetEntry) -> None:
     except InvalidInputError as error:
         problem = error.fields["problem"]
     raise InvalidInputError(field=f"{dataset_entry.name}: policy.analyses.libraries", problem=problem)
+
+
+def _check_columns(dataset_entry: DatasetEntry) -> None:
+    """Raises InvalidInputError where a policy offers stored numbers of what has no intervals."""
+    coding = dataset_entry.schema.coding
+    numbers = {one.name for one in coding.attributes if isinstance(one.coding, Edges)}
+    unknown = sorted(set(dataset_entry.policy.analyses.most.columns) - numbers)
+    if unknown:
+        raise InvalidInputError(
+            field=f"{dataset_entry.name}: policy.analyses.columns",
+            problem=f"names '{unknown[0]}', which is no attribute with edges",
+        )
 
 
 def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:

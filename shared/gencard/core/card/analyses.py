@@ -6,11 +6,12 @@ leaves. Answers from psi need no grant.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.mechanism import EXACT, InsideGenerator, Privacy
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.json_codecs import written
 
 MOST_RUNS = 1_000
 MOST_NUMBERS = 10_000
@@ -18,6 +19,7 @@ MOST_NAMES = 100
 
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_ATTRIBUTE = re.compile(r"[^\x00-\x1f]{1,200}")
 _LIBRARY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -37,10 +39,11 @@ class Analyses:
         programs: SHA-256, in hex, of each program that may be run; sorted.
         libraries: Names of the distributions that the programs may import; sorted.
         program_numbers: At most so many in the answer of one reviewed run.
+        columns: Attributes whose numbers programs get as the records have them; sorted.
 
     Raises:
         InvalidInputError, InvalidNumberError: Repeated, not sorted, not a name, or out of bounds; kinds,
-            programs or libraries without runs.
+            programs, libraries or columns without runs.
     """
 
     kinds: tuple[str, ...] = ()
@@ -51,10 +54,12 @@ class Analyses:
     programs: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     program_numbers: int = 500
+    columns: tuple[str, ...] = field(default=(), metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         for name, form in (("kinds", _KIND), ("programs", _DIGEST), ("libraries", _LIBRARY)):
             self._check_names(name, form)
+        self._check_names("columns", _ATTRIBUTE)
         for name, least, most in (
             ("checked_runs", 0, MOST_RUNS),
             ("reviewed_runs", 0, MOST_RUNS),
@@ -67,6 +72,7 @@ class Analyses:
             ("kinds", "checked_runs"),
             ("programs", "reviewed_runs"),
             ("libraries", "reviewed_runs"),
+            ("columns", "reviewed_runs"),
         ):
             if getattr(self, names) and not getattr(self, runs):
                 problem = f"are allowed only with {runs}"
@@ -110,6 +116,7 @@ class Analyses:
             f"{self.reviewed_runs}, at most {self.program_numbers} numbers each: "
             + ", ".join(f"{digest[:12]}..." for digest in self.programs)
             + (f"; libraries {', '.join(self.libraries)}" if self.libraries else "")
+            + (f"; stored numbers of {', '.join(self.columns)}" if self.columns else "")
         )
         rows = (
             ("Checked runs", self.checked_runs, checked),
