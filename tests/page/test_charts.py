@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from gencard.controller.page import charts
+from gencard.controller.page.rendering import environment
 from gencard.controller.stewards.budget import Amount, amounts, courses
 from gencard.core.card.budget import FREE, Price
 from tests.controller.state.samples import NOW
@@ -65,3 +66,12 @@ def test_runs_of_an_audit_stand_on_one_scale():
 def test_numbers_are_plain():
     assert charts.number(Decimal("1E+3")) == "1,000"
     assert charts.number(Decimal("0.000000001")) == "0.000000001"
+
+
+def test_s57_texts_of_analysts_reorder_nothing_on_the_page():
+    """A purpose with a bidirectional override would otherwise read as another one."""
+    template = environment().from_string("{{ purpose }}")
+    assert (
+        template.render(purpose="safe \u202e gnihtyna \x07 <b>")
+        == "safe \\u202e gnihtyna \\x07 &lt;b&gt;"
+    )

@@ -10,9 +10,11 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.responses import Response
 
 from gencard.controller.page.security import NO_STORE
+from gencard.shell import as_written, visible
 
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _DAY = 86_400
@@ -58,11 +60,13 @@ def asset_response(name: str, query: str) -> Response | None:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """How templates are read: all texts escaped, an unknown name is an error."""
     environment = Environment(
         loader=PackageLoader(__package__, "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_without_controls,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -80,9 +84,16 @@ def _environment() -> Environment:
     return environment
 
 
+def _without_controls(value: Any) -> Any:
+    """A text with its control characters written out: browsers would obey those that reorder text."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return visible(value, lambda letter: letter if letter == "\t" else as_written(letter))
+
+
 def rendered(template: str, context: Mapping[str, Any]) -> str:
     """The text of a template."""
-    return _environment().get_template(template).render(context)
+    return environment().get_template(template).render(context)
 
 
 def person(uri: str) -> str:
