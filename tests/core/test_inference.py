@@ -103,14 +103,14 @@ def test_facts_hold_of_the_records(text, kind, number):
     one = lattice([20, 13, 19, 18, 11, 30])
     question: Question = read_question(text, kind, CODING)
     margins = RecordMargins.of(one.cells, one.counts * 1.0)
-    told = facts.told(question, ALL, margins, one, USUAL_RULES)
-    assert len(told.rows) == number
-    values = told.rows @ one.counts
-    assert np.all((told.low - 1e-6 <= values) & (values <= told.high + 1e-6))
+    stated = facts.facts_of_answer(question, ALL, margins, one, USUAL_RULES)
+    assert len(stated.rows) == number
+    values = stated.rows @ one.counts
+    assert np.all((stated.low - 1e-6 <= values) & (values <= stated.high + 1e-6))
 
 
 def test_stored_numbers_tell_how_large_their_groups_are():
     one = lattice([20, 0, 0, 0, 11, 0])
     margins = RecordMargins.of(one.cells, one.counts * 1.0)
     stored = read_question("age ~ sex", Analysis.MEANS, CODING, options={"response": "stored"})
-    assert len(facts.told(stored, ALL, margins, one, USUAL_RULES).rows) == 1 + 2
+    assert len(facts.facts_of_answer(stored, ALL, margins, one, USUAL_RULES).rows) == 1 + 2

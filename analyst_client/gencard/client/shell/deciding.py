@@ -242,9 +242,11 @@ def enrol(
 ) -> None:
     """Enrol a person who sent a request, and write the answer for the person to install."""
     person = request_of_document(read(request, "request")[: LARGEST + 1])
-    told = fingerprint or _compared(person.name, person.fingerprint)
+    compared = fingerprint or _compared(person.name, person.fingerprint)
     with at_desk(connection) as desk:
-        preview = desk.enrolment(request, told, role=role, project=project, address=address, again=again)
+        preview = desk.enrolment(
+            request, compared, role=role, project=project, address=address, again=again
+        )
         decision = _decided(desk, "Enrol", preview, shown, reason, yes)
     answer = decision.result.get("answer")
     if answer is not None:

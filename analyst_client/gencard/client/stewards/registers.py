@@ -124,9 +124,9 @@ class AnswerReview(Displayable):
 
     def lines(self) -> list[tuple[str, str]]:
         """The run in names and values."""
-        asked = self.summary
-        lines = [("Analyst", short_name(asked.analyst)), (asked.kind.capitalize(), asked.formula)]
-        lines.append(("Asked", time_text(asked.time)))
+        summary = self.summary
+        lines = [("Analyst", short_name(summary.analyst)), (summary.kind.capitalize(), summary.formula)]
+        lines.append(("Asked", time_text(summary.time)))
         if self.cells:
             marks = [cell.mark for cell in self.cells]
             counts = ", ".join(f"{marks.count(colour)} {colour}" for colour in Colour)

@@ -94,4 +94,4 @@ def _facts(run: RunQuestion, lattice: Lattice, rules: Rules) -> Facts:
         question = run.at(margins)
     except GencardError:  # it has no answer at these records
         question = run.question
-    return facts.told(question, kept, margins, lattice, rules)
+    return facts.facts_of_answer(question, kept, margins, lattice, rules)

@@ -64,10 +64,10 @@ class Post:
         now = self.clock()
         with self.database.reading() as tx:
             notices = {notice.digest: notice for notice in self.waits.notices(tx, now)}
-            told, newest = self.outbox.told(tx), self.outbox.newest(tx)
-        fresh = notices.keys() - told
+            announced, newest = self.outbox.announced(tx), self.outbox.newest(tx)
+        fresh = notices.keys() - announced
         quiet = newest is not None and now - newest < self.quiet
-        if told == notices.keys() or (fresh and quiet):
+        if announced == notices.keys() or (fresh and quiet):
             return False
         with self.database.transaction() as tx:
             self.outbox.remember(tx, notices.keys())

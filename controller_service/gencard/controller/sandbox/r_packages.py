@@ -31,8 +31,8 @@ _NEEDS = ("Depends:", "Imports:", "LinkingTo:")
 @cache
 def home() -> Path | None:
     """R's folder; None where there is no R."""
-    found = (Path(name) for name in _HOMES if (Path(name) / "bin" / "exec" / "R").is_file())
-    return next(found, None)
+    homes = (Path(name) for name in _HOMES if (Path(name) / "bin" / "exec" / "R").is_file())
+    return next(homes, None)
 
 
 def r_command(start: str, program: str) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from gencard.controller.state.tables import SERIAL, Instant, metadata
 
-told = Table("told", metadata, Column("digest", String(64), primary_key=True))
+announced = Table("announced", metadata, Column("digest", String(64), primary_key=True))
 
 messages = Table(
     "messages",
@@ -75,17 +75,17 @@ class MessageRow:
 class Outbox:
     """Messages of all channels; of each channel the oldest is sent first."""
 
-    def told(self, tx: Connection) -> frozenset[str]:
-        """Digests of what was told and, when last looked, still waited."""
-        return frozenset(tx.execute(select(told.c.digest)).scalars())
+    def announced(self, tx: Connection) -> frozenset[str]:
+        """Digests of what was announced and, when last looked, still waited."""
+        return frozenset(tx.execute(select(announced.c.digest)).scalars())
 
     def remember(self, tx: Connection, digests: Collection[str]) -> None:
-        """From now on these have been told, and nothing else."""
-        before = self.told(tx)
+        """From now on these have been announced, and nothing else."""
+        before = self.announced(tx)
         for digest in sorted(before.difference(digests)):
-            tx.execute(delete(told).where(told.c.digest == digest))
+            tx.execute(delete(announced).where(announced.c.digest == digest))
         if fresh := sorted(set(digests).difference(before)):
-            tx.execute(insert(told), [{"digest": digest} for digest in fresh])
+            tx.execute(insert(announced), [{"digest": digest} for digest in fresh])
 
     def add(
         self, tx: Connection, name: str, channel: str, kinds: Collection[str], now: datetime

@@ -35,7 +35,7 @@ def counted(cliques: Sequence[Clique], lattice: Lattice) -> Facts:
     return Facts.together(parts, len(lattice.counts))
 
 
-def told(
+def facts_of_answer(
     question: Question, kept: Kept, margins: RecordMargins, lattice: Lattice, rules: Rules
 ) -> Facts:
     """Of an answer that the rules let pass.
@@ -80,9 +80,9 @@ def _means(question: Question, kept: Kept, lattice: Lattice) -> Iterator[Facts]:
         means = rows @ (values * lattice.counts) / sizes
         variances = rows @ (values**2 * lattice.counts) / sizes - means**2
         errors = np.sqrt(np.maximum(variances, 0.0) / (sizes - 1))
-        told_means = np.array([rounding.to_error(*pair) for pair in zip(means, errors, strict=True)])
+        rounded_means = np.array([rounding.to_error(*pair) for pair in zip(means, errors, strict=True)])
         apart = sizes * _units(errors) / 2
-        yield Facts(rows * (values - told_means[:, None]), -apart, apart)
+        yield Facts(rows * (values - rounded_means[:, None]), -apart, apart)
 
 
 def _units(errors: FloatArray) -> FloatArray:

@@ -123,8 +123,8 @@ class Facts:
         """That some counts have certain nearest multiples of a base, and pass a threshold."""
         values = rows @ counts
         nearest = np.round(values / base) * base
-        least_told = np.where(values >= least, least, 0)
-        low = np.maximum(np.ceil(nearest - base / 2), least_told)
+        passed = np.where(values >= least, least, 0)
+        low = np.maximum(np.ceil(nearest - base / 2), passed)
         return cls(rows, np.minimum(low, values), np.maximum(np.floor(nearest + base / 2), values))
 
     @classmethod
@@ -205,7 +205,7 @@ def _other_counts(inside: NDArray[np.bool_], facts: Facts, lattice: Lattice) -> 
     for low, high in ((present + WIDTH, np.inf), (-np.inf, present - WIDTH)):
         if high < 0:
             continue
-        told = scipy.optimize.LinearConstraint(
+        agreement = scipy.optimize.LinearConstraint(
             np.vstack([facts.rows, np.ones(len(inside)), inside]),
             [*facts.low, lattice.counts.sum(), low],
             [*facts.high, lattice.counts.sum(), high],
@@ -215,7 +215,7 @@ def _other_counts(inside: NDArray[np.bool_], facts: Facts, lattice: Lattice) -> 
                 np.zeros(len(inside)),
                 integrality=np.full(len(inside), whole),
                 bounds=scipy.optimize.Bounds(0, np.where(lattice.possible, np.inf, 0.0)),
-                constraints=[told],
+                constraints=[agreement],
                 options={"node_limit": _NODES},
             )
             if solution.x is None:

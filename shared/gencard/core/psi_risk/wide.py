@@ -150,7 +150,7 @@ class _Search:
 
     def proved(self, most: int, progress: Progress) -> WideTables:
         claims = [*self._claims[True][:most], *self._claims[False][:most]]
-        found = {True: 0, False: 0}
+        numbers = {True: 0, False: 0}
         proved: dict[str, NDArray[np.bool_]] = {}
         undecided = 0
         for place, claim in enumerate(claims):
@@ -158,7 +158,7 @@ class _Search:
             answer = is_certain(self._released, claim)
             undecided += answer is None
             if answer and claim.target is None:
-                found[False] += 1
+                numbers[False] += 1
             elif answer and claim.target is not None:
                 target = claim.names[claim.target]
                 proved.setdefault(target, np.zeros(len(self._records), dtype=bool))
@@ -172,7 +172,7 @@ class _Search:
             len(claims),
             undecided,
             sum(int(rows.sum()) for rows in proved.values()),
-            found[False],
+            numbers[False],
         )
 
     def _unknown(self, claim: Claim) -> NDArray[np.bool_]:

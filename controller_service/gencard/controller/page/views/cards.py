@@ -31,7 +31,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One term, as asked and as offered.
+    """One term, as proposed and as offered.
 
     Args:
         offered: None where nothing is offered.
@@ -40,7 +40,7 @@ class Line:
     """
 
     name: str
-    asked: str
+    proposed: str
     offered: str | None
     change: str
     reason: str = ""
@@ -155,9 +155,11 @@ def besides(offer: Offer) -> list[tuple[str, str]]:
     return [*texts, ("Offer ends", f"{offer.expire_time:%Y-%m-%d}")]
 
 
-def terms_diff(asked: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]) -> list[Line]:
+def terms_diff(
+    proposed: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]
+) -> list[Line]:
     """Single terms, side by side; those that both sides leave at their usual value are left out."""
-    before, after = _terms(asked), {} if offered is None else _terms(offered)
+    before, after = _terms(proposed), {} if offered is None else _terms(offered)
     reasons = {change.field.partition(".")[0]: change.reason for change in changes}
     return [
         _line(label, before.get((key, label), ""), after.get((key, label), ""), reasons.get(key, ""))
@@ -168,10 +170,10 @@ def terms_diff(asked: Proposal, offered: Proposal | None, changes: Sequence[Term
 
 
 def statistics_diff(
-    asked: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]
+    proposed: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]
 ) -> list[Line]:
     """Every statistic that was asked for or would be offered; what differs comes first."""
-    before = dict.fromkeys(_statistics(asked))
+    before = dict.fromkeys(_statistics(proposed))
     after = before if offered is None else dict.fromkeys(_statistics(offered))
     reasons = {text: change.reason for change in changes for text in (change.old, change.new) if text}
     lines = [
@@ -181,11 +183,11 @@ def statistics_diff(
     return sorted(lines, key=lambda line: line.change == "kept")
 
 
-def _line(name: str, asked: str, offered: str, reason: str) -> Line:
-    if asked == offered:
-        return Line(name, asked, offered, "kept")
-    change = "removed" if not offered else "changed" if asked else "added"
-    return Line(name, asked, offered, change, reason)
+def _line(name: str, proposed: str, offered: str, reason: str) -> Line:
+    if proposed == offered:
+        return Line(name, proposed, offered, "kept")
+    change = "removed" if not offered else "changed" if proposed else "added"
+    return Line(name, proposed, offered, change, reason)
 
 
 def _statistics(terms: Proposal) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Word to stewards: what was told, and messages on their way."""
+"""Word to stewards: what was announced, and messages on their way."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_table(
-        "told",
+        "announced",
         sa.Column("digest", sa.String(64), nullable=False),
         sa.PrimaryKeyConstraint("digest", name="pk_told"),
     )
