@@ -19,7 +19,7 @@ REPLACED_WORDS = frozenset(
 )
 """Names of variables, functions and classes that the plan replaces; case does not matter.
 
-The plan had "desk" among them, for what is now ControllerState; the stewards' desk is a thing of its own.
+The plan had "desk" among them, for what is now ControllerState; the stewards' desk is another thing.
 """
 
 Nodes = Sequence[ast.AST]
