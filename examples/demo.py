@@ -45,7 +45,7 @@ ANA, AUD = (CONTROLLER / "people" / name for name in ("ana", "aud"))
 PROGRAMS = Path(os.path.relpath(Path(sys.executable).parent))
 PURPOSE = "How marriage, religion and affairs go together"
 FORMULA = "affairs ~ rate_marriage + age + yrs_married + children + religious + educ"
-RUN_FORMULA, RUN_KIND = "affairs ~ rate_marriage * religious + age", "linear"
+RUN_FORMULA, RUN_KIND = "affairs ~ rate_marriage * religious + age + educ", "linear"
 ROWS, SEED = 10_000, 7
 VERBOSE = bool(os.environ.get("VERBOSE"))
 console = Console(highlight=False)
