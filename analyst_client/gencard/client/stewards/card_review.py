@@ -13,6 +13,7 @@ from gencard.core.card.card import Card, CardState
 from gencard.core.card.terms import Change
 from gencard.core.domain import Clique
 from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.identity import short_name
 
 WIDEST_MAP = 16
 """Attributes beyond which the table of pairs would not fit a terminal."""
@@ -248,12 +249,3 @@ def command_of(kind: str, resource: str, arguments: Mapping[str, Any], shown: st
 def arguments_text(arguments: Mapping[str, Any]) -> str:
     """Arguments in one line."""
     return ", ".join(f"{name} {value}" for name, value in arguments.items())
-
-
-def short_name(uri: str) -> str:
-    """Project, role and name in a URI.
-
-    >>> short_name("spiffe://house.example/service/steward/sam")
-    'service/steward/sam'
-    """
-    return uri.removeprefix("spiffe://").partition("/")[2] or uri

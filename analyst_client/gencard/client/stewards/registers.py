@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from gencard.client.display import Displayable, Facts, Grid, Part
-from gencard.client.stewards.card_review import FirstDecision, short_name
+from gencard.client.stewards.card_review import FirstDecision
 from gencard.core.card.budget import Price, Spend
 from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.signatures.identity import Identity, short_name
 
 QUEUE_HEADS = ("Since", "What", "Resource", "Waits for", "Whose")
 ACCOUNT_HEADS = ("Dataset", "Scope", "Holder", "Spent", "Reserved", "Cap")

@@ -24,7 +24,6 @@ from gencard.controller.state.outbox import MessageRow, MessageState, Outbox
 from gencard.controller.state.runs import RunStore
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError, StorageError
-from gencard.wire.signatures.canonical import digest_of
 
 _AGAIN = (10, 60, 300, 900)
 """Seconds to the next try after the first ones; an hour after all others."""
@@ -202,6 +201,6 @@ def _certificates(settings: Settings, desk: Desk, tx: Connection) -> Iterator[tu
     own = () if server.insecure_dev else (server.certificate, server.authority)
     yield from certificate_ends(*own, health / "certificate.pem")
     with suppress(GencardError):  # a person's file that cannot be read silences no other word
-        for person in desk.effects.people.views(*desk.reader.times(tx), digest_of):
+        for person in desk.effects.people.views(*desk.reader.times(tx)):
             if person.certificate_until is not None and not person.disabled:
                 yield person.uri, person.certificate_until

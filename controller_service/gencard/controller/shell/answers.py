@@ -16,7 +16,6 @@ from gencard.controller.shell.terminal import (
     StewardName,
     console,
     local_desk,
-    plain,
     say,
     say_json,
     table,
@@ -28,6 +27,7 @@ from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.shell import new_typer, visible
 from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.identity import short_name
 
 app = new_typer(help="Show, release or refuse answers that wait for a steward.", no_args_is_help=True)
 
@@ -47,7 +47,7 @@ def list_answers(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     for row in rows:
         console.print(f"[bold]{row.name}[/]", soft_wrap=True)
         question = question_of(row)
-        console.print(f"  {plain(row.submitter)}  {question.kind}  {time_text(row.created)}")
+        console.print(f"  {short_name(row.submitter)}  {question.kind}  {time_text(row.created)}")
     if not rows:
         console.print("No answers waiting.")
 
@@ -118,7 +118,7 @@ def refuse(
 def _say(view: AnswerView) -> None:
     row = view.row
     console.print(f"[bold]{row.name}[/]", soft_wrap=True)
-    console.print(f"  analyst   {plain(row.submitter)}")
+    console.print(f"  analyst   {short_name(row.submitter)}")
     console.print(f"  program   {question_of(row).formula} (show --program prints it)", soft_wrap=True)
     cells = view.cells
     for output in dict.fromkeys(cell.output for cell in cells):

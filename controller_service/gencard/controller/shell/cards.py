@@ -16,7 +16,6 @@ from gencard.controller.shell.terminal import (
     console,
     controller_state,
     local_desk,
-    plain,
     say_json,
 )
 from gencard.controller.stewards.actions import Kind
@@ -27,6 +26,7 @@ from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.documents.card_document import terms_document
 from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.identity import short_name
 
 CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD")]
 Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]
@@ -142,7 +142,7 @@ def _say_short(card: Card) -> None:
     console.print(f"[bold]{card.name}[/]  {card.state}, turn: {card.turn}", soft_wrap=True)
     moments = f", moments: {len(terms.moments)}" if terms.moments else ""
     summary = f"marginals: {len(terms.marginals)}{moments}{price}"
-    console.print(f"  {plain(card.analyst)}  {summary}", soft_wrap=True)
+    console.print(f"  {short_name(card.analyst)}  {summary}", soft_wrap=True)
     console.print(f"  {escape(terms.purpose)}", soft_wrap=True)
 
 
@@ -151,14 +151,15 @@ def _say(card: Card, as_json: bool = False) -> None:
         say_json(_document(card))
         return
     console.print(f"[bold]{card.name}[/]  {card.state}, turn: {card.turn}")
-    console.print(f"  analyst   {plain(card.analyst)}")
+    console.print(f"  analyst   {short_name(card.analyst)}")
     _say_terms(card.proposed if card.offer is None else card.offer.terms)
     if card.offer is not None:
         _say_offer(card.offer)
     for step in card.history:
         remark = f"  {escape(step.remark)}" if step.remark else ""
         console.print(
-            f"  {time_text(step.time)}  {step.action:13}  {plain(step.actor)}{remark}", soft_wrap=True
+            f"  {time_text(step.time)}  {step.action:13}  {short_name(step.actor)}{remark}",
+            soft_wrap=True,
         )
 
 

@@ -17,7 +17,6 @@ from gencard.controller.shell.terminal import (
     console,
     controller_state,
     local_desk,
-    plain,
     say_json,
     table,
 )
@@ -28,6 +27,7 @@ from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
 from gencard.shell import new_typer
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.identity import short_name
 
 app = new_typer(help="Show spending; settle or void a reservation.", invoke_without_command=True)
 Line = Annotated[int, typer.Argument(help="Number of the ledger line.")]
@@ -87,7 +87,7 @@ def _say(line: Spend) -> None:
     """Print two lines, unbroken for copying."""
     spent = f"{line.kind}  {line.price}  [bold]{line.state}[/]"
     when = f"{line.line:>5}  {time_text(line.created)}"
-    console.print(f"{when}  {spent}  {plain(line.analyst)}", soft_wrap=True)
+    console.print(f"{when}  {spent}  {short_name(line.analyst)}", soft_wrap=True)
     console.print(f"       {line.resource}", soft_wrap=True)
 
 

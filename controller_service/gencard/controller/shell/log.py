@@ -13,7 +13,6 @@ from gencard.controller.shell.terminal import (
     ConfigFile,
     console,
     controller_state,
-    plain,
     say_json,
 )
 from gencard.controller.state.events import Event, event_of
@@ -21,6 +20,7 @@ from gencard.controller.state.events import verify as verify_log
 from gencard.shell import new_typer
 from gencard.wire.documents.key_history import LOG
 from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.identity import short_name
 
 app = new_typer(help="Show, verify or sign the append-only log.", invoke_without_command=True)
 
@@ -92,7 +92,7 @@ def _say(event: Event) -> None:
         f"{name}={_short(text)}" for name, text in sorted(event.details.items())
     )
     when = f"{event.index:>5}  {time_text(event.time)}"
-    console.print(f"{when}  [bold]{event.action}[/]  {plain(event.actor)}", soft_wrap=True)
+    console.print(f"{when}  [bold]{event.action}[/]  {short_name(event.actor)}", soft_wrap=True)
     for line in filter(None, (event.resource, details)):
         console.print(f"       {escape(line)}", soft_wrap=True)
 

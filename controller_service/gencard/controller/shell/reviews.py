@@ -26,7 +26,6 @@ from gencard.controller.shell.terminal import (
     console,
     controller_state,
     local_desk,
-    plain,
     say_json,
     table,
 )
@@ -38,6 +37,7 @@ from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
 from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.identity import short_name
 
 audits_app = new_typer(help="Show or clear audit evidence, by black box.", invoke_without_command=True)
 
@@ -120,7 +120,7 @@ def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: As
     for row in waiting:
         document = _refusal_document(row)
         console.print(f"[bold]{row.name}[/]  {document['time']}  {document['reason']}", soft_wrap=True)
-        console.print(f"  {plain(row.owner)}  {row.kind} at {row.resource}", soft_wrap=True)
+        console.print(f"  {short_name(row.owner)}  {row.kind} at {row.resource}", soft_wrap=True)
     if not waiting:
         console.print("No unreviewed failures at the records.")
 
@@ -188,7 +188,7 @@ def boxes(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = F
     for one in listed:
         console.print(f"[bold]{escape(one.box.name)}[/]  {one.box.kind}, {one.facts.tier}")
         console.print(f"  sha256  {one.facts.digest}", soft_wrap=True)
-        console.print(f"  review  {plain(one.review)}", soft_wrap=True)
+        console.print(f"  review  {short_name(one.review)}", soft_wrap=True)
     if not listed:
         console.print("The settings name no black boxes.")
 
@@ -219,7 +219,7 @@ def review(
         return
     write_review(config, name, reviewed)
     console.print(
-        f"Recorded: {plain(by)} reviewed {escape(name)}, sha256 {facts.digest}.", soft_wrap=True
+        f"Recorded: {short_name(by)} reviewed {escape(name)}, sha256 {facts.digest}.", soft_wrap=True
     )
     console.print(_REVIEW_LIMITS)
     console.print("A running service reads this after a restart.")

@@ -152,8 +152,3 @@ def say(line: str) -> None:
 def say_json(value: Any) -> None:
     """Print one JSON value on standard output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def plain(uri: str) -> str:
-    """The part of a URI that identifies a person: project, role and name."""
-    return uri.removeprefix("spiffe://").partition("/")[2] or uri

@@ -26,7 +26,7 @@ from gencard.core.errors import (
 )
 from gencard.wire.signatures.canonical import Document, digest_of, document_of, sha256
 from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.signatures.identity import Identity, Role, short_name
 
 LOCAL = "local"
 ACCOUNT = "account:"
@@ -116,12 +116,17 @@ class Deciding:
             NotFoundError, InvalidInputError: There is nothing to decide on.
         """
         check_steward(who)
-        effect = self.effects.of(kind)
         with self.database.reading() as tx:
-            document = effect.shown(tx, resource, arguments)
-            action = Action(kind, resource, arguments, "a look", digest_of(document))
-            two = self._needs_two(effect.demands(tx, action))
-            firsts = self.firsts.waiting(tx, self.clock(), {resource})
+            return self._preview(tx, kind, resource, arguments)
+
+    def _preview(
+        self, tx: Connection, kind: Kind, resource: str, arguments: Mapping[str, Any]
+    ) -> Preview:
+        effect = self.effects.of(kind)
+        document = effect.shown(tx, resource, arguments)
+        action = Action(kind, resource, arguments, "a look", digest_of(document))
+        two = self._needs_two(effect.demands(tx, action))
+        firsts = self.firsts.waiting(tx, self.clock(), {resource})
         return Preview(action.shown, document, two, firsts)
 
     def needs_two(self, who: Identity, action: Action) -> bool:
@@ -260,7 +265,7 @@ class Deciding:
             "way": self.way.name,
         }
         if first is not None:
-            details["first"] = first.actor.removeprefix("spiffe://").partition("/")[2]
+            details["first"] = short_name(first.actor)
         if self.way.account:
             details["account"] = self.way.account
         if self.way.emergency:

@@ -10,14 +10,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.database import Page
-from gencard.controller.state.events import LONGEST_DETAIL, Event
+from gencard.controller.state.events import Event
 from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.releases import ReleaseRow, ReleaseStore
 from gencard.controller.state.runs import RunRow
-from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.answers import AnswerView
 from gencard.controller.stewards.archive import Archive
 from gencard.controller.stewards.cards import CardView
@@ -36,10 +34,9 @@ from gencard.controller.stewards.reading import (
 from gencard.controller.stewards.registers import (
     LINE,
     RefusalView,
-    refusal_views,
 )
 from gencard.controller.stewards.risk import Risks
-from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.errors import GencardError
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.signatures.canonical import digest_of
 from gencard.wire.signatures.identity import Identity
@@ -105,13 +102,10 @@ class Desk(Deciding):
         effect = self.effects.cards
         with self.database.reading() as tx:
             card = effect.cards.card(tx, name)
-            shown = digest_of(effect.shown(tx, name, {}))
+            seen = self._preview(tx, Kind.APPROVE, name, {})
             offer, refusal = effect.offer(tx, card)
-            approve = Action(Kind.APPROVE, name, reason="look", shown=shown)
-            two = self._needs_two(effect.demands(tx, approve))
-            firsts = self.firsts.waiting(tx, self.clock(), {name})
             together = effect.together(tx, card, offer)
-        return CardView(card, offer, refusal, two, shown, together, firsts)
+        return CardView(card, offer, refusal, seen.two, seen.shown, together, seen.firsts)
 
     def purposes(self, who: Identity, names: Collection[str]) -> Mapping[str, str]:
         """What the cards among some resources are for, by name."""
@@ -134,13 +128,9 @@ class Desk(Deciding):
             InvalidInputError: It does not wait.
         """
         check_steward(who)
-        effect = self.effects.answers
         with self.database.reading() as tx:
-            shown = digest_of(effect.shown(tx, name, {}))
-            release = Action(Kind.RELEASE_ANSWER, name, reason="look", shown=shown)
-            two = self._needs_two(effect.demands(tx, release))
-            firsts = self.firsts.waiting(tx, self.clock(), {name})
-            return effect.view(tx, name, shown, firsts, two=two)
+            seen = self._preview(tx, Kind.RELEASE_ANSWER, name, {})
+            return self.effects.answers.view(tx, name, seen.shown, seen.firsts, two=seen.two)
 
     def accounts(self, who: Identity, dataset: str | None = None) -> tuple[AccountView, ...]:
         """Budgets with cap, spent and reserved; raises NotFoundError for a dataset without caps."""
@@ -164,12 +154,12 @@ class Desk(Deciding):
         check_steward(who)
         with self.database.reading() as tx:
             seen, certified = self.reader.times(tx)
-        return self.effects.people.views(seen, certified, digest_of)
+        return self.effects.people.views(seen, certified)
 
     def request(self, who: Identity, arguments: Mapping[str, Any]) -> RequestView:
         """What enrolling from a request would do; raises InvalidInputError as enrolling does."""
         check_steward(who)
-        return self.effects.people.request_view(arguments, digest_of)
+        return self.effects.people.request_view(arguments)
 
     def search_log(
         self, who: Identity, query: str = "", limit: int = 50, token: str = ""
@@ -180,9 +170,6 @@ class Desk(Deciding):
             InvalidInputError: The query is longer than 200 characters, or the token of another list.
         """
         check_steward(who)
-        if len(query) > LONGEST_DETAIL:
-            problem = f"must have at most {LONGEST_DETAIL} characters"
-            raise InvalidInputError(field="query", problem=problem)
         with self.database.reading() as tx:
             return self.reader.search(tx, query, limit, token)
 
@@ -202,19 +189,7 @@ class Desk(Deciding):
         """Failures at the records that count, oldest first."""
         check_steward(who)
         with self.database.reading() as tx:
-            return refusal_views(tx, self.effects.refusals, digest_of)
-
-    def releases(self, who: Identity, limit: int = 50, token: str = "") -> Page[ReleaseRow]:
-        """Releases of all cards, newest first."""
-        check_steward(who)
-        with self.database.reading() as tx:
-            return ReleaseStore().list(tx, before=token, limit=limit)
-
-    def audits(self, who: Identity, limit: int = 50, token: str = "") -> Page[AuditRow]:
-        """Audits that have ended, newest first."""
-        check_steward(who)
-        with self.database.reading() as tx:
-            return AuditStore().list(tx, before=token, limit=limit)
+            return self.effects.refusals.views(tx)
 
     def archive(self, who: Identity) -> Archive:
         """What is written down for good: spending by day, releases, audits, the log's proofs."""

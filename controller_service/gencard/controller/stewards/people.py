@@ -21,7 +21,7 @@ from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others
 from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
 from gencard.wire.documents.enrolment import LARGEST, request_of_document
-from gencard.wire.signatures.canonical import Document, sha256
+from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Role
 
@@ -101,9 +101,7 @@ class PersonEffect:
         """The person, or what the request would do."""
         if "request" not in arguments:
             return _person_document(known_person(self.folder, resource.removeprefix(PERSON)))
-        enrolment = self.examined(resource, arguments)
-        request = sha256(argument(arguments, "request", str, "").encode())
-        return {"request": request, "uri": enrolment.identity.uri, **enrolment.facts}
+        return _enrolment_document(self.examined(resource, arguments), arguments)
 
     def demands(self, tx: Connection, action: Action) -> Demands:  # noqa: ARG002
         """Letting somebody in may need two; nobody lets themselves in."""
@@ -146,13 +144,11 @@ class PersonEffect:
             again=argument(arguments, "again", bool, False),
         )
 
-    def request_view(
-        self, arguments: Mapping[str, Any], digest: Callable[[Document], str]
-    ) -> RequestView:
+    def request_view(self, arguments: Mapping[str, Any]) -> RequestView:
         """What a request asks for, before anything is decided."""
         request = request_of_document(argument(arguments, "request", str, "").encode())
         enrolment = self.examined(f"{PERSON}{request.name}", arguments)
-        identity, document = enrolment.identity, sha256(argument(arguments, "request", str, "").encode())
+        identity = enrolment.identity
         return RequestView(
             identity.name,
             str(identity.role),
@@ -161,14 +157,11 @@ class PersonEffect:
             request.project,
             str(enrolment.kind),
             request.fingerprint,
-            digest({"request": document, "uri": identity.uri, **enrolment.facts}),
+            digest_of(_enrolment_document(enrolment, arguments)),
         )
 
     def views(
-        self,
-        seen: Mapping[str, datetime],
-        certified: Mapping[str, datetime],
-        digest: Callable[[Document], str],
+        self, seen: Mapping[str, datetime], certified: Mapping[str, datetime]
     ) -> tuple[PersonView, ...]:
         """Everybody enrolled, by URI.
 
@@ -187,7 +180,7 @@ class PersonEffect:
                 person.disabled,
                 self._certificate_end(person.identity.name, certified),
                 seen.get(person.identity.uri),
-                digest(_person_document(person)),
+                digest_of(_person_document(person)),
             )
             for person in people
         )
@@ -224,6 +217,11 @@ def reachable(address: str) -> str:
         problem = f"{address} names no host to connect to; give one with --address"
         raise InvalidInputError(field="address", problem=problem)
     return address
+
+
+def _enrolment_document(enrolment: Enrolment, arguments: Mapping[str, Any]) -> Document:
+    request = sha256(argument(arguments, "request", str, "").encode())
+    return {"request": request, "uri": enrolment.identity.uri, **enrolment.facts}
 
 
 def _person_document(person: Enrolled) -> Document:

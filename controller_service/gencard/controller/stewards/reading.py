@@ -24,6 +24,7 @@ from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.wire.signatures.canonical import time_of, time_text
+from gencard.wire.signatures.identity import short_name
 
 STEWARD, ANOTHER, ANALYST = "a steward", "another steward", "the analyst"
 _LISTED = {
@@ -115,7 +116,7 @@ class Queue:
                 later = or_(later, cards.c.name > (after[2] if kind == after[1] else ""))
             query = query.where(later).order_by(cards.c.changed, cards.c.name).limit(limit)
             for name, analyst, changed in tx.execute(query):
-                text = f"{kind} of {_plain(analyst)}"
+                text = f"{kind} of {short_name(analyst)}"
                 yield Waiting(changed, name, kind, waits_for, text, analyst)
 
     def _still_offered(self) -> Any:
@@ -132,17 +133,17 @@ class Queue:
 
     def _runs(self, tx: Connection) -> Iterator[Waiting]:
         for row in self.runs.waiting(tx):
-            text = f"{row.tier} run of {_plain(row.submitter)}"
+            text = f"{row.tier} run of {short_name(row.submitter)}"
             yield Waiting(row.created, row.name, "answer", STEWARD, text, row.submitter)
 
     def _refusals(self, tx: Connection) -> Iterator[Waiting]:
         for row in self.refusals.waiting(tx):
-            text = f"{row.kind} of {_plain(row.owner)} failed at the records"
+            text = f"{row.kind} of {short_name(row.owner)} failed at the records"
             yield Waiting(row.changed, row.name, "refusal", STEWARD, text, row.owner)
 
 
 def _decision(first: FirstDecision) -> Waiting:
-    text = f"{first.kind}, decided by {_plain(first.actor)}"
+    text = f"{first.kind}, decided by {short_name(first.actor)}"
     return Waiting(first.created, first.resource, "decision", ANOTHER, text, first.actor)
 
 
@@ -152,7 +153,7 @@ def _with_first(
     """The same, waiting for another steward where one has decided, and that still stands."""
     for first in firsts:
         if waiting.kind != "decision" and first.resource == waiting.resource and stands(first):
-            text = f"{waiting.text}; {first.kind}, decided by {_plain(first.actor)}"
+            text = f"{waiting.text}; {first.kind}, decided by {short_name(first.actor)}"
             return Waiting(waiting.since, waiting.resource, waiting.kind, ANOTHER, text, waiting.who)
     return waiting
 
@@ -271,8 +272,3 @@ class LogReader:
                     self._certified[event.resource.removeprefix("people/")] = event.time
                 self._read = event.index + 1
             return dict(self._seen), dict(self._certified)
-
-
-def _plain(uri: str) -> str:
-    """Project, role and name."""
-    return uri.removeprefix("spiffe://").partition("/")[2] or uri

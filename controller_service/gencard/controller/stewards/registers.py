@@ -13,12 +13,13 @@ from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunStore
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.effects import Applied, Demands, InTheState, argument, refuse_others
 from gencard.core.errors import InvalidInputError, NotFoundError
 from gencard.wire.codecs.privacy_codec import price_document
-from gencard.wire.signatures.canonical import Document
+from gencard.wire.signatures.canonical import Document, digest_of
 from gencard.wire.signatures.dsse import key_id
 
 LINE, KEY = "ledger/", "keys/"
@@ -74,16 +75,32 @@ class RefusalEffect(InTheState):
     clock: Callable[[], datetime]
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
-        for row in self.refusals.waiting(tx):
-            if row.name == resource:
-                reason = error_of_document(row.error).reason
-                return {"operation": row.name, "reason": reason, "resource": row.resource}
-        raise NotFoundError(what="operation")
+        return _failure_document(self._counting(tx, resource))
 
     def demands(self, tx: Connection, action: Action) -> Demands:
+        row = self._counting(tx, action.resource)
+        return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
+
+    def views(self, tx: Connection) -> "tuple[RefusalView, ...]":
+        """All failures that count, oldest first."""
+        return tuple(
+            RefusalView(
+                row.name,
+                row.changed,
+                row.owner,
+                row.kind,
+                row.resource,
+                error_of_document(row.error).reason,
+                digest_of(_failure_document(row)),
+            )
+            for row in self.refusals.waiting(tx)
+        )
+
+    def _counting(self, tx: Connection, operation: str) -> OperationRow:
+        """Raises NotFoundError where no such operation counts."""
         for row in self.refusals.waiting(tx):
-            if row.name == action.resource:
-                return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
+            if row.name == operation:
+                return row
         raise NotFoundError(what="operation")
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
@@ -176,17 +193,9 @@ class RefusalView:
     shown: str
 
 
-def refusal_views(
-    tx: Connection, effect: RefusalEffect, digest: Callable[[Document], str]
-) -> tuple[RefusalView, ...]:
-    """All failures that count, oldest first."""
-    views = []
-    for row in effect.refusals.waiting(tx):
-        reason = error_of_document(row.error).reason
-        document = {"operation": row.name, "reason": reason, "resource": row.resource}
-        facts = (row.name, row.changed, row.owner, row.kind, row.resource, reason)
-        views.append(RefusalView(*facts, digest(document)))
-    return tuple(views)
+def _failure_document(row: OperationRow) -> Document:
+    reason = error_of_document(row.error).reason
+    return {"operation": row.name, "reason": reason, "resource": row.resource}
 
 
 def _number(resource: str) -> int:

@@ -67,3 +67,12 @@ class Identity:
     @property
     def uri(self) -> str:
         return f"spiffe://{self.trust_domain}/{self.project}/{self.role}/{self.name}"
+
+
+def short_name(uri: str) -> str:
+    """Project, role and name in a URI.
+
+    >>> short_name("spiffe://house.example/service/steward/sam")
+    'service/steward/sam'
+    """
+    return uri.removeprefix("spiffe://").partition("/")[2] or uri
