@@ -37,6 +37,16 @@ output.scalar("few", len(frame) % 7, count=True)
 """
 
 
+LABEL = f"<b {MARK}>good</b>"
+
+
+def label_with_markup(house: PageHouse) -> None:
+    """Make one of the schema's labels markup; before the house is started."""
+    schema, records = house.folder / "schema.toml", house.folder.parent / "survey.csv"
+    schema.write_text(schema.read_text().replace('"good"', f'"{LABEL}"'))
+    records.write_text(records.read_text().replace(",good,", f",{LABEL},"))
+
+
 def furnish(house: PageHouse) -> None:
     """Cards that wait, are offered, agreed and refused; a release, and a run that waits."""
     sam = _sam(house)

@@ -80,6 +80,21 @@ def test_what_changed_meanwhile_is_not_decided_on(paged, chromium):
         assert "has changed since" in page.inner_text("main")
 
 
+def test_a_signing_key_is_replaced(paged, chromium):
+    state = paged.controller.controller_state
+    with state.database.reading() as tx:
+        before = state.keys["cards"].current(tx).public_key()
+    with signed_in(paged, chromium) as sam:
+        page = sam.open("/people")
+        page.locator("summary", has_text="Replace the key of cards").click()
+        decide_on(page, "Replace the key of cards", "the yearly one")
+        expect(page.get_by_role("status")).to_have_text("The key is replaced.")
+        assert grave_findings(page) == []
+        sam.watch.assert_calm()
+    with state.database.reading() as tx:
+        assert state.keys["cards"].current(tx).public_key() != before
+
+
 @pytest.fixture(scope="module")
 def of_two(tmp_path_factory):
     """A controller whose policy wants two stewards."""

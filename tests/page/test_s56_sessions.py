@@ -8,12 +8,15 @@ from datetime import timedelta
 import httpx
 import pytest
 
+from gencard.client import new_request
 from gencard.controller.page.security import COOKIE
 from gencard.controller.page.sessions import LONGEST
 from gencard.controller.people.passkeys import LINK_LIFE, MOST_OF_ONE
+from gencard.controller.stewards.actions import Kind
 from tests.page.by_http import HttpSteward, http_steward
 from tests.page.served import uri_of
 from tests.page.software_key import PRESENT, SoftwareKey
+from tests.system.stewards import Steward
 
 IDLE = timedelta(minutes=15)
 SECOND = timedelta(seconds=1)
@@ -173,6 +176,18 @@ def test_s56_a_removed_passkey_ends_its_sessions(house, kim):
     passkeys.remove(uri_of(house, "kim"), uri_of(house, "sam"))
     assert not is_in(kim)
     assert kim.sign_in().status_code == 401
+
+
+def test_s56_other_keys_end_passkeys_links_and_sessions(house, kim, tmp_path):
+    """Whoever had the old keys may have made a passkey, or have a link for one."""
+    link, keys = house.link("kim"), new_request(tmp_path, "kim")
+    text, desk = keys.file.read_text(), Steward(house.controller.controller_state)
+    given = {"request": text, "again": True, "address": "localhost:1"}
+    desk.decide(Kind.ENROL, "people/kim", fingerprint=keys.fingerprint, **given)
+    assert not is_in(kim)
+    assert kim.sign_in().status_code == 401
+    assert kim.enrol(link).status_code == 401
+    assert kim.enrol().status_code == 303, "by a link that was made since"
 
 
 def test_s56_a_link_of_a_disabled_steward_makes_no_passkey(house):

@@ -7,8 +7,12 @@ from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.controller.page import security, server
+from gencard.wire.documents import enrolment
+from tests.page.furniture import MARK
 from tests.page.hostile_requests import answer_to, connected, mutants
 
 MUTANTS = 300
@@ -119,6 +123,21 @@ def test_s57_a_body_is_bounded(house, sam):
     many = "&".join(f"f{number}=1" for number in range(20_000)).encode()
     assert sam.http.post("/decide", content=many, headers=kind).status_code == 400
     assert sam.http.get("/").status_code == 200
+
+
+@pytest.mark.parametrize("part", ["name", "role", "project"])
+def test_s57_markup_in_a_request_for_enrolment_goes_nowhere(sam, monkeypatch, part):
+    """Signed as it should be, by a client that checks nothing."""
+    markup = f"<b {MARK}>eve</b>"
+    with monkeypatch.context() as patch:
+        patch.setattr(enrolment, "checked_identity", lambda *_parts: None)
+        keys = ec.generate_private_key(ec.SECP256R1()), Ed25519PrivateKey.generate()
+        request = enrolment.request_document(*keys, **({"name": "eve"} | {part: markup})).decode()
+    form = {"csrf": sam.field("/", "csrf"), "role": "analyst", "project": "survey"}
+    for sent in ({"request": request}, {"request": markup}, {"request": request, part: markup}):
+        answer = sam.http.post("/people/request", data=form | sent)
+        assert answer.status_code == 400
+        assert markup not in answer.text
 
 
 @pytest.mark.parametrize("earlier", [0, 1], ids=["first request", "second request"])

@@ -19,8 +19,8 @@ from tests.page.browsing import (
     visitor,
     weight,
 )
-from tests.page.by_http import page_running
-from tests.page.furniture import MARK, RUNS, furnish
+from tests.page.by_http import page_house
+from tests.page.furniture import MARK, RUNS, furnish, label_with_markup
 from tests.page.served import enrol_passkey, sign_in
 
 pytestmark = needs_chromium
@@ -34,9 +34,13 @@ MOST = 40
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     """A house in which something of every kind waits, was released, or failed."""
-    with page_running(tmp_path_factory.mktemp("views"), RUNS) as started:
-        furnish(started)
-        yield started
+    house = page_house(tmp_path_factory.mktemp("views"), RUNS)
+    label_with_markup(house)
+    try:
+        furnish(house.start())
+        yield house
+    finally:
+        house.stop()
 
 
 @pytest.fixture(scope="module")

@@ -110,6 +110,7 @@ class ControllerState:
             settings.identity.trust_domain,
             settings.server.address,
             log,
+            self.passkeys,
             clock,
             authority_key,
         )

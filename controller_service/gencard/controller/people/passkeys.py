@@ -135,10 +135,18 @@ class Passkeys:
             removed = [passkey for passkey in _of(tx, holder) if passkey.key.startswith(key)]
             if not removed:
                 raise NotFoundError
-            for passkey in removed:
-                tx.execute(delete(passkeys).where(passkeys.c.key == passkey.key))
-                self._note(tx, "remove-passkey", actor, holder, key=passkey.key)
+            self._take_off(tx, removed, actor)
         return len(removed)
+
+    def forget(self, tx: Connection, holder: str, actor: str) -> None:
+        """Take all passkeys and open links of somebody off, as part of a larger change."""
+        tx.execute(delete(passkey_links).where(passkey_links.c.holder == holder))
+        self._take_off(tx, _of(tx, holder), actor)
+
+    def _take_off(self, tx: Connection, removed: list[Passkey], actor: str) -> None:
+        for passkey in removed:
+            tx.execute(delete(passkeys).where(passkeys.c.key == passkey.key))
+            self._note(tx, "remove-passkey", actor, passkey.holder, key=passkey.key)
 
     def _note(self, tx: Connection, action: str, actor: str, holder: str, **details: str) -> None:
         name = f"people/{holder.rpartition('/')[2]}"

@@ -49,7 +49,8 @@ Fingerprint = Annotated[
 _EFFECT = {
     "new": "Enrol a new person.",
     "renewed": "Renew the certificate; the keys stay as they are.",
-    "replaced": "Replace the keys; the old signing key signs no more, what it signed stays valid.",
+    "replaced": "Replace the keys; the old signing key signs no more, what it signed stays valid. "
+    "Passkeys are removed.",
 }
 
 

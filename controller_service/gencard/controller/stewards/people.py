@@ -16,6 +16,7 @@ from gencard.controller.people.certificates import LEAF_LIFE, KeyPair, read_auth
 from gencard.controller.people.enrolment import Enrolment, answer_to, examined, known_person, write
 from gencard.controller.people.enrolment import Kind as Enrolling
 from gencard.controller.people.identities import Enrolled, read_identities
+from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others
@@ -84,6 +85,7 @@ class PersonEffect:
     trust_domain: str
     address: str
     log: EventLog
+    passkeys: Passkeys
     clock: Callable[[], datetime]
     authority_key: Path | None = None
 
@@ -196,6 +198,8 @@ class PersonEffect:
         answer = answer_to(self.folder, enrolment, authority, address=address, now=now)
         facts = enrolment.facts
         self.log.append(tx, action="enrol", actor=by, resource=action.resource, details=facts, now=now)
+        if enrolment.kind is Enrolling.REPLACED:  # whoever has the old keys may have enrolled a passkey
+            self.passkeys.forget(tx, enrolment.identity.uri, by)
         result = {"answer": answer.document.decode(), "fingerprint": answer.fingerprint}
         return Applied(result, lambda: write(self.folder, enrolment.enrolled))
 

@@ -9,10 +9,12 @@ from starlette.requests import Request
 
 from gencard.controller.page.registry import Change, Context, Done, View
 from gencard.controller.page.security import Form
+from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.people import PersonView
 from gencard.core.errors import InvalidInputError
 from gencard.wire.documents.enrolment import PERSONS, grouped
+from gencard.wire.documents.key_history import CARDS, LOG
 from gencard.wire.signatures.identity import Identity
 
 SOON = timedelta(days=14)
@@ -22,7 +24,7 @@ _EFFECTS = {
     "new": "A new person.",
     "renewed": "Enrolled already: the certificate is renewed, the keys stay as they are.",
     "replaced": "Enrolled already: the keys are replaced. The old signing key signs no more; what it "
-    "signed stays valid.",
+    "signed stays valid. Passkeys are removed, and sessions end.",
 }
 _ORDER = ("steward", "auditor", "analyst")
 
@@ -42,6 +44,7 @@ def _people(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: AR
     return {
         "rows": list(_rows(people, desk.clock())),
         "firsts": firsts,
+        "keys": {use: desk.preview(who, Kind.ROTATE, f"keys/{use}", {}) for use in (CARDS, LOG)},
         "roles": PERSONS,
         "grouped": grouped,
     }
