@@ -134,7 +134,13 @@ def foreign_origin(certificate: Path, key: Path, page: Callable[[str], str]) -> 
     async def show(request: Request) -> HTMLResponse:
         return HTMLResponse(page(request.url.path))
 
-    application = Starlette(routes=[Route("/{path:path}", show)])
+    with serving(Starlette(routes=[Route("/{path:path}", show)]), certificate, key) as origin:
+        yield origin
+
+
+@contextmanager
+def serving(application: Starlette, certificate: Path, key: Path) -> Iterator[str]:
+    """The origin of an application on a free port of loopback, over TLS."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         config = uvicorn.Config(
             application, ssl_certfile=certificate, ssl_keyfile=key, log_level="critical", lifespan="off"

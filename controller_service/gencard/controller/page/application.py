@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from starlette.applications import Starlette
@@ -13,14 +14,17 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from gencard.controller.page.decisions import Decisions, fields_of
+from gencard.controller.page.oidc import ANSWER, ATTEMPT_SECONDS, Oidc
 from gencard.controller.page.passkeys import SIGN_IN, Ceremonies
 from gencard.controller.page.registry import Change, Context, Done, View
 from gencard.controller.page.rendering import asset_response, rendered
 from gencard.controller.page.security import (
+    ATTEMPT,
     Form,
     Wall,
     forget_session,
     session_cookie,
+    set_attempt,
     set_session,
 )
 from gencard.controller.page.sessions import Session, Sessions
@@ -38,6 +42,7 @@ from gencard.core.errors import (
     TooLargeError,
     UnauthenticatedError,
 )
+from gencard.wire.signatures.canonical import sha256
 
 Report = Callable[[str, str, str], None]
 STRANGERS = "strangers"
@@ -58,7 +63,7 @@ _STATUS: Sequence[tuple[type[GencardError], int]] = (
 
 _WORDS: Mapping[type[GencardError], tuple[str, str]] = {
     UnauthenticatedError: (
-        "You are not signed in, or the passkey or its link was not accepted.",
+        "You are not signed in, or the passkey, its link or the issuer's answer was not accepted.",
         "Sign in again. A link for a new passkey works once, within 15 minutes.",
     ),
     PermissionDeniedError: (
@@ -84,6 +89,7 @@ class Page:
     report: Report
     views: Sequence[View]
     changes: Sequence[Change]
+    oidc: Oidc | None = None
     shares: Shares = field(default_factory=lambda: Shares(_BOUNDS))
 
     def application(self) -> ASGIApp:
@@ -100,6 +106,9 @@ class Page:
             self._signed_in("/decide/options", "POST", self._decide_options),
             self._signed_in("/decide", "POST", self._decide),
         ]
+        if self.oidc is not None:
+            routes.append(self._open("/sign-in/oidc", "GET", partial(self._to_issuer, self.oidc)))
+            routes.append(self._open(ANSWER, "GET", partial(self._from_issuer, self.oidc)))
         routes += [self._signed_in(one.path, "POST", partial(self._change, one)) for one in self.changes]
         routes += [self._signed_in(one.path, "GET", partial(self._view, one)) for one in self.views]
         routes.append(Route("/{path:path}", self._nowhere, methods=["GET", "POST"]))
@@ -183,7 +192,9 @@ class Page:
         return self._refusal(NotFoundError(what="page"))
 
     def _sign_in_page(self, request: Request) -> Response:  # noqa: ARG002
-        return HTMLResponse(rendered("sign_in.html", {"title": "Sign in", "who": None}))
+        issuer = "" if self.oidc is None else urlsplit(self.oidc.table.issuer).hostname
+        context = {"title": "Sign in", "who": None, "issuer": issuer}
+        return HTMLResponse(rendered("sign_in.html", context))
 
     def _sign_in_options(self, request: Request) -> Response:  # noqa: ARG002
         return _json(self.ceremonies.assertion_options(SIGN_IN))
@@ -193,6 +204,26 @@ class Page:
         who, passkey = self.ceremonies.assertion(SIGN_IN, answer, "sign-in")
         token = self.sessions.open(who, passkey.key, session_cookie(request))
         response = RedirectResponse("/", 303)
+        set_session(response, token)
+        return response
+
+    def _to_issuer(self, oidc: Oidc, request: Request) -> Response:  # noqa: ARG002
+        browser = secrets.token_urlsafe(32)
+        response = RedirectResponse(oidc.begin(browser), 303)
+        set_attempt(response, browser, ATTEMPT_SECONDS)
+        return response
+
+    def _from_issuer(self, oidc: Oidc, request: Request) -> Response:
+        """Not a redirect: with one that another site began, no browser sends the session's cookie."""
+        pairs = request.query_params.multi_items()
+        answer = dict(pairs) if len(pairs) == len(dict(pairs)) else {}
+        subject, name = oidc.end(session_cookie(request, ATTEMPT), answer)
+        known_as = sha256(f"{oidc.table.issuer} {subject}".encode())
+        who = self.desk.enter(name, {"way": "oidc", "key": known_as})
+        token = self.sessions.open(who, "", session_cookie(request))
+        response = HTMLResponse(rendered("signed_in.html", {"title": "Signed in", "who": None}))
+        response.headers["refresh"] = "0; url=/"
+        set_attempt(response, "", 0)
         set_session(response, token)
         return response
 

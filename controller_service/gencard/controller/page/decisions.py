@@ -148,9 +148,11 @@ class Decisions:
     def decide(self, session: Session, form: Form) -> Done:
         """Decide; raises as ``Desk.decide``, and PermissionDeniedError without the passkey."""
         action, request_id = action_of(form), request_id_of(form)
+        passkey = session.passkey
         if self.desk.needs_two(session.who, action):
-            self._check_assertion(session, action, form.text("assertion"))
-        decision = self.desk.decide(session.who, action, request_id, {session.passkey})
+            passkey = self._signed(session, action, form.text("assertion"))
+        keys = {passkey} if passkey else set()
+        decision = self.desk.decide(session.who, action, request_id, keys)
         place = _PLACES.get(action.kind, f"/cards/{action.resource}")
         if "answer" in decision.result:
             name = action.resource.rpartition("/")[2]
@@ -158,16 +160,17 @@ class Decisions:
             return Done(place, template="enrolled.html", context={**context, **decision.result})
         return Done(place, _notice(decision))
 
-    def _check_assertion(self, session: Session, action: Action, answer: str) -> None:
+    def _signed(self, session: Session, action: Action, answer: str) -> str:
+        """Name of the passkey that signed the action; raises PermissionDeniedError."""
         try:
             who, passkey = self.ceremonies.assertion(_purpose(session, action), answer)
-            signed = who == session.who and passkey.key == session.passkey
+            if who == session.who and session.passkey in ("", passkey.key):
+                return passkey.key
         except UnauthenticatedError:
-            signed = False
-        if not signed:
-            raise PermissionDeniedError(
-                advice="Two stewards have to agree on this: confirm the decision with your passkey."
-            )
+            pass
+        raise PermissionDeniedError(
+            advice="Two stewards have to agree on this: confirm the decision with your passkey."
+        )
 
 
 def _purpose(session: Session, action: Action) -> str:

@@ -35,12 +35,16 @@ from webauthn.helpers.structs import (
 
 from gencard.controller.page.sessions import Includes, Session
 from gencard.controller.people.passkeys import Passkey, Passkeys, key_of
-from gencard.core.errors import UnauthenticatedError
+from gencard.core.errors import PermissionDeniedError, UnauthenticatedError
 from gencard.wire.signatures.identity import Identity, Role
 
 CHALLENGE_SECONDS = 120
 MOST_CHALLENGES = 1_000
 SIGN_IN = "sign-in"
+NO_PASSKEY = (
+    "Two stewards have to agree on this, each with a passkey, and you have none: "
+    "`gencard-controller person passkey NAME` prints a link for one."
+)
 _FOREIGN = (WebAuthnException, ValueError, KeyError, TypeError, AttributeError)
 
 
@@ -50,9 +54,11 @@ class Challenges:
 
     Args:
         now: Seconds, never going back.
+        seconds: How long each is open.
     """
 
     now: Callable[[], float] = time.monotonic
+    seconds: float = CHALLENGE_SECONDS
     _open: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -60,7 +66,7 @@ class Challenges:
         """A challenge for one purpose; the oldest gives way where there are too many."""
         challenge = secrets.token_bytes(32)
         with self._lock:
-            self._open[challenge] = purpose, self.now() + CHALLENGE_SECONDS
+            self._open[challenge] = purpose, self.now() + self.seconds
             while len(self._open) > MOST_CHALLENGES:
                 self._open.popitem(last=False)
         return challenge
@@ -123,12 +129,19 @@ class Ceremonies:
         """What a browser asks its authenticator by, as JSON.
 
         Args:
-            session: Only the passkey of this session will do; any steward's where it is None.
+            session: Only its passkey will do, or any of its steward's where it began without one; any
+                steward's where it is None.
+
+        Raises:
+            PermissionDeniedError: The session's steward has no passkey.
         """
         allowed = None
         if session is not None:
-            passkey = self.passkeys.named(session.passkey)
-            allowed = [PublicKeyCredentialDescriptor(passkey.credential)]
+            own = self.passkeys.of(session.who.uri)
+            own = [one for one in own if session.passkey in ("", one.key)]
+            if not own:
+                raise PermissionDeniedError(advice=NO_PASSKEY)
+            allowed = [PublicKeyCredentialDescriptor(one.credential) for one in own]
         options = generate_authentication_options(
             rp_id=self.party,
             challenge=self.challenges.new(purpose),

@@ -22,6 +22,8 @@ from gencard.core.errors import (
 )
 
 COOKIE = "__Host-gencard"
+ATTEMPT = "__Host-gencard-oidc"
+"""Of a sign-in at an issuer that has begun: sent along when the issuer's site leads back here."""
 LARGEST_BODY = 512 * 1024
 """A counter-offer that drops thousands of marginals fits, and a request for enrolment."""
 BODY_SECONDS = 20.0
@@ -180,13 +182,13 @@ class Form:
         return list(dict.fromkeys(name for name, _ in self._pairs))
 
 
-def session_cookie(request: Request) -> str:
+def session_cookie(request: Request, kind: str = COOKIE) -> str:
     """The secret of the browser's session; empty where it is missing, or there twice."""
     cookies: list[str] = []
     for header in request.headers.getlist("cookie"):
         for part in header.split(";"):
             name, _, value = part.strip().partition("=")
-            if name == COOKIE:
+            if name == kind:
                 cookies.append(value)
     return cookies[0] if len(cookies) == 1 else ""
 
@@ -199,6 +201,13 @@ def set_session(response: Response, token: str) -> None:
 def forget_session(response: Response) -> None:
     """Let the browser forget its session's secret."""
     _set_cookie(response, "", 0)
+
+
+def set_attempt(response: Response, token: str, seconds: int) -> None:
+    """Let the browser keep the secret of a sign-in that has begun; 0 seconds: forget it."""
+    response.set_cookie(
+        ATTEMPT, token, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax"
+    )
 
 
 def _set_cookie(response: Response, value: str, age: int | None) -> None:

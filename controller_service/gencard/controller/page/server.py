@@ -14,6 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.page.application import Page, Report
+from gencard.controller.page.oidc import oidc_of
 from gencard.controller.page.passkeys import Ceremonies
 from gencard.controller.page.sessions import Sessions
 from gencard.controller.page.views import (
@@ -27,9 +28,10 @@ from gencard.controller.page.views import (
     risk,
 )
 from gencard.controller.service.server import TlsFiles
-from gencard.controller.settings.settings import PageTable
+from gencard.controller.settings.stewards import PageTable
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError, InvalidInputError
+from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity
 
 MODULES = (queue, cards, risk, answers, releases, budget, people, log)
@@ -123,12 +125,17 @@ def _application(
     def includes(who: Identity) -> bool:
         return desk.person(who) is not None
 
+    def key(who: Identity) -> str:
+        person = desk.person(who)
+        return "" if person is None else key_id(person.signing_key)
+
     idle = timedelta(minutes=table.idle_minutes)
-    sessions = Sessions(idle, includes, passkeys.is_kept, state.cards.clock)
+    sessions = Sessions(idle, key, passkeys.is_kept, state.cards.clock)
     ceremonies = Ceremonies(passkeys, origin, includes)
     views = [view for module in MODULES for view in module.VIEWS]
     changes = [change for module in MODULES for change in module.CHANGES]
-    return Page(desk, ceremonies, sessions, report, views, changes).application()
+    oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)
+    return Page(desk, ceremonies, sessions, report, views, changes, oidc).application()
 
 
 def _listener(address: str) -> socket.socket:

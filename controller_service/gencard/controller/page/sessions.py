@@ -21,6 +21,7 @@ MOST_OF_ONE = 5
 
 Includes = Callable[[Identity], bool]
 IsKept = Callable[[str], bool]
+KeyOf = Callable[[Identity], str]
 
 
 @dataclass(slots=True)
@@ -29,7 +30,8 @@ class Session:
 
     Args:
         name: Digest of the browser's secret.
-        passkey: Name of the passkey that was used.
+        passkey: Name of the passkey that was used; empty after a sign-in at an issuer.
+        key: Fingerprint of the steward's signing key when the session began.
         csrf: What every change must bring along.
         notices: Texts that the next page shows once.
     """
@@ -37,6 +39,7 @@ class Session:
     name: str
     who: Identity
     passkey: str
+    key: str
     csrf: str
     began: datetime
     seen: datetime
@@ -54,12 +57,12 @@ class Sessions:
 
     Args:
         idle: After so long without a request that a person made.
-        includes: Whether a steward is enrolled and not disabled at this moment.
+        key_of: Fingerprint of a steward's signing key; empty for who is not enrolled, or disabled.
         is_kept: Whether a passkey is still enrolled.
     """
 
     idle: timedelta
-    includes: Includes
+    key_of: KeyOf
     is_kept: IsKept
     clock: Callable[[], datetime]
     _sessions: dict[str, Session] = field(default_factory=dict)
@@ -71,11 +74,12 @@ class Sessions:
         Raises:
             UnauthenticatedError: Nobody of this name is enrolled as a steward now.
         """
-        if not self._may_enter(who):
+        key = self._key(who)
+        if not key:
             raise UnauthenticatedError
         token, now = secrets.token_urlsafe(32), self.clock()
         name = _name(token)
-        session = Session(name, who, passkey, secrets.token_urlsafe(32), now, now)
+        session = Session(name, who, passkey, key, secrets.token_urlsafe(32), now, now)
         with self._lock:
             self._sessions.pop(_name(earlier), None)
             self._sessions = {
@@ -107,7 +111,7 @@ class Sessions:
                 session = None
         if session is None:
             raise UnauthenticatedError
-        if not self._may_enter(session.who) or not self.is_kept(session.passkey):
+        if not self._stands(session):
             self.close(token)
             raise UnauthenticatedError
         if by_person:
@@ -119,8 +123,13 @@ class Sessions:
         with self._lock:
             self._sessions.pop(_name(token), None)
 
-    def _may_enter(self, who: Identity) -> bool:
-        return who.role is Role.STEWARD and self.includes(who)
+    def _stands(self, session: Session) -> bool:
+        """Whether the steward may enter still, with the same keys and the same passkey."""
+        kept = not session.passkey or self.is_kept(session.passkey)
+        return kept and self._key(session.who) == session.key
+
+    def _key(self, who: Identity) -> str:
+        return self.key_of(who) if who.role is Role.STEWARD else ""
 
     def _is_over(self, session: Session, now: datetime) -> bool:
         return now - session.seen >= self.idle or now - session.began >= LONGEST

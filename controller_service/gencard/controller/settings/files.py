@@ -7,12 +7,12 @@ import re
 import stat
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from gencard.core.errors import InvalidInputError
 
@@ -138,6 +138,17 @@ def is_loopback(address: str) -> bool:
     except ValueError:
         return False
 
+
+def _listened_on(address: str) -> str:
+    """Of a port beyond 65535 gRPC would take another one, without a word."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise InvalidInputError(field="server.address", problem="is not of the form host:port")
+    return address
+
+
+Address = Annotated[str, AfterValidator(_listened_on)]
+"""``host:port`` to listen on."""
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LARGEST = 1 << 16

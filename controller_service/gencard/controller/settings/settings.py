@@ -2,11 +2,9 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     Field,
     PositiveInt,
@@ -19,22 +17,18 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.settings.boxes import BoxEntry, CellTable, LendingTable, Name
-from gencard.controller.settings.files import Section, Table, is_loopback, read_table, refusal_of
-from gencard.controller.settings.notify import NotifyTable
+from gencard.controller.settings.files import (
+    Address,
+    Section,
+    Table,
+    is_loopback,
+    read_table,
+    refusal_of,
+)
 from gencard.controller.settings.policy import Caps, MeasuresTable, PolicyTable
+from gencard.controller.settings.stewards import NotifyTable, PageTable
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import GENERATORS
-
-
-def _listened_on(address: str) -> str:
-    """Of a port beyond 65535 gRPC would take another one, without a word."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise InvalidInputError(field="server.address", problem="is not of the form host:port")
-    return address
-
-
-Address = Annotated[str, AfterValidator(_listened_on)]
 
 
 class Server(Section):
@@ -160,35 +154,6 @@ class StewardsTable(Section):
     """
 
     two: tuple[Alone, ...] = ()
-
-
-def _https(origin: str) -> str:
-    parts = urlsplit(origin)
-    host = parts.hostname or ""
-    named = bool(host) and not host.replace(".", "").isdigit() and ":" not in host
-    if origin and (not named or origin != f"https://{parts.netloc}" or "@" in parts.netloc):
-        problem = "is not of the form https://name or https://name:port"
-        raise InvalidInputError(field="page.origin", problem=problem)
-    return origin
-
-
-class PageTable(Section):
-    """The stewards' page, served where this table is there; its certificate is that of the service.
-
-    ``address``: on loopback; elsewhere the page is reached by a tunnel. ``origin``: as browsers see the
-    page, ``https://name:port``; default: localhost and the port. Passkeys are bound to the name.
-    ``idle_minutes``: after so long without a request a session ends.
-    """
-
-    address: Address = "127.0.0.1:7444"
-    origin: Annotated[str, AfterValidator(_https)] = ""
-    idle_minutes: int = Field(default=15, ge=1, le=60)
-
-    @model_validator(mode="after")
-    def _is_on_loopback(self) -> "PageTable":
-        if not is_loopback(self.address):
-            raise InvalidInputError(field="page.address", problem="must be an address on loopback")
-        return self
 
 
 class FormatTable(Section):

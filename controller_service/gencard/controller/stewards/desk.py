@@ -20,7 +20,7 @@ from gencard.controller.stewards.answers import AnswerView
 from gencard.controller.stewards.archive import Archive
 from gencard.controller.stewards.cards import CardView
 from gencard.controller.stewards.deciding import Deciding, check_steward
-from gencard.controller.stewards.people import PersonView, RequestView
+from gencard.controller.stewards.people import PERSON, PersonView, RequestView
 from gencard.controller.stewards.reading import (
     SOON,
     STEWARD,
@@ -36,7 +36,7 @@ from gencard.controller.stewards.registers import (
     RefusalView,
 )
 from gencard.controller.stewards.risk import Risks
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, UnauthenticatedError
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.signatures.canonical import digest_of
 from gencard.wire.signatures.identity import Identity
@@ -155,6 +155,20 @@ class Desk(Deciding):
         with self.database.reading() as tx:
             seen, certified = self.reader.times(tx)
         return self.effects.people.views(seen, certified)
+
+    def enter(self, name: str, details: Mapping[str, str]) -> Identity:
+        """The steward of a name, who was told apart elsewhere; the log says how.
+
+        Raises:
+            UnauthenticatedError: No steward of the name is enrolled, or they are disabled.
+        """
+        who = self.effects.people.steward(name)
+        if who is None or self.person(who) is None:
+            raise UnauthenticatedError
+        entry = {"action": "sign-in", "actor": who.uri, "resource": f"{PERSON}{name}"}
+        with self.database.transaction() as tx:
+            self.log.append(tx, **entry, details=details, now=self.clock())
+        return who
 
     def request(self, who: Identity, arguments: Mapping[str, Any]) -> RequestView:
         """What enrolling from a request would do; raises InvalidInputError as enrolling does."""

@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
 from gencard.wire.documents.enrolment import LARGEST, request_of_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Role
+from gencard.wire.signatures.identity import Identity, Role
 
 PERSON = "people/"
 ENROL = "enrol"
@@ -161,6 +161,13 @@ class PersonEffect:
             request.fingerprint,
             digest_of(_enrolment_document(enrolment, arguments)),
         )
+
+    def steward(self, name: str) -> Identity | None:
+        """Who is enrolled as a steward by this name."""
+        with suppress(InvalidInputError):
+            who = known_person(self.folder, name).identity
+            return who if who.role is Role.STEWARD else None
+        return None
 
     def views(
         self, seen: Mapping[str, datetime], certified: Mapping[str, datetime]

@@ -1,16 +1,82 @@
-"""The settings table of word to stewards: a webhook, mail, or both."""
+"""The settings tables of what reaches stewards: their page, and word by webhook or mail."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from gencard.controller.settings.files import Section, is_loopback
+from gencard.controller.settings.files import Address, Section, is_loopback
 from gencard.core.errors import InvalidInputError
 
 Mailbox = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}$")]
 Port = Annotated[int, Field(ge=1, le=65_535)]
+Subject = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,255}$")]
+Holder = Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,63}$")]
+
+
+def _https(origin: str) -> str:
+    parts = urlsplit(origin)
+    host = parts.hostname or ""
+    named = bool(host) and not host.replace(".", "").isdigit() and ":" not in host
+    if origin and (not named or origin != f"https://{parts.netloc}" or "@" in parts.netloc):
+        problem = "is not of the form https://name or https://name:port"
+        raise InvalidInputError(field="page.origin", problem=problem)
+    return origin
+
+
+def _issuer(address: str) -> str:
+    if not is_https(address) or urlsplit(address).query:
+        problem = "is not an address that begins with https://, without a query"
+        raise InvalidInputError(field="page.oidc.issuer", problem=problem)
+    return address
+
+
+def is_https(address: str) -> bool:
+    """Whether an address is one that TLS protects, without a user's name and without a fragment."""
+    try:
+        parts = urlsplit(address)
+        host, _port = parts.hostname, parts.port
+    except ValueError:
+        return False
+    plain = address.isascii() and address.isprintable() and not {*' "<>\\#@'} & {*address}
+    return parts.scheme == "https" and bool(host) and plain
+
+
+class OidcTable(Section):
+    """Sign-in at an issuer of OpenID Connect, beside passkeys; its stewards have no other rights.
+
+    ``issuer``: its address, as it names itself. ``client_id``, ``secret_file``: of the page there,
+    where its redirect address is ``ORIGIN/sign-in/oidc/answer``; a public client has no secret.
+    ``subjects``: the enrolled steward's name for each subject. ``authority``: as for the webhook.
+    """
+
+    issuer: Annotated[str, AfterValidator(_issuer)]
+    client_id: Subject
+    secret_file: Path | None = None
+    authority: Path | None = None
+    subjects: Mapping[Subject, Holder]
+
+
+class PageTable(Section):
+    """The stewards' page, served where this table is there; its certificate is that of the service.
+
+    ``address``: on loopback; elsewhere the page is reached by a tunnel. ``origin``: as browsers see the
+    page, ``https://name:port``; default: localhost and the port. Passkeys are bound to the name.
+    ``idle_minutes``: after so long without a request a session ends.
+    """
+
+    address: Address = "127.0.0.1:7444"
+    origin: Annotated[str, AfterValidator(_https)] = ""
+    idle_minutes: int = Field(default=15, ge=1, le=60)
+    oidc: OidcTable | None = None
+
+    @model_validator(mode="after")
+    def _is_on_loopback(self) -> "PageTable":
+        if not is_loopback(self.address):
+            raise InvalidInputError(field="page.address", problem="must be an address on loopback")
+        return self
 
 
 class WebhookTable(Section):

@@ -1,0 +1,250 @@
+"""Sign-in by OpenID Connect: authorization code with PKCE, at the one issuer that the settings name.
+
+The issuer says who somebody is; what they may do, their enrolment here says. An attempt is good once,
+for ten minutes, in the browser that began it.
+"""
+
+import hmac
+import json
+import secrets
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import httpx
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from authlib.oidc.core import CodeIDToken
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from gencard.controller.page.passkeys import Challenges
+from gencard.controller.settings.files import secret_bytes
+from gencard.controller.settings.stewards import OidcTable, is_https
+from gencard.core.errors import InvalidInputError, UnauthenticatedError
+from gencard.wire.signatures.canonical import sha256
+
+ANSWER = "/sign-in/oidc/answer"
+"""Where the issuer sends the browser back to."""
+ATTEMPT_SECONDS = 600
+LARGEST = 256 * 1024
+"""Bytes of what the issuer answers."""
+ANSWER_SECONDS = 5.0
+KEPT_SECONDS = 600.0
+AGAIN_SECONDS = 30.0
+"""Keys that a token names and that are not known are looked for so often."""
+LEEWAY = 30
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519")
+"""Signatures by keys that the issuer alone has: neither none nor a shared secret."""
+_ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+_FOREIGN = (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+Fetched = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Issuer:
+    """What the issuer publishes, over TLS, bounded, and kept for ten minutes.
+
+    Args:
+        now: Seconds, never going back.
+    """
+
+    address: str
+    trust: ssl.SSLContext
+    now: Callable[[], float] = time.monotonic
+    _kept: dict[str, tuple[float, Fetched]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def metadata(self) -> Fetched:
+        """Raises UnauthenticatedError where it is not this issuer's, or names an address without TLS."""
+        path = "/.well-known/openid-configuration"
+        metadata = self._once(self.address.removesuffix("/") + path, KEPT_SECONDS)
+        usable = all(is_https(str(metadata.get(name, ""))) for name in _ENDPOINTS)
+        if metadata.get("issuer") != self.address or not usable:
+            raise UnauthenticatedError
+        return metadata
+
+    def keys(self, seconds: float = KEPT_SECONDS) -> Fetched:
+        """The issuer's public keys, not older than this."""
+        return self._once(str(self.metadata()["jwks_uri"]), seconds)
+
+    def _once(self, address: str, seconds: float) -> Fetched:
+        with self._lock:
+            fetched, kept = self._kept.get(address, (0.0, None))
+        if kept is None or self.now() - fetched > seconds:
+            kept = self.fetched("GET", address)
+            with self._lock:
+                self._kept[address] = self.now(), kept
+        return kept
+
+    def fetched(self, method: str, address: str, **sent: Any) -> Fetched:
+        """The JSON object that an address answers; raises UnauthenticatedError where it does not."""
+        body, ends = bytearray(), self.now() + ANSWER_SECONDS
+        try:
+            with (
+                httpx.Client(verify=self.trust, timeout=ANSWER_SECONDS, trust_env=False) as client,
+                client.stream(method, address, **_plain(sent)) as answer,
+            ):
+                for part in answer.iter_raw(8_192):  # what is packed small is not unpacked
+                    body += part
+                    if len(body) > LARGEST or self.now() > ends:
+                        raise ValueError
+            content = json.loads(body) if answer.status_code == httpx.codes.OK else None
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            raise UnauthenticatedError
+        return content
+
+
+def _plain(sent: Mapping[str, Any]) -> Mapping[str, Any]:
+    headers = {"accept": "application/json", "accept-encoding": "identity", **sent.get("headers", {})}
+    return {**sent, "headers": headers}
+
+
+@dataclass(frozen=True, slots=True)
+class Oidc:
+    """Sign-in at the issuer.
+
+    Args:
+        origin: Of the page.
+        clock: For the times in a token.
+    """
+
+    table: OidcTable
+    issuer: Issuer
+    secret: str
+    origin: str
+    clock: Callable[[], datetime]
+    attempts: Challenges = field(default_factory=lambda: Challenges(seconds=ATTEMPT_SECONDS))
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def begin(self, browser: str) -> str:
+        """The address at the issuer that a browser goes to; raises UnauthenticatedError.
+
+        Args:
+            browser: Secret of the browser that begins, without which nobody ends the attempt.
+        """
+        endpoint = str(self.issuer.metadata()["authorization_endpoint"])
+        state = self.attempts.new(_purpose(browser)).hex()
+        challenge = create_s256_code_challenge(self._drawn("verifier", state))
+        parameters = {
+            "response_type": "code",
+            "scope": "openid",
+            "client_id": self.table.client_id,
+            "redirect_uri": f"{self.origin}{ANSWER}",
+            "state": state,
+            "nonce": self._drawn("nonce", state),
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(parameters)}"
+
+    def end(self, browser: str, answer: Mapping[str, str]) -> tuple[str, str]:
+        """Subject, and name of the steward, whom the issuer's answer is about.
+
+        Raises:
+            UnauthenticatedError: The answer is wrong, or the settings do not name its subject.
+        """
+        state = answer.get("state", "")
+        self._take(browser, state)
+        metadata = self.issuer.metadata()
+        names_itself = metadata.get("authorization_response_iss_parameter_supported") is True
+        # of another issuer: the code would go to the wrong one (RFC 9207)
+        if answer.get("iss", "" if names_itself else self.issuer.address) != self.issuer.address:
+            raise UnauthenticatedError
+        subject = self._subject(self._token(answer.get("code", ""), state), self._drawn("nonce", state))
+        if subject not in self.table.subjects:
+            raise UnauthenticatedError
+        return subject, self.table.subjects[subject]
+
+    def _take(self, browser: str, state: str) -> None:
+        try:
+            challenge = bytes.fromhex(state)
+        except ValueError:
+            challenge = b""
+        self.attempts.take(challenge, _purpose(browser))
+
+    def _token(self, code: str, state: str) -> str:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": f"{self.origin}{ANSWER}",
+            "client_id": self.table.client_id,
+            "code_verifier": self._drawn("verifier", state),
+        }
+        who = (
+            (quote(self.table.client_id, safe=""), quote(self.secret, safe="")) if self.secret else None
+        )
+        endpoint = str(self.issuer.metadata()["token_endpoint"])
+        return str(self.issuer.fetched("POST", endpoint, data=form, auth=who).get("id_token", ""))
+
+    def _subject(self, token: str, nonce: str) -> str:
+        """The subject of an ID token; raises UnauthenticatedError where it is not for this attempt."""
+        claims = self._claims(token, KEPT_SECONDS) or self._claims(token, AGAIN_SECONDS)
+        if claims is None or not self._are_right(claims, nonce):
+            raise UnauthenticatedError
+        return str(claims["sub"])
+
+    def _claims(self, token: str, seconds: float) -> CodeIDToken | None:
+        """What a token says, if a key of the issuer signed it."""
+        published = self.issuer.keys(seconds)
+        try:
+            keys = KeySet.import_key_set({"keys": [one for one in published["keys"] if _signs(one)]})
+            opened = jwt.decode(token, keys, algorithms=ALGORITHMS)
+        except _FOREIGN:
+            return None
+        options = {"iss": {"essential": True, "value": self.issuer.address}}
+        return CodeIDToken(opened.claims, opened.header, options)
+
+    def _are_right(self, claims: CodeIDToken, nonce: str) -> bool:
+        own = self.table.client_id
+        try:
+            claims.validate(now=int(self.clock().timestamp()), leeway=LEEWAY)
+            for_others = claims["aud"] not in (own, [own]) or claims.get("azp", own) != own
+            same = hmac.compare_digest(claims["nonce"].encode(), nonce.encode())
+        except _FOREIGN:
+            return False
+        return same and not for_others and isinstance(claims["sub"], str)
+
+    def _drawn(self, what: str, state: str) -> str:
+        """Nonce or verifier of an attempt, which nobody else can tell from its state."""
+        return hmac.new(self._key, f"{what} {state}".encode(), "sha256").hexdigest()
+
+
+def _signs(key: Mapping[str, Any]) -> bool:
+    """Whether a published key is of a known kind, and not there to encrypt to."""
+    return key.get("kty") in ("EC", "OKP", "RSA") and key.get("use") != "enc"
+
+
+def _purpose(browser: str) -> str:
+    return f"oidc {sha256(browser.encode())}"
+
+
+def oidc_of(table: OidcTable, origin: str, clock: Callable[[], datetime]) -> Oidc:
+    """The sign-in that the settings describe; the issuer is asked when somebody first wants it.
+
+    Raises:
+        InvalidInputError: The secret's or the authority's file cannot be used.
+    """
+    secret = ""
+    if table.secret_file is not None:
+        secret = (
+            secret_bytes(table.secret_file, "page.oidc.secret_file").decode(errors="replace").strip()
+        )
+    return Oidc(table, Issuer(table.issuer, _trust(table.authority)), secret, origin, clock)
+
+
+def _trust(authority: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=None if authority is None else str(authority))
+    except (OSError, ssl.SSLError):
+        pass
+    raise InvalidInputError(field="page.oidc.authority", problem="is not a file of certificates")
