@@ -31,6 +31,7 @@ def test_s16_an_incident_carries_its_three_fields(lines):
     report("/gencard.v1.CatalogService/ListDatasets", "0a1b2c", "KeyError")
     (line,) = lines()
     assert line.pop("time").endswith("Z")
+    assert line.pop("trace") == logs.trace_id()
     assert line == {
         "level": "ERROR",
         "logger": "gencard.controller",
@@ -55,7 +56,7 @@ def test_s16_nothing_else_of_a_record_is_written(lines):
     written = lines()
     assert SECRET not in json.dumps(written)
     assert [line["event"] for line in written] == [logs.WITHHELD] * 3 + ["incident", logs.WITHHELD]
-    assert {key for line in written for key in line} == {"time", "level", "logger", "event"}
+    assert {key for line in written for key in line} == {"time", "level", "logger", "event", "trace"}
 
 
 def test_s16_one_record_is_one_short_line(lines):
@@ -74,3 +75,16 @@ def test_s16_grpc_is_redacted_for_every_handler(caplog):
     except KeyError:
         logging.getLogger("grpc._server").exception(SECRET)
     assert SECRET not in caplog.text
+
+
+def test_a_line_names_the_work_that_it_is_about(lines):
+    with logs.traced("ab" * 16):
+        report("release", "1", "KeyError")
+        with logs.traced("cd" * 16):
+            report("release", "2", "KeyError")
+        report("release", "3", "KeyError")
+    report("settings", "4", "KeyError")
+    first, inner, again, outside = (line["trace"] for line in lines())
+    assert (first, inner, again) == ("ab" * 16, "cd" * 16, "ab" * 16)
+    assert len(outside) == 32
+    assert outside == logs.trace_id() != first

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gencard.controller.service.access import Bounds
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
+from gencard.controller.upkeep.logs import trace_id
 from gencard.core.errors import PermissionDeniedError
 from gencard.v1 import synthesis_pb2
 from gencard.v1.answers_pb2_grpc import add_AnswersServiceServicer_to_server
@@ -49,6 +50,7 @@ SERVICES = (
     add_OperationsServicer_to_server,
 )
 PATHS = [path for path in methods() if "Health" not in path and not path.endswith("DeleteOperation")]
+STREAMED = next(path for path in PATHS if path.endswith("StreamRows"))
 
 
 class Raising:
@@ -73,8 +75,11 @@ class Raising:
 
 
 class Reports(list):
+    then = staticmethod(lambda: None)
+
     def __call__(self, *what: str) -> None:
         self.append(what)
+        self.then()
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +133,16 @@ class TestS15Silence:
         ending = calls(addresses, path)
         assert ending.reason == "INTERNAL"
         assert f"<{text}>" not in ending.text + ending.trailers
+
+    def test_s15_who_called_can_name_the_lines_about_the_call(self, raising):
+        servicer, reports, addresses = raising
+        servicer.error, traces = KeyError(SECRET), []
+        reports.then = lambda: traces.append(trace_id())
+        endings = [calls(addresses, path) for path in (PATHS[0], PATHS[0], STREAMED)]
+        reports.then = lambda: None
+        assert len(set(traces)) == 3
+        assert all(trace in ending.trailers for trace, ending in zip(traces, endings, strict=True))
+        assert trace_id() not in traces
 
     def test_s15_an_error_with_hostile_words_inside(self, raising):
         class HostileError(Exception):

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from gencard.controller.jobs.process import Message, WorkerProcess
 from gencard.controller.jobs.tasks import Task, continue_at_once
 from gencard.controller.operations.turns import Turn, Turns
+from gencard.controller.upkeep.logs import trace_id, traced
 from gencard.core.errors import GencardError, JobFailedError, OperationCancelledError
 from gencard.core.types import Progress, ignore_progress
 from gencard.wire.codecs.error_table import error_named
@@ -35,6 +36,7 @@ class _Submission:
     job: Message
     progress: Progress
     hold: Callable[[], None]
+    trace: str
 
 
 class ProcessExecutor(Executor):
@@ -90,7 +92,7 @@ class ProcessExecutor(Executor):
         progress, hold = given.get("progress", ignore_progress), given.get("hold", continue_at_once)
         future: Future[Any] = Future()
         job: Any = args[0]
-        submission = _Submission(future, fn.name, job, progress, hold)
+        submission = _Submission(future, fn.name, job, progress, hold, trace_id())
         turn = Turn(submission, owner, at_records=fn.at_records, lent=fn.lent)
         with self._lock:
             if not self._open:
@@ -143,7 +145,8 @@ class ProcessExecutor(Executor):
         future = submission.future
         if not future.cancelled():
             try:
-                result = self._run(future, submission.task, submission.job, submission.progress)
+                with traced(submission.trace):
+                    result = self._run(future, submission.task, submission.job, submission.progress)
             except BaseException as error:  # it belongs to whoever waits
                 failure = error
             submission.hold()

@@ -24,6 +24,7 @@ from gencard.controller.operations.run import Run, Ticks
 from gencard.controller.operations.turns import Turn, Turns
 from gencard.controller.state.database import Database
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
+from gencard.controller.upkeep.logs import trace_id, traced
 from gencard.core.errors import (
     GencardError,
     InternalError,
@@ -82,7 +83,7 @@ class Operations:
         self._store, self._clock, self._report = refusals.store, clock, report
         self._bounds = bounds
         self._pool = ThreadPoolExecutor(bounds.coordinators, thread_name_prefix="operation")
-        self._turns: Turns[tuple[OperationRow, Ticks]] = Turns(bounds.coordinators)
+        self._turns: Turns[tuple[OperationRow, Ticks, str]] = Turns(bounds.coordinators)
         self._runners: dict[str, Runner] = {}
         self._runs: dict[str, Run | None] = {}
         self._lock = threading.Lock()
@@ -129,7 +130,7 @@ class Operations:
         with self._lock:
             if row.state in UNFINISHED and name not in self._runs and not self._stopping.is_set():
                 self._runs[name] = None
-                self._turns.add(Turn((row, Ticks(self._bounds.tick_seconds)), row.owner))
+                self._turns.add(Turn((row, Ticks(self._bounds.tick_seconds), trace_id()), row.owner))
                 self._begin_next()
         return replace(row, state=OperationState.QUEUED, stage="", permille=0, response=None, error=None)
 
@@ -218,9 +219,11 @@ class Operations:
         for turn in () if self._stopping.is_set() else self._turns.begin():
             self._pool.submit(self._drive_in_turn, turn)
 
-    def _drive_in_turn(self, turn: Turn[tuple[OperationRow, Ticks]]) -> None:
+    def _drive_in_turn(self, turn: Turn[tuple[OperationRow, Ticks, str]]) -> None:
+        row, ticks, trace = turn.item
         try:
-            self._drive(*turn.item)
+            with traced(trace):  # that of the call which began it
+                self._drive(row, ticks)
         finally:
             with self._lock:
                 self._turns.end(turn)

@@ -10,10 +10,11 @@ the wire: so the caller is known, and counted, before gRPC waits for a message. 
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 
 import grpc
 from google.protobuf.descriptor import FieldDescriptor
@@ -30,6 +31,7 @@ from gencard.controller.service.access import (
     Shares,
     caller_of,
 )
+from gencard.controller.upkeep.logs import traced
 from gencard.core.errors import (
     GencardError,
     InternalError,
@@ -40,6 +42,9 @@ from gencard.core.errors import (
 )
 from gencard.wire.codecs.error_table import status_message
 from gencard.wire.signatures.identity import Identity
+
+TRACE = "gencard-trace"
+"""Key of the metadata that ends a call: its trace id, as in the lines of the process's log."""
 
 MOST_PARTS = 100_000
 """Entries in all lists of one message; ten times what the richest proposal needs."""
@@ -122,6 +127,22 @@ def identity() -> Identity:
     return caller
 
 
+class Calls:
+    """How many calls have ended, by method and status; no times, which could depend on records."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def count(self, method: str, code: str) -> None:
+        with self._lock:
+            self._counts[method, code] += 1
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        with self._lock:
+            return dict(self._counts)
+
+
 @dataclass(slots=True)
 class Guard(grpc.ServerInterceptor):
     """The interceptor around every method.
@@ -131,12 +152,14 @@ class Guard(grpc.ServerInterceptor):
         report: Where incidents go; gets no exception text.
         bounds: How much of the service callers may have.
         development: URI of plaintext callers in development; None elsewhere.
+        calls: Those that have ended.
     """
 
     enrolled: Enrolled
     report: Report
     bounds: Bounds
     development: str | None = None
+    calls: Calls = field(default_factory=Calls)
     _shares: Shares = field(init=False)
     _patience: Patience = field(init=False)
 
@@ -210,8 +233,12 @@ class Guard(grpc.ServerInterceptor):
     def _ending(self, context: grpc.ServicerContext, method: str) -> Iterator[list[GencardError]]:
         """Collects the one error a call ends with, after the ``except`` block was left."""
         caught: list[GencardError] = []
+        trace, ended = secrets.token_hex(16), False
+        context.set_trailing_metadata(((TRACE, trace),))
         try:
-            yield caught
+            with traced(trace):
+                yield caught
+            ended = True
         except GencardError as error:
             _forget_frames(error)
             caught.append(error)
@@ -220,8 +247,11 @@ class Guard(grpc.ServerInterceptor):
             # the text of an unexpected error may quote a record: only its class is logged
             incident = secrets.token_hex(8)
             if context.is_active():
-                self.report(method, incident, type(error).__name__)
+                with traced(trace):
+                    self.report(method, incident, type(error).__name__)
             caught.append(InternalError(incident=incident))
+        finally:
+            self.calls.count(method, _code_of(caught, ended=ended))
 
     @contextmanager
     def _admitted(self, context: grpc.ServicerContext, method: str) -> Iterator[None]:
@@ -238,6 +268,14 @@ class Guard(grpc.ServerInterceptor):
             yield
 
 
+def _code_of(caught: Sequence[GencardError], *, ended: bool) -> str:
+    """Name of the status; an answer that nobody wanted to the end is cancelled."""
+    if caught:
+        code: grpc.StatusCode = rpc_status.to_status(status_message(caught[0])).code
+        return code.name
+    return "OK" if ended else "CANCELLED"
+
+
 def _forget_frames(error: BaseException | None) -> None:
     """Cut the errors of a chain off from the frames that they passed.
 
@@ -250,7 +288,10 @@ def _forget_frames(error: BaseException | None) -> None:
 
 def _end(context: grpc.ServicerContext, caught: list[GencardError]) -> NoReturn:
     """Ends the call with the error's status; an abandoned call has nobody to tell."""
-    context.abort_with_status(rpc_status.to_status(status_message(caught[0])))
+    status: Any = rpc_status.to_status(status_message(caught[0]))
+    # gRPC replaces the metadata that was set before
+    trace = cast("Any", context).trailing_metadata() or ()
+    context.abort_with_status(status._replace(trailing_metadata=(*status.trailing_metadata, *trace)))
 
 
 def _refuse(_request: Any, context: grpc.ServicerContext) -> NoReturn:
