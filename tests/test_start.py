@@ -56,7 +56,7 @@ def test_the_client_imports_no_heavy_library():
             "gencard.controller.wiring",
             {
                 *("alembic", "pandas", "pyarrow", "matplotlib", "sklearn", "torch"),
-                *("jinja2", "starlette", "uvicorn", "webauthn"),
+                *("jinja2", "prometheus_client", "starlette", "uvicorn", "webauthn"),
             },
         ),
     ],

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from gencard.controller.operations.turns import trace_id, traced
 from gencard.controller.upkeep import logs
 from gencard.controller.wiring import report
 
@@ -31,7 +32,7 @@ def test_s16_an_incident_carries_its_three_fields(lines):
     report("/gencard.v1.CatalogService/ListDatasets", "0a1b2c", "KeyError")
     (line,) = lines()
     assert line.pop("time").endswith("Z")
-    assert line.pop("trace") == logs.trace_id()
+    assert line.pop("trace") == trace_id()
     assert line == {
         "level": "ERROR",
         "logger": "gencard.controller",
@@ -78,13 +79,13 @@ def test_s16_grpc_is_redacted_for_every_handler(caplog):
 
 
 def test_a_line_names_the_work_that_it_is_about(lines):
-    with logs.traced("ab" * 16):
+    with traced("ab" * 16):
         report("release", "1", "KeyError")
-        with logs.traced("cd" * 16):
+        with traced("cd" * 16):
             report("release", "2", "KeyError")
         report("release", "3", "KeyError")
     report("settings", "4", "KeyError")
     first, inner, again, outside = (line["trace"] for line in lines())
     assert (first, inner, again) == ("ab" * 16, "cd" * 16, "ab" * 16)
     assert len(outside) == 32
-    assert outside == logs.trace_id() != first
+    assert outside == trace_id() != first

@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from gencard.client.card import Card
 from gencard.controller.audits import audits
 from gencard.controller.people.certificates import KeyPair, issue, read_authority
 from gencard.controller.service.access import MAY_CALL
+from gencard.controller.service.guard import TRACE
 from gencard.wire.codecs.error_table import error_of
 from gencard.wire.signatures.identity import Role
 from tests.system.house import House
@@ -38,13 +39,17 @@ URI = "spiffe://gencard.local/pilot/{role}/{name}"
 
 @dataclass(frozen=True)
 class Ending:
-    """How a call ended: OK with messages, or a status with the reason of our catalogue."""
+    """How a call ended: OK with messages, or a status with the reason of our catalogue.
+
+    Two that ended alike are equal; each has its own, random ``trace``.
+    """
 
     code: grpc.StatusCode
     reason: str = ""
     text: str = ""
     answers: tuple[bytes, ...] = ()
     trailers: str = ""
+    trace: str = field(default="", compare=False)
 
 
 def methods() -> dict[str, MethodDescriptor]:
@@ -85,11 +90,14 @@ def call(
 def _ending(error: grpc.RpcError) -> Ending:
     status = rpc_status.from_call(error)
     ours = error_of(status) if status is not None else None
+    trailers = [(key, value) for key, value in error.trailing_metadata() or () if key != TRACE]
+    traces = [value for key, value in error.trailing_metadata() or () if key == TRACE]
     return Ending(
         error.code(),
         ours.reason if ours else "",
         error.details() or "",
-        trailers=str(error.trailing_metadata()),
+        trailers=str(trailers),
+        trace="".join(map(str, traces)),
     )
 
 

@@ -59,6 +59,7 @@ from gencard.core.errors import GencardError, InvalidInputError
 
 if TYPE_CHECKING:
     from gencard.controller.page.server import PageServer
+    from gencard.controller.upkeep.metrics import MetricsServer
 
 
 def servicers(
@@ -198,6 +199,7 @@ class Controller:
     notifier: Notifier
     held: ExitStack
     page: "PageServer | None" = None
+    metrics: "MetricsServer | None" = None
 
     @property
     def port(self) -> int:
@@ -214,6 +216,8 @@ class Controller:
 
     def stop(self, grace: float = 10.0) -> None:
         """Refuse new calls, let running ones end, leave unfinished operations to the next start."""
+        if self.metrics is not None:
+            self.metrics.stop()
         if self.page is not None:
             self.page.stop(grace)
         self.service.stop(grace)
@@ -263,15 +267,31 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
         _guard(settings, rule_log.people_are_read),
         servicers(controller_state, operations, executor),
     )
+    metrics = None
     try:
+        metrics = _metrics(controller_state, service)
         page = _page(controller_state, operations)
     except GencardError:
+        if metrics is not None:
+            metrics.stop()
         service.stop(0.0)
         raise
     operations.resume()
     notifier.start()
     reloading = Reloading(controller_state, rule_log, unreviewed=unreviewed)
-    return Controller(controller_state, operations, service, reloading, notifier, held.pop_all(), page)
+    return Controller(
+        controller_state, operations, service, reloading, notifier, held.pop_all(), page, metrics
+    )
+
+
+def _metrics(controller_state: ControllerState, service: Service) -> "MetricsServer | None":
+    """Metrics, where the settings have a port for them."""
+    table = controller_state.settings.metrics
+    if table is None:
+        return None
+    from gencard.controller.upkeep.metrics import start_metrics  # noqa: PLC0415 - for the start's speed
+
+    return start_metrics(table.address, controller_state, service.guard.calls.counts, report)
 
 
 def _page(controller_state: ControllerState, operations: Operations) -> "PageServer | None":

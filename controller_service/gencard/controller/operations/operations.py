@@ -21,10 +21,9 @@ from gencard.controller.jobs.executor import ProcessExecutor, Report
 from gencard.controller.jobs.tasks import continue_at_once
 from gencard.controller.operations.failures import Refusals, error_document, error_of_document
 from gencard.controller.operations.run import Run, Ticks
-from gencard.controller.operations.turns import Turn, Turns
+from gencard.controller.operations.turns import Turn, Turns, trace_id, traced
 from gencard.controller.state.database import Database
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
-from gencard.controller.upkeep.logs import trace_id, traced
 from gencard.core.errors import (
     GencardError,
     InternalError,

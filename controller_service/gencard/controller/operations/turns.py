@@ -1,9 +1,32 @@
 """Whose work begins next: owners take turns, and lent black boxes never run beside work at records."""
 
+import secrets
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+_PROCESS = secrets.token_hex(16)
+_TRACE: ContextVar[str] = ContextVar("trace", default=_PROCESS)
+
+
+def trace_id() -> str:
+    """Which call or operation this thread works for, 32 hex digits; outside of any, the process's."""
+    return _TRACE.get()
+
+
+@contextmanager
+def traced(trace: str) -> Iterator[None]:
+    """Lines of this thread carry a trace id. It is random: nobody else's text enters the log."""
+    before = _TRACE.get()
+    _TRACE.set(trace)
+    try:
+        yield
+    finally:
+        _TRACE.set(before)  # no token: a stream that was given up may end in another thread
+
 
 Item = TypeVar("Item")
 

@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_status import rpc_status
 
+from gencard.controller.operations.turns import traced
 from gencard.controller.service.access import (
     EXEMPT,
     MAY_CALL,
@@ -31,7 +32,6 @@ from gencard.controller.service.access import (
     Shares,
     caller_of,
 )
-from gencard.controller.upkeep.logs import traced
 from gencard.core.errors import (
     GencardError,
     InternalError,

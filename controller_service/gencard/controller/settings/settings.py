@@ -156,6 +156,15 @@ class StewardsTable(Section):
     two: tuple[Alone, ...] = ()
 
 
+class MetricsTable(Section):
+    """Metrics for the machine's operator in OpenMetrics, served in plain HTTP where this table is there.
+
+    ``address``: whoever reaches it reads all metrics, so leave it on loopback or in an inner network.
+    """
+
+    address: Address = "127.0.0.1:7445"
+
+
 class FormatTable(Section):
     """How a file of records is written, where it is not CSV or Parquet as programs write them."""
 
@@ -204,6 +213,7 @@ class Settings(BaseSettings):
     limits: Limits = Limits()
     stewards: StewardsTable = StewardsTable()
     page: PageTable | None = None
+    metrics: MetricsTable | None = None
     cell: CellTable = CellTable()
     datasets: tuple[DatasetTable, ...] = ()
     black_boxes: tuple[BoxEntry, ...] = ()

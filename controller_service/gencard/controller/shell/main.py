@@ -10,7 +10,6 @@ from gencard.core.errors import GencardError
 from gencard.shell import Home, LazyGroup, new_shell
 
 CARDS = "gencard.controller.shell.cards"
-COPIES = "gencard.controller.shell.backup"
 DATASETS = "gencard.controller.shell.datasets"
 LEDGER = "gencard.controller.shell.ledger"
 LOG = "gencard.controller.shell.log"
@@ -22,6 +21,7 @@ ANSWERS = "gencard.controller.shell.answers"
 RISK = "gencard.controller.shell.risk"
 SCHEMA = "gencard.controller.shell.schema"
 SETUP = "gencard.controller.shell.setup"
+UPKEEP = "gencard.controller.shell.upkeep"
 
 
 class Commands(LazyGroup):
@@ -40,11 +40,14 @@ class Commands(LazyGroup):
             "Enrol a person who sent a request, and write the answer for the person to install.",
         ),
         "renew": Home(PEOPLE, "renew", "Renew a certificate in place, for the same key."),
+        "doctor": Home(
+            UPKEEP, "doctor", "Check what the service needs of this machine; change nothing."
+        ),
         "serve": Home(SETUP, "serve", "Run the service until interrupted."),
         "backup": Home(
-            COPIES, "backup", "Copy ledger, log, cards, psi and rows while the service runs."
+            UPKEEP, "backup", "Copy ledger, log, cards, psi and rows while the service runs."
         ),
-        "restore": Home(COPIES, "restore", "Take a backup into service."),
+        "restore": Home(UPKEEP, "restore", "Take a backup into service."),
         "cards": Home(CARDS, "show", "Show cards, newest first."),
         "approve": Home(
             CARDS, "approve", "Offer the proposed terms, or the nearest that the policy allows."

@@ -249,6 +249,8 @@ def serve(
     console.print(f"Serving on [bold]{host}:{controller.port}[/]")
     if controller.page is not None:
         console.print(f"The stewards' page: {controller.page.origin}", soft_wrap=True)
+    if controller.metrics is not None:
+        console.print(f"Metrics: port {controller.metrics.port}, /metrics")
     for dataset_entry in controller.controller_state.cards.catalogue:
         console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
     console.print("[dim]Press Ctrl-C to stop.[/]")

@@ -43,7 +43,7 @@ class EventLog:
         Raises:
             InvalidInputError: A detail is not one that the log takes.
         """
-        last = self._last(tx)
+        last = self.last(tx)
         now = now.replace(microsecond=0)
         # the order of entries is the order of decisions, which a clock set back must not change
         if last is not None and now < last.time:
@@ -120,7 +120,8 @@ class EventLog:
             raise InvalidNumberError(field="size", expected=f"at most {present}")
 
     @staticmethod
-    def _last(tx: Connection) -> Event | None:
+    def last(tx: Connection) -> Event | None:
+        """The newest entry; None in an empty log."""
         query = select(events.c.body).order_by(events.c.index.desc()).limit(1)
         body = tx.execute(query).scalar_one_or_none()
         return None if body is None else event_of(bytes(body))

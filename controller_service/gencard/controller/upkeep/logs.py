@@ -6,14 +6,11 @@ loses message, arguments, exception and stack: any of them may quote a request o
 
 import json
 import logging
-import secrets
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import IO
 
+from gencard.controller.operations.turns import trace_id
 from gencard.wire.signatures.canonical import time_text
 
 KEYS = ("place", "incident", "kind")
@@ -22,25 +19,6 @@ KEYS = ("place", "incident", "kind")
 OURS = "gencard"
 WITHHELD = "text withheld"
 LONGEST = 200
-
-_PROCESS = secrets.token_hex(16)
-_TRACE: ContextVar[str] = ContextVar("trace", default=_PROCESS)
-
-
-def trace_id() -> str:
-    """Which call or operation this thread works for, 32 hex digits; outside of any, the process's."""
-    return _TRACE.get()
-
-
-@contextmanager
-def traced(trace: str) -> Iterator[None]:
-    """Lines of this thread carry a trace id. It is random: nobody else's text enters the log."""
-    before = _TRACE.get()
-    _TRACE.set(trace)
-    try:
-        yield
-    finally:
-        _TRACE.set(before)  # no token: a stream that was given up may end in another thread
 
 
 class Redaction(logging.Filter):

@@ -1,0 +1,300 @@
+"""backup, restore, doctor: copy the state, take a copy into service, check the machine."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from sqlalchemy import Connection, make_url, text
+
+from gencard.controller.controller_state import open_controller_state
+from gencard.controller.notify.waiting import certificate_ends
+from gencard.controller.policy.quotas import quotas_of
+from gencard.controller.sandbox.analyses import check_libraries
+from gencard.controller.sandbox.boxes import check_isolation
+from gencard.controller.sandbox.r_packages import home
+from gencard.controller.settings.files import secret_bytes
+from gencard.controller.settings.settings import Settings
+from gencard.controller.shell.terminal import (
+    HERE,
+    AsJson,
+    ConfigFile,
+    StewardName,
+    console,
+    controller_state,
+    say,
+    say_json,
+    steward_uri,
+)
+from gencard.controller.state.database import Database
+from gencard.controller.state.event_log import EventLog
+from gencard.controller.upkeep.backup import back_up, state_lock
+from gencard.controller.upkeep.restoration import Restored, clear, place, take_over
+from gencard.controller.wiring import tls_files
+from gencard.core.errors import GencardError, InvalidInputError
+
+
+def backup(
+    folder: Annotated[Path, typer.Argument(help="New folder to create, readable by you only.")],
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Copy ledger, log, cards, psi and rows while the service runs. Keys are not included."""
+    with controller_state(config) as opened, console.status("Copying"):
+        made = back_up(opened, folder, steward_uri(opened.settings, steward))
+    console.print(f"Made [bold]{escape(str(folder))}[/]: {made.entries} log entries.")
+    console.print("[dim]The backup is not encrypted and contains no keys: see docs/controllers.md.[/]")
+
+
+def restore(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Backup folder. Omit it if the state is in its place already."),
+    ] = None,
+    checkpoint: Annotated[
+        list[Path] | None,
+        typer.Option(help="Saved checkpoint of the log. Repeatable."),
+    ] = None,
+    complete: Annotated[
+        bool,
+        typer.Option("--complete", help="Nothing was decided after the backup: release the budgets."),
+    ] = False,
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Take a backup into service. Remaining budgets are blocked until you know what was lost."""
+    settings = Settings.load(config)
+    known = [_read(path) for path in checkpoint or ()]
+    with state_lock(settings.state.folder), console.status("Reading all of it"):
+        if folder is not None:
+            place(folder, settings.state)
+        try:
+            restored = _taken_over(settings, steward, known, complete=complete)
+        except BaseException:
+            if folder is not None:
+                clear(settings.state)
+            raise
+    _say(restored, complete=complete)
+
+
+def _taken_over(
+    settings: Settings, steward: str | None, known: list[bytes], *, complete: bool
+) -> Restored:
+    opened = open_controller_state(settings)
+    try:
+        return take_over(opened, steward_uri(settings, steward), known, complete=complete)
+    finally:
+        opened.database.close()
+
+
+def _say(restored: Restored, *, complete: bool) -> None:
+    console.print(f"[green]Verified:[/] {restored.entries} log entries, the ledger, all rows.")
+    if restored.known > restored.entries:
+        lost = restored.known - restored.entries
+        console.print(f"[bold red]Lost:[/] at least {lost} decisions after the backup.")
+    if complete:
+        return
+    console.print(f"Cancelled: {restored.ended} operations. Settled: {restored.settled} reservations.")
+    for line in restored.held:
+        held = f"line {line.line}, the remaining budget of {line.dataset}: {line.price}"
+        console.print(f"[bold]Blocked:[/] {held}", soft_wrap=True)
+    console.print(
+        "Find out what was released since the backup, lower the caps by it, then run `ledger void LINE`."
+    )
+    console.print(
+        "[dim]Repeat revocations and removals made since the backup: see docs/controllers.md.[/]"
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise InvalidInputError(field="--checkpoint", problem=f"there is no file {path}") from None
+
+
+class Health(StrEnum):
+    """``WARNING``: works now, and needs something done."""
+
+    OK = "ok"
+    WARNING = "warning"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was seen of one part, and what to do where that is not in order."""
+
+    check: str
+    state: Health
+    text: str
+    advice: str = ""
+
+
+SOON = timedelta(days=30)
+"""So long before its end a certificate should be renewed."""
+
+
+def doctor(as_json: AsJson = False, config: ConfigFile = HERE) -> None:
+    """Check what the service needs of this machine; change nothing. Exit code 1 where a part is broken.
+
+    Reads no record: `gencard-controller check` does.
+    """
+    findings = list(_findings(config))
+    if as_json:
+        say_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            say(f"{finding.state:<8} {finding.check:<13} {finding.text}")
+            if finding.advice:
+                say(f"{'':<22} \u2192 {finding.advice}")
+    if any(finding.state is Health.BROKEN for finding in findings):
+        raise typer.Exit(1)
+
+
+def _findings(config: Path) -> Iterator[Finding]:
+    try:
+        settings = Settings.load(config)
+    except GencardError as error:
+        yield Finding("settings", Health.BROKEN, error.message, error.advice)
+        return
+    for name, examine in EXAMINATIONS.items():
+        try:
+            yield examine(settings)
+        except GencardError as error:
+            yield Finding(name, Health.BROKEN, error.message, error.advice)
+
+
+def _files(settings: Settings) -> Finding:
+    for entry in settings.datasets:
+        for path in (entry.data, entry.schema_file, *([entry.holdout] if entry.holdout else [])):
+            if not os.access(path, os.R_OK):
+                problem = f"there is no file {path} that this account can read"
+                raise InvalidInputError(field=f"datasets/{entry.name}", problem=problem)
+    return Finding(
+        "settings", Health.OK, f"{len(settings.datasets)} datasets, and their files are there"
+    )
+
+
+def _permissions(settings: Settings) -> Finding:
+    signing, folder = settings.signing, settings.state.folder
+    for name in ("card_key", "log_key", "version_salt"):
+        secret_bytes(getattr(signing, name), f"signing.{name}")
+    if not settings.server.insecure_dev:
+        secret_bytes(settings.server.key, "server.key")
+    if folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        problem = f"other users can look into {folder}; set its mode to 0700"
+        raise InvalidInputError(field="state.folder", problem=problem)
+    if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidInputError(field="state.folder", problem=f"this account cannot write to {folder}")
+    return Finding("permissions", Health.OK, "keys and state are private")
+
+
+def _disk(settings: Settings) -> Finding:
+    if not settings.state.folder.is_dir():
+        return Finding("disk", Health.OK, "no state yet; the first `serve` makes it")
+    quotas = quotas_of(settings)
+    quotas.check_space()
+    free = quotas.free(quotas.folder) >> 20
+    return Finding("disk", Health.OK, f"{free:,} MiB free, {quotas.reserve_mib:,} in reserve")
+
+
+def _certificates(settings: Settings) -> Finding:
+    if tls_files(settings) is None:
+        return Finding(
+            "certificates", Health.WARNING, "none: server.insecure_dev", "For development only."
+        )
+    files, now = (settings.server.certificate, settings.server.authority), datetime.now(UTC)
+    ends = sorted((end, file) for file, end in certificate_ends(*files))
+    end, file = ends[0]
+    advice = f"Run `gencard-controller renew` for it: {file}."
+    if end <= now:
+        return Finding("certificates", Health.BROKEN, f"expired on {end:%Y-%m-%d}", advice)
+    state = Health.WARNING if end - now < SOON else Health.OK
+    return Finding("certificates", state, f"valid until {end:%Y-%m-%d}", advice if state != "ok" else "")
+
+
+@contextmanager
+def _reading(settings: Settings) -> Iterator[Connection | None]:
+    """The database, or None where there is none yet: opening a file of SQLite would make it."""
+    url = make_url(settings.state.database_url)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        yield None
+        return
+    database = Database(settings.state.database_url)
+    try:
+        with database.reading() as tx:
+            yield tx
+    finally:
+        database.close()
+
+
+def _database(settings: Settings) -> Finding:
+    with _reading(settings) as tx:
+        if tx is None:
+            return Finding("database", Health.OK, "not made yet; the first `serve` makes it")
+        sqlite = tx.dialect.name == "sqlite"
+        problem = tx.execute(text("PRAGMA quick_check(1)")).scalar_one() if sqlite else "ok"
+        last = EventLog.last(tx)
+    if problem != "ok":
+        advice = "Stop the service, then restore the last backup."
+        return Finding("database", Health.BROKEN, "its file is damaged", advice)
+    return Finding("database", Health.OK, f"in order, {last.index + 1 if last else 0:,} log entries")
+
+
+def _clock(settings: Settings) -> Finding:
+    """Entries of the log never go back in time, so a clock that was set back stands still in them."""
+    now = datetime.now(UTC)
+    with _reading(settings) as tx:
+        last = None if tx is None else EventLog.last(tx)
+    if last is not None and last.time > now + timedelta(minutes=1):
+        behind = f"{now:%Y-%m-%d %H:%M} UTC lies before the newest log entry, {last.time:%Y-%m-%d %H:%M}"
+        return Finding("clock", Health.BROKEN, behind, "Set the clock; let NTP keep it.")
+    return Finding("clock", Health.OK, f"{now:%Y-%m-%d %H:%M} UTC, not before the newest log entry")
+
+
+def _sandbox(settings: Settings) -> Finding:
+    try:
+        check_isolation(settings.cell.isolation, settings.state.folder)
+    except GencardError as error:
+        runs = any(entry.policy.analyses.reviewed_runs for entry in settings.datasets)
+        state = Health.BROKEN if settings.black_boxes or runs else Health.WARNING
+        return Finding("sandbox", state, error.message, error.advice)
+    return Finding("sandbox", Health.OK, f"closed ({settings.cell.isolation})")
+
+
+def _libraries(settings: Settings) -> Finding:
+    for entry in settings.datasets:
+        check_libraries(entry.policy.analyses.libraries)
+    there = home()
+    return Finding("R", Health.OK, str(there) if there else "not installed, and no policy offers it")
+
+
+def _page(settings: Settings) -> Finding:
+    if settings.page is None:
+        return Finding("page", Health.OK, "not configured")
+    try:
+        import gencard.controller.page.server  # noqa: F401, PLC0415  # only where there is a page
+    except ModuleNotFoundError:
+        return Finding("page", Health.BROKEN, "a library is missing", "pip install 'gencard[page]'")
+    return Finding("page", Health.OK, f"at {settings.page.address} once the service runs")
+
+
+EXAMINATIONS: dict[str, Callable[[Settings], Finding]] = {
+    "settings": _files,
+    "permissions": _permissions,
+    "clock": _clock,
+    "disk": _disk,
+    "certificates": _certificates,
+    "sandbox": _sandbox,
+    "database": _database,
+    "R": _libraries,
+    "page": _page,
+}
