@@ -224,14 +224,16 @@ class CardStore:
             query = query.where(cards.c.dataset == dataset)
         return page_of(tx, query, cards.c.number, _row_of, before=before, limit=limit)
 
-    def granted(self, tx: Connection, dataset: str) -> tuple[CardRow, ...]:
-        """Every card on a dataset, of anybody, that was granted and still says something about it.
+    def granted(self, tx: Connection, dataset: str, analyst: str | None = None) -> tuple[CardRow, ...]:
+        """Every card on a dataset, of one analyst or of anybody, that still says something about it.
 
         That is each card that stands, and each, even if ended, whose psi was measured or whose black box
         was fitted.
         """
         counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED)
         query = select(cards).where(cards.c.dataset == dataset, counts).order_by(cards.c.number)
+        if analyst is not None:
+            query = query.where(cards.c.analyst == analyst)
         return tuple(map(_row_of, tx.execute(query).mappings()))
 
     def measured(self, tx: Connection, dataset: str) -> frozenset[str]:
