@@ -16,6 +16,9 @@ import pytest
 from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
+# Before numpy is imported: the processes of a run share the cores, and waiting threads of BLAS spin.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from tests.job_server import CLONE, JobServer, popen_of
 
 # A console takes its width when it is made: now, and not in the first test that sets one.
