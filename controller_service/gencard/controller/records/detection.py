@@ -61,7 +61,7 @@ def detect(path: Path) -> FileFormat:
         InvalidInputError: It cannot be decoded, has no header or one that repeats a name, or has lines
             with more or fewer values than the header; names the lines.
     """
-    if path.suffix != ".csv":
+    if path.suffix != ".csv" or path.is_dir():
         return FileFormat()
     encoding = _encoding(path)
     delimiter, skip = _delimiter(path, encoding)

@@ -1,8 +1,8 @@
 """Real records are opened in this file, and nowhere else.
 
-They are streamed from CSV or Parquet as codes, in batches, by an engine that may read one file,
-write none (it has no place to spill to) and load nothing. Its errors quote values, so they are
-dropped here: only the kind of an error leaves, with neither text nor cause.
+They are streamed from CSV or Parquet as codes, in batches, by an engine that may read one file, or the
+files of one folder, write none (it has no place to spill to) and load nothing. Its errors quote values,
+so they are dropped here: only the kind of an error leaves, with neither text nor cause.
 """
 
 import hmac
@@ -18,8 +18,9 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import PLAIN, Column, Encoder, Reading, encoder_of, quoted
-from gencard.controller.records.file_format import USUAL, FileFormat, open_table
+from gencard.controller.records.encoding import PLAIN, Column, Encoder, Reading, encoder_of
+from gencard.controller.records.file_format import USUAL, FileFormat, literal, open_table
+from gencard.controller.records.folder import MARKS_OF_PATTERNS, ParquetFolder
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -27,6 +28,7 @@ from gencard.core.errors import (
     DatasetChangedError,
     DatasetUnavailableError,
     EmptyDatasetError,
+    GencardError,
     InvalidInputError,
     MissingAttributeError,
     TooLargeError,
@@ -51,10 +53,10 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """One file of real records under its public schema.
+    """One file of real records, or one folder, under its public schema.
 
     Args:
-        path: A CSV file with a header, or a Parquet file.
+        path: A CSV file with a header, a Parquet file, or a folder of Parquet files.
         coding: What its values may be.
         readings: Attribute -> how its values become levels, where labels and edges do not say all.
         format: How the file is written.
@@ -69,9 +71,13 @@ class Vault:
     format: FileFormat = USUAL
 
     def digest(self, salt: bytes) -> str:
-        """HMAC-SHA256 of the file, in hex: says whether two files are the same, and no more."""
+        """HMAC-SHA256 of the file, in hex: says whether two files are the same, and no more.
+
+        Of a folder: of the names and bytes of all its files of records.
+        """
         # salted: a plain digest would let an analyst test guesses of the whole file
-        return silently(lambda: _hmac_of(self.path, salt))
+        folder = folder_at(self.path)
+        return silently(lambda: folder.digest(salt, _hmac_of) if folder else _hmac_of(self.path, salt))
 
     def version(self, salt: bytes, digest: str = "") -> str:
         """The digest; another one where the file is not read as usual.
@@ -199,16 +205,19 @@ class Vault:
 
 
 class Records:
-    """One file, opened by an engine that can reach nothing else; ``records`` is its table."""
+    """One file or folder, opened by an engine that can reach nothing else; ``records`` is its table."""
 
     def __init__(self, path: Path, file_format: FileFormat = USUAL) -> None:
         self._path, self._format = path, file_format
 
     def __enter__(self) -> "Records":
         check_path(self._path)
-        if not silently(lambda: self._path.stat().st_size):
+        folder = self._folder = folder_at(self._path)
+        if folder is None and not silently(lambda: self._path.stat().st_size):
             raise EmptyDatasetError()
         self._engine = silently(self._open)
+        if folder is not None:
+            folder.check_columns(self.rows(folder.columns_query))
         self.columns = [
             Column(name.strip() if self._format.trim else name, kind, self._format, name)
             for name, kind, *_ in self.rows("DESCRIBE records")
@@ -219,14 +228,14 @@ class Records:
         silently(self._engine.close)
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        path = quoted(str(self._path), "'")
+        allowed = self._folder.listed if self._folder else f"[{literal(str(self._path))}]"
         engine = duckdb.connect(":memory:", config=_ENGINE)
         engine.execute("SET enable_progress_bar = false")
-        engine.execute(f"SET allowed_paths = [{path}]")
-        # the order matters: the path is allowed first, then access ends, then nothing can undo it
+        engine.execute(f"SET allowed_paths = {allowed}")
+        # the order matters: the files are allowed first, then access ends, then nothing can undo it
         engine.execute("SET enable_external_access = false")
         engine.execute("SET lock_configuration = true")
-        table = open_table(engine, self._path, self._format)
+        table = self._folder.table if self._folder else open_table(engine, self._path, self._format)
         engine.execute(f"CREATE TEMP VIEW records AS SELECT * FROM {table}")  # noqa: S608  # quoted
         return engine
 
@@ -249,11 +258,19 @@ class Records:
 
 
 def check_path(path: Path) -> None:
-    """Raises InvalidInputError where the engine would read something else than one file."""
-    if path.suffix not in _KINDS:
-        raise InvalidInputError(field="data", problem="is neither a .csv nor a .parquet file")
-    if any(mark in str(path) for mark in "*?["):
+    """Raises InvalidInputError where the engine would read something else than one file or folder."""
+    if path.suffix not in _KINDS and not path.is_dir():
+        problem = "is neither a .csv nor a .parquet file, nor a folder of .parquet files"
+        raise InvalidInputError(field="data", problem=problem)
+    if any(mark in str(path) for mark in MARKS_OF_PATTERNS):
         raise InvalidInputError(field="data", problem="must not have *, ? or [ in its path")
+
+
+def folder_at(path: Path) -> ParquetFolder | None:
+    """The folder of Parquet files, where the path is one; raises as ``ParquetFolder.at``."""
+    if not path.is_dir():
+        return None
+    return silently(lambda: ParquetFolder.at(path))
 
 
 def silently(action: Callable[[], _Result]) -> _Result:
@@ -261,11 +278,14 @@ def silently(action: Callable[[], _Result]) -> _Result:
 
     Raises:
         DatasetUnavailableError: Any error, but
+        GencardError: one of ours, and
         MemoryError: the engine's lack of memory.
     """
     refusal: Exception
     try:
         return action()
+    except GencardError:  # its text is ours
+        raise
     except (duckdb.OutOfMemoryException, MemoryError):
         refusal = MemoryError()
     except Exception:  # whatever it is, its text may quote a record

@@ -51,13 +51,15 @@ _RELOADED = "A running service reads the change by itself; `serve` says so."
 @dataset_app.command()
 def add(
     name: Annotated[str, typer.Argument(help="Name of the dataset: a-z, 0-9, _ and -.")],
-    file: Annotated[Path, typer.Argument(help="The records: FILE.csv or FILE.parquet.")],
+    file: Annotated[
+        Path, typer.Argument(help="The records: FILE.csv, FILE.parquet or a folder of Parquet.")
+    ],
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
     """Draft schema, policy and caps of one more dataset, and add it to the settings."""
-    if not file.is_file():
-        raise InvalidInputError(field="file", problem=f"there is no file {file}")
+    if not (file.is_file() or file.is_dir()):
+        raise InvalidInputError(field="file", problem=f"there is no file or folder {file}")
     schema_file = config.absolute().parent / f"{name}-schema.toml"
     if not re.fullmatch(NAME, name):
         problem = "must be a letter and at most 62 more of a-z, 0-9, _ and -"

@@ -54,7 +54,9 @@ _TRIAL = "Trials only: make the keys of an {} of this name here, too. Repeatable
 
 def init(
     folder: Annotated[Path, typer.Argument(help="New folder to create for the controller.")],
-    data: Annotated[Path, typer.Option("--data", help="The records: FILE.csv or FILE.parquet.")],
+    data: Annotated[
+        Path, typer.Option("--data", help="The records: FILE.csv, FILE.parquet or a folder of Parquet.")
+    ],
     demo_people: Annotated[
         bool,
         typer.Option(
@@ -214,9 +216,9 @@ def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]]) -> None:
 
 
 def _check_file(path: Path, field: str) -> None:
-    """Raises InvalidInputError if the file is missing."""
-    if not path.is_file():
-        raise InvalidInputError(field=field, problem=f"there is no file {path}")
+    """Raises InvalidInputError if neither a file nor a folder is there."""
+    if not (path.is_file() or path.is_dir()):
+        raise InvalidInputError(field=field, problem=f"there is no file or folder {path}")
 
 
 GRACE_SECONDS = 10.0
