@@ -31,8 +31,9 @@ def is_there(pattern: str) -> bool:
 
 
 def test_every_line_is_there_once_and_in_order():
-    assert [line.strip() for line, *_ in TABLE] == [f"S{number + 1}" for number in range(len(TABLE))]
-    assert len(TABLE) > 40
+    numbers = [int(line.strip(" S")) for line, *_ in TABLE]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) > 40
 
 
 @pytest.mark.parametrize("line", ROWS)

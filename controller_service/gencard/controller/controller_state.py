@@ -22,7 +22,7 @@ from gencard.controller.settings.settings import Settings
 from gencard.controller.state.accounts import Caps
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.cards import CardStore
-from gencard.controller.state.database import Database
+from gencard.controller.state.database import Database, Fence
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.first_decisions import FirstDecisions
 from gencard.controller.state.ledger import Ledger
@@ -125,8 +125,13 @@ class ControllerState:
         )
 
 
-def open_controller_state(settings: Settings, clock: Clock = utc_now) -> ControllerState:
+def open_controller_state(
+    settings: Settings, clock: Clock = utc_now, fence: Fence | None = None
+) -> ControllerState:
     """The state and the cards.
+
+    Args:
+        fence: The leadership of a service, where several share the database.
 
     Raises:
         InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
@@ -134,7 +139,7 @@ def open_controller_state(settings: Settings, clock: Clock = utc_now) -> Control
     salt = secret_bytes(settings.signing.version_salt, "signing.version_salt")
     catalogue = Catalogue(entry_of(entry, salt) for entry in settings.datasets)
     keys = _signing_keys(settings)
-    database = Database(settings.state.database_url)
+    database = Database(settings.state.database_url, fence)
     database.migrate()
     with database.reading() as tx:
         for key in keys.values():

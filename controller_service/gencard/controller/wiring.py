@@ -1,6 +1,8 @@
 """A controller, put together from its settings; the one place where everything meets."""
 
 import logging
+import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -45,9 +47,11 @@ from gencard.controller.service.operations import (
 )
 from gencard.controller.service.releases import AuditServicer, MeasuresServicer, SynthesisServicer
 from gencard.controller.service.server import Registration, Service, TlsFiles, start
+from gencard.controller.service.standby import stand_by
 from gencard.controller.service.stewards import StewardServicer
 from gencard.controller.settings.settings import Limits, Settings
 from gencard.controller.state.audits import AuditStore
+from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.releases import EvaluationStore, PsiStore, ReleaseStore
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.risk import KIND as RISK
@@ -200,10 +204,16 @@ class Controller:
     held: ExitStack
     page: "PageServer | None" = None
     metrics: "MetricsServer | None" = None
+    leadership: Leadership | None = None
 
     @property
     def port(self) -> int:
         return self.service.port
+
+    @property
+    def leads(self) -> bool:
+        """Whether no other controller has taken over."""
+        return self.leadership is None or not self.leadership.lost.is_set()
 
     def reload(self, settings: Settings) -> Reload:
         """Take over newer settings as far as can be, and log it; raises as ``Reloading.reload``."""
@@ -227,11 +237,45 @@ class Controller:
         self.held.close()
 
 
-def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = False) -> Controller:
+def lead(
+    settings: Settings, ended: threading.Event, waits: Callable[[], None] = lambda: None
+) -> Leadership | None:
+    """Wait until this controller leads; at once with SQLite, whose state has one controller.
+
+    Args:
+        ended: Set to end the wait; set here, too, when the leadership is over.
+        waits: Called where another one leads now.
+
+    Returns:
+        The leadership, to be given to ``serve``; None with SQLite, or where the wait was ended.
+
+    Raises:
+        InvalidInputError, StorageError: The address or the database cannot be used.
+    """
+    if settings.state.url is None or settings.state.database_url.startswith("sqlite"):
+        return None
+    leadership = Leadership(settings.state.database_url, ended.set)
+    with ExitStack() as held:
+        held.callback(leadership.close)
+        address, tls = settings.server.address, tls_files(settings)
+        if not stand_by(leadership, address, tls, ended, waits):
+            return None
+        held.pop_all()
+    return leadership
+
+
+def serve(
+    settings: Settings,
+    clock: Clock = utc_now,
+    *,
+    unreviewed: bool = False,
+    leadership: Leadership | None = None,
+) -> Controller:
     """Start everything; unfinished operations of an earlier run are taken up again.
 
     Args:
         unreviewed: Serve drafted schemas too: their labels came from the records.
+        leadership: From ``lead``; where it is not given, this waits for it.
 
     Raises:
         InvalidInputError: A schema was drafted from records and nobody has reviewed it; a policy or
@@ -239,15 +283,20 @@ def serve(settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = Fals
             backup that nobody restored.
         IsolationError: A black box is to run in a cell, and none can be closed.
     """
+    leadership = leadership or lead(settings, threading.Event())
     with ExitStack() as held:
+        if leadership is not None:
+            held.callback(leadership.close)
         held.enter_context(state_lock(settings.state.folder))
         check_restored(settings.state)
-        return _served(settings, clock, unreviewed, held)
+        return _served(settings, clock, unreviewed, held, leadership)
 
 
-def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack) -> Controller:
+def _served(
+    settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack, leadership: Leadership | None
+) -> Controller:
     people = read_identities(settings.signing.identities)
-    controller_state = open_controller_state(settings, clock)
+    controller_state = open_controller_state(settings, clock, leadership.fence if leadership else None)
     check_catalogue(controller_state.cards.catalogue, controller_state.boxes, unreviewed=unreviewed)
     check_cells(settings)
     executor = _executor(settings.limits)
@@ -280,7 +329,15 @@ def _served(settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack)
     notifier.start()
     reloading = Reloading(controller_state, rule_log, unreviewed=unreviewed)
     return Controller(
-        controller_state, operations, service, reloading, notifier, held.pop_all(), page, metrics
+        controller_state,
+        operations,
+        service,
+        reloading,
+        notifier,
+        held.pop_all(),
+        page,
+        metrics,
+        leadership,
     )
 
 

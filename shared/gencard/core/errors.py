@@ -705,6 +705,14 @@ class ServiceUnavailableError(OperationError):
     )
 
 
+class NotLeadingError(ServiceUnavailableError):
+    reason = "NOT_LEADING"
+    text = "This controller is a standby: another one leads, or is about to."
+    advice = (
+        "Give the addresses of all controllers, separated by commas: calls go to the one that leads."
+    )
+
+
 class ServiceBusyError(OperationError):
     reason = "SERVICE_BUSY"
     text = "The service has reached its limit of {what}."

@@ -147,7 +147,7 @@ def start(
     health_pb2_grpc.add_HealthServicer_to_server(health, registry)
     for add in register:
         add(registry)
-    port = _bind(server, address, tls)
+    port = bind(server, address, tls)
     server.start()
     health.set("", health_pb2.HealthCheckResponse.SERVING)
     return Service(server, health, guard, port)
@@ -173,7 +173,8 @@ class _Registry:
         self._server.add_registered_method_handlers(service, handlers)
 
 
-def _bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
+def bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
+    """The port; raises InvalidInputError where the address cannot be listened on."""
     try:
         if tls is None:
             return server.add_insecure_port(address)

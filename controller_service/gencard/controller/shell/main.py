@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from gencard.controller.shell import say_error
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, NotLeadingError
 from gencard.shell import Home, LazyGroup, new_shell
 
 CARDS = "gencard.controller.shell.cards"
@@ -75,16 +75,16 @@ app = new_shell(
 
 
 def run_shell(run: Callable[[], object]) -> int:
-    """Run a shell; a typed error becomes one line, advice, and exit code 1."""
+    """Run a shell; a typed error becomes one line, advice, and exit code 1, or 3 of a lost lead."""
     try:
         run()
     except GencardError as error:
         say_error(error)
-        return 1
+        return 3 if isinstance(error, NotLeadingError) else 1
     return 0
 
 
 def main() -> None:
-    """Run ``gencard-controller``; exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
+    """Run ``gencard-controller``; exit codes: 0 done, 1 refused or failed, 2 misused, 3 overtaken."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold records and keys
     sys.exit(run_shell(app))

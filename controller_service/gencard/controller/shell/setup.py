@@ -43,10 +43,16 @@ from gencard.controller.upkeep.readiness import (
     check_evaluations,
     check_policies,
 )
-from gencard.controller.wiring import Controller, report, report_refused, tls_files
+from gencard.controller.wiring import Controller, lead, report, report_refused, tls_files
 from gencard.controller.wiring import serve as serve_settings
 from gencard.core.card.noise import Mechanism
-from gencard.core.errors import DatasetError, GencardError, InvalidInputError, UndeclaredLevelError
+from gencard.core.errors import (
+    DatasetError,
+    GencardError,
+    InvalidInputError,
+    NotLeadingError,
+    UndeclaredLevelError,
+)
 from gencard.wire.signatures.identity import Role
 
 _TRIAL = "Trials only: make the keys of an {} of this name here, too. Repeatable."
@@ -234,7 +240,9 @@ def serve(
 ) -> None:
     """Run the service until interrupted. Unfinished operations resume at the next start.
 
-    Changed caps and policies and new datasets are read within seconds, or on SIGHUP.
+    Changed caps and policies and new datasets are read within seconds, or on SIGHUP. Where another
+    controller serves the same PostgreSQL database, this one stands by, and takes over once that is gone.
+    Exit code 3 where another one has taken over from this one.
     """
     logs.configure()
     ended = threading.Event()
@@ -245,8 +253,11 @@ def serve(
         signal.signal(number, partial(_set, event))
     settings = Settings.load(config)
     watch = SettingsWatch(config.absolute(), settings)
+    leadership = lead(settings, ended, partial(say, "Standing by: another controller leads."))
+    if ended.is_set():
+        return
     with console.status("Starting"):
-        controller = serve_settings(settings, unreviewed=unreviewed)
+        controller = serve_settings(settings, unreviewed=unreviewed, leadership=leadership)
     host = settings.server.address.rpartition(":")[0]
     console.print(f"Serving on [bold]{host}:{controller.port}[/]")
     if controller.page is not None:
@@ -260,6 +271,9 @@ def serve(
         if watch.changed() or reload_asked.is_set():
             reload_asked.clear()
             _reload(controller, watch, config)
+    if not controller.leads:
+        controller.stop(0.0)
+        raise NotLeadingError(advice="Start it again: it stands by until the other one is gone.")
     with console.status("Stopping after the running calls"):
         controller.stop(GRACE_SECONDS)
     console.print("Stopped.")

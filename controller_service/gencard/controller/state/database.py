@@ -20,15 +20,17 @@ from sqlalchemy import (
     event,
     inspect,
     make_url,
+    select,
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
-from gencard.core.errors import InvalidInputError, StorageError
+from gencard.controller.state.tables import leader
+from gencard.core.errors import InvalidInputError, NotLeadingError, StorageError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_NEWEST = "0012"
+_NEWEST = "0013"
 """The last of them: what the table ``alembic_version`` holds once all have been run."""
 
 _FOREIGN = (SQLAlchemyError, sqlite3.Error)
@@ -38,17 +40,66 @@ _WRITER_LOCK = 0x67656E63617264
 """The word "gencard": which of PostgreSQL's advisory locks is the writer's."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """One leadership, by which the database tells its writes from those of an earlier one.
+
+    Args:
+        number: Grows with every leadership.
+        holder: Random: after a restore numbers come again, names do not.
+        refused: Called where a write shows that the leadership is over.
+    """
+
+    number: int
+    holder: str
+    refused: Callable[[], None]
+
+    @property
+    def session(self) -> str:
+        """The name of this leadership's sessions; the next leader ends them by it."""
+        return f"{SESSIONS}{self.holder}"
+
+    def check(self, connection: Connection) -> None:
+        """Begin a write only while the leadership lasts, and keep it from ending before the commit.
+
+        The lock on the row is what a leader that was stopped for a while runs into: whoever takes over
+        changes the row, after all that hold the lock have ended.
+
+        Raises:
+            NotLeadingError: It is over.
+        """
+        if not _writes(connection):
+            return
+        mine = select(leader.c.place).where(
+            leader.c.fence == self.number, leader.c.holder == self.holder
+        )
+        if connection.execute(mine.with_for_update(read=True)).first() is None:
+            self.refused()
+            raise NotLeadingError
+
+
+SESSIONS = "gencard-leader-"
+
+
 class Database:
     """The controller's state, by URL: ``sqlite:////path/state.sqlite`` or ``postgresql+psycopg://...``.
 
     Writers follow one another, on both databases: SQLite through ``BEGIN IMMEDIATE``, PostgreSQL through
     an advisory lock. So the log has one order, and nobody decides on what another is about to change.
     A committed transaction is on the disk (WAL with ``synchronous=FULL``).
+
+    Args:
+        fence: The leadership in which a service writes; every write then checks that it still lasts.
     """
 
-    def __init__(self, url: str) -> None:
-        with _translated():
-            self._engine = _engine_of(url)
+    def __init__(self, url: str, fence: "Fence | None" = None) -> None:
+        with translated():
+            self._engine = _engine_of(url, fence)
+
+    @property
+    def shared(self) -> bool:
+        """Whether several controllers may work on it, one after another: all but SQLite."""
+        return self._engine.dialect.name != "sqlite"
 
     def migrate(self) -> None:
         """Bring the tables to the newest version, in one transaction.
@@ -68,8 +119,9 @@ class Database:
 
         Raises:
             StorageError: The database failed: disk full, locked for 30 s, a broken file.
+            NotLeadingError: Another controller has taken over since.
         """
-        with _translated(), self._engine.execution_options(**{_WRITES: True}).begin() as tx:
+        with translated(), self._engine.execution_options(**{_WRITES: True}).begin() as tx:
             yield tx
 
     @contextmanager
@@ -79,7 +131,7 @@ class Database:
         Raises:
             StorageError: The database failed, or the block tried to write.
         """
-        with _translated(), self._engine.connect() as tx:
+        with translated(), self._engine.connect() as tx:
             yield tx
 
     def copy_to(self, file: Path) -> None:
@@ -93,7 +145,7 @@ class Database:
             problem = "is not SQLite, and is backed up by its own tools: see docs/controllers.md"
             raise InvalidInputError(field="state.url", problem=problem)
         _create_private(file)
-        with _translated(), self._engine.connect() as tx, closing(sqlite3.connect(file)) as copy:
+        with translated(), self._engine.connect() as tx, closing(sqlite3.connect(file)) as copy:
             source: Any = tx.connection.driver_connection
             source.backup(copy)
 
@@ -124,7 +176,7 @@ def _upgrade(tx: Connection) -> None:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
     """Let no word of the database out: its messages quote statements and values."""
     try:
         yield
@@ -138,7 +190,7 @@ def _translated() -> Iterator[None]:
         error.__context__ = None  # the with statement that calls us has put the foreign error there
 
 
-def _engine_of(url: str) -> Engine:
+def _engine_of(url: str, fence: "Fence | None") -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         _create_private(Path(parsed.database or ""))
@@ -147,8 +199,13 @@ def _engine_of(url: str) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     else:
-        engine = create_engine(parsed, hide_parameters=True, pool_size=32, pool_pre_ping=True)
+        name = {"application_name": fence.session if fence else "gencard"}
+        engine = create_engine(
+            parsed, hide_parameters=True, pool_size=32, pool_pre_ping=True, connect_args=name
+        )
         event.listen(engine, "begin", _begin_postgresql)
+        if fence:
+            event.listen(engine, "begin", fence.check)
     return engine
 
 

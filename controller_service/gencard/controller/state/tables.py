@@ -337,3 +337,29 @@ risks = Table(
     Column("seen", Text, nullable=False),
     Column("created", Instant, nullable=False),
 )
+
+leader = Table(
+    "leader",
+    metadata,
+    Column("place", Integer, primary_key=True, autoincrement=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("holder", String(64), nullable=False),
+)
+"""One row: the number of the present leadership, and the random name of who holds it."""
+
+files = Table(
+    "files",
+    metadata,
+    Column("name", String(400), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("size", BigInteger, nullable=False),
+)
+
+pieces = Table(
+    "pieces",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("bytes", LargeBinary, nullable=False),
+)
+"""Contents of files, by their SHA-256 in hex."""

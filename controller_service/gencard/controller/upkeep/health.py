@@ -1,8 +1,9 @@
-"""Asks the service whether it serves: ``python -m gencard.controller.upkeep.health [FOLDER]``.
+"""Asks the service whether it serves: ``python -m gencard.controller.upkeep.health [--alive] [FOLDER]``.
 
 FOLDER holds a client's certificate, its key and ``authority.pem``; where it is not given, ``health``,
 which ``init`` makes. A relative one starts beside the settings, which GENCARD_CONTROLLER names. Exit
-code 0 means yes. Too little free space for new work is told on standard error.
+code 0 means yes; with ``--alive`` of a standby, too. Too little free space for new work is told on
+standard error.
 """
 
 import os
@@ -18,30 +19,42 @@ from gencard.controller.settings.settings import Settings
 SECONDS = 4.0
 
 
-def is_serving(port: int, person: Path) -> bool:
-    """Whether the service on this machine answers somebody's call, and says that it serves."""
+STANDBY = "standby"
+"""The name under which a standby says that it is in order; under the empty one it serves nothing."""
+
+
+def is_serving(port: int, person: Path, *, alive: bool = False) -> bool:
+    """Whether the service on this machine answers somebody's call, and says that it serves.
+
+    Args:
+        alive: Or that it stands by.
+    """
     authority, key, certificate = (
         (person / name).read_bytes() for name in ("authority.pem", "key.pem", "certificate.pem")
     )
     credentials = grpc.ssl_channel_credentials(authority, key, certificate)
     with grpc.secure_channel(f"localhost:{port}", credentials) as channel:
-        try:
-            answer = health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(), timeout=SECONDS
-            )
-        except grpc.RpcError:
-            return False
+        stub = health_pb2_grpc.HealthStub(channel)
+        return any(_says_yes(stub, name) for name in ("", *([STANDBY] if alive else [])))
+
+
+def _says_yes(stub: health_pb2_grpc.HealthStub, service: str) -> bool:
+    try:
+        answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=SECONDS)
+    except grpc.RpcError:
+        return False
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def main(folder: str = "health") -> int:
+def main(*words: str) -> int:
     """Exit code of the question: 0 where the service serves."""
+    folder = next((word for word in words if not word.startswith("--")), "health")
     config = Path(os.environ.get("GENCARD_CONTROLLER", "controller.toml")).absolute()
     settings = Settings.load(config)
     if warning := quotas_of(settings).reserve_warning():
         sys.stderr.write(f"{warning}\n")
     port = int(settings.server.address.rpartition(":")[2])
-    return 0 if is_serving(port, config.parent / folder) else 1
+    return 0 if is_serving(port, config.parent / folder, alive="--alive" in words) else 1
 
 
 if __name__ == "__main__":

@@ -95,6 +95,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.JobFailedError: _INTERNAL,
     errors.JobLimitError: _EXHAUSTED,
     errors.ServiceUnavailableError: grpc.StatusCode.UNAVAILABLE,
+    errors.NotLeadingError: grpc.StatusCode.UNAVAILABLE,
     errors.ServiceBusyError: _EXHAUSTED,
     errors.IsolationError: _INTERNAL,
     errors.DeadlineError: grpc.StatusCode.DEADLINE_EXCEEDED,

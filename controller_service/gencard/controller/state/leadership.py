@@ -1,0 +1,172 @@
+"""Who leads, where several controllers share a database: one at a time, and none of an earlier time.
+
+The leader holds an advisory lock of PostgreSQL in a session of its own. The database lets go of it
+when the process dies, and when the session says nothing for ``SILENCE`` seconds: a process that was
+stopped, a machine that is gone. Whoever takes the lock then begins a new leadership, whose number and
+name every write checks. So a leader that wakes up late can read, and not write.
+"""
+
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from sqlalchemy import Connection, Engine, create_engine, select, text, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from gencard.controller.state.database import SESSIONS, Database, Fence, translated
+from gencard.controller.state.tables import leader
+from gencard.core.errors import InvalidInputError, StorageError
+
+SILENCE = 5
+"""Seconds after which the database gives a silent leader up."""
+LOOK_EVERY = 0.5
+"""Seconds between two looks: of a standby at the lock, of a leader at its session."""
+_LOCK = 0x67656E6C656164
+"""The word "genlead": which of PostgreSQL's advisory locks is the leader's."""
+_OLDEST = 140_000
+"""PostgreSQL 14, the first that ends idle sessions by itself."""
+AFTER_RESTORE = 1_000
+"""So far a restore moves the number on: beyond all that a lost machine may have reached since."""
+
+
+class Leadership:
+    """One controller's part in who leads.
+
+    Args:
+        url: Of a PostgreSQL database.
+        on_loss: Called once, from another thread, when the leadership is over.
+
+    Raises:
+        InvalidInputError: The server is too old.
+        StorageError: It cannot be reached.
+    """
+
+    def __init__(self, url: str, on_loss: Callable[[], None] = lambda: None) -> None:
+        self._url, self._on_loss = url, on_loss
+        self._holder = secrets.token_hex(16)
+        with translated():
+            self._engine = _engine_of(url, f"{SESSIONS}lock")
+            self._held: Connection | None = self._opened()
+        self.lost, self._ended = threading.Event(), threading.Event()
+        self._watch = threading.Thread(target=self._watching, name="leadership", daemon=True)
+        self.fence: Fence | None = None
+
+    def try_lead(self) -> bool:
+        """Take the lead if nobody has it; sessions of earlier leaders are ended first.
+
+        Raises:
+            StorageError: The database cannot be reached, or was made by a newer version of Gencard.
+        """
+        try:
+            if not self._try_lock():
+                return False
+            self._end_earlier()
+        except SQLAlchemyError:
+            self._drop()
+            return False
+        database = Database(self._url)
+        try:
+            database.migrate()
+            with database.transaction() as tx:
+                self.fence = self._begun(tx)
+        finally:
+            database.close()
+        self._watch.start()
+        return True
+
+    def close(self) -> None:
+        """Let another one lead, at once."""
+        self._ended.set()
+        if self._watch.is_alive():
+            self._watch.join()
+        self._drop()
+
+    def _begun(self, tx: Connection) -> Fence:
+        number = tx.execute(
+            update(leader)
+            .values(fence=leader.c.fence + 1, holder=self._holder)
+            .returning(leader.c.fence)
+        ).scalar_one()
+        return Fence(number, self._holder, self._lose)
+
+    def _session(self) -> Connection:
+        """The session of the lock, opened again where it was lost."""
+        if self._held is None:
+            self._held = self._opened()
+        return self._held
+
+    def _try_lock(self) -> bool:
+        return bool(self._session().scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}))
+
+    def _end_earlier(self) -> None:
+        """What a stopped leader left open holds locks for which everybody would wait."""
+        self._session().execute(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND usename = current_user"
+                " AND application_name LIKE :earlier AND application_name <> :locks"
+            ),
+            {"earlier": f"{SESSIONS}%", "locks": f"{SESSIONS}lock"},
+        )
+
+    def _opened(self) -> Connection:
+        session = self._engine.connect()
+        if (session.dialect.server_version_info or (0,)) < (_OLDEST // 10_000,):
+            session.close()
+            raise InvalidInputError(field="state.url", problem="needs PostgreSQL 14 or later")
+        session.execute(text(f"SET idle_session_timeout = '{SILENCE}s'"))
+        return session
+
+    def _watching(self) -> None:
+        while not self._ended.wait(LOOK_EVERY):
+            with suppress(SQLAlchemyError, StorageError):
+                if not self._still_leads():
+                    self._drop()
+                    self._lose()
+                    return
+
+    def _still_leads(self) -> bool:
+        """Whether the lock is ours; one that a restart of the database took is taken again.
+
+        Raises:
+            SQLAlchemyError: The database cannot be reached, and so nobody else leads by it.
+        """
+        if self._held is not None:
+            with suppress(SQLAlchemyError):
+                self._held.execute(text("SELECT 1"))
+                return True
+            self._drop()
+        try:
+            return self._try_lock() and self._is_newest()
+        except SQLAlchemyError:
+            self._drop()
+            raise
+
+    def _is_newest(self) -> bool:
+        """Whether nobody led in between."""
+        present = self._session().scalar(select(leader.c.holder))
+        return bool(present == self._holder)
+
+    def _drop(self) -> None:
+        if self._held is not None:
+            with suppress(SQLAlchemyError):
+                self._held.invalidate()  # closed, and so without the lock
+                self._held.close()
+            self._held = None
+
+    def _lose(self) -> None:
+        if not self.lost.is_set():
+            self.lost.set()
+            self._on_loss()
+
+
+def _engine_of(url: str, name: str) -> Engine:
+    return create_engine(
+        url,
+        hide_parameters=True,
+        poolclass=NullPool,
+        isolation_level="AUTOCOMMIT",
+        connect_args={"application_name": name, "connect_timeout": SILENCE},
+    )
