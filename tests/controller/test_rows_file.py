@@ -13,7 +13,8 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import StorageError
-from gencard.wire.codecs.table_codec import chunks_of_columns, dataset_of_chunks, table_chunks
+from gencard.v1.synthesis_pb2 import StreamRowsResponse
+from gencard.wire.codecs.table_codec import dataset_of_chunks, encoded_chunks, table_chunks
 
 
 @st.composite
@@ -38,7 +39,7 @@ def test_rows_read_back_the_same(tmp_path_factory, dataset):
 def sent(file, digest):
     """A file's rows as messages."""
     with file.opened() as columns:
-        yield from chunks_of_columns(columns, digest)
+        yield from (StreamRowsResponse.FromString(one).chunk for one in encoded_chunks(columns, digest))
 
 
 @given(datasets())

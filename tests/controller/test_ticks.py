@@ -20,7 +20,7 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, OperationCancelledError, StorageError
-from gencard.wire.codecs.table_codec import chunks_of_columns
+from gencard.wire.codecs.table_codec import encoded_chunks
 from tests.controller.test_run import row_of
 from tests.system.raw_calls import eventually
 
@@ -220,5 +220,5 @@ def test_s28_rows_take_as_many_bytes_whatever_they_are(tmp_path_factory, rows, o
         drawn = Dataset.of_columns(domain, [rng.integers(0, size, rows) for size in domain.sizes])
         RowsFile(path).write(drawn)
         with RowsFile(path).opened() as columns:
-            sizes.append([one.ByteSize() for one in chunks_of_columns(columns, drawn.digest())])
+            sizes.append([len(one) for one in encoded_chunks(columns, drawn.digest())])
     assert sizes[0] == sizes[1]

@@ -15,9 +15,12 @@ from gencard.core.errors import (
     VerificationError,
 )
 from gencard.v1 import common_pb2 as pb
+from gencard.v1.synthesis_pb2 import StreamRowsResponse
 from gencard.wire.codecs.table_codec import (
+    DatasetColumns,
     batch_rows,
     dataset_of_chunks,
+    encoded_chunks,
     header_chunk,
     row_bytes,
     table_chunks,
@@ -43,6 +46,14 @@ def test_what_is_sent_arrives(dataset):
     again = read(crossed(table_chunks(dataset)), domain=dataset.domain)
     assert again.domain == dataset.domain
     np.testing.assert_array_equal(again.codes, dataset.codes)
+
+
+@given(datasets())
+def test_encoded_batches_are_the_messages_to_the_byte(dataset):
+    messages = [StreamRowsResponse(chunk=chunk) for chunk in table_chunks(dataset)]
+    assert list(encoded_chunks(DatasetColumns(dataset), dataset.digest())) == [
+        message.SerializeToString() for message in messages
+    ]
 
 
 def test_golden_bytes():

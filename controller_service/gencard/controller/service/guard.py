@@ -53,6 +53,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """What a database cannot keep, and what would move the cursor of a terminal."""
 
 Decode = Callable[[bytes], Any]
+Encode = Callable[[Any], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,13 @@ def decoder(decode: Decode | None) -> Decode | None:
             return Garbage()
 
     return decoded
+
+
+def encoder(encode: Encode | None) -> Encode | None:
+    """The same encoder, for answers that are messages; answers that are bytes are encoded already."""
+    if encode is None:
+        return None
+    return lambda answer: answer if isinstance(answer, bytes) else encode(answer)
 
 
 def check_request(request: Any) -> None:
@@ -180,7 +188,7 @@ class Guard(grpc.ServerInterceptor):
         return None if handler is None else self._guarded(handler, details.method)
 
     def _guarded(self, handler: Handler, method: str) -> Handler:
-        decode, encode = decoder(handler.request_deserializer), handler.response_serializer
+        decode, encode = decoder(handler.request_deserializer), encoder(handler.response_serializer)
         if handler.unary_unary:
             single = self._single(handler.unary_unary, method)
             return grpc.stream_unary_rpc_method_handler(single, decode, encode)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 from google.longrunning import operations_pb2
@@ -25,7 +26,7 @@ from gencard.v1 import audit_pb2_grpc, measures_pb2, measures_pb2_grpc, synthesi
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.codecs.psi_codec import psi_chunks
-from gencard.wire.codecs.table_codec import chunks_of_columns, dataset_of_chunks, table_chunks
+from gencard.wire.codecs.table_codec import dataset_of_chunks, encoded_chunks, table_chunks
 from gencard.wire.documents.psi_document import psi_of_document
 
 
@@ -66,13 +67,10 @@ class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
             releases=map(release_message, page.rows), next_page_token=page.next_token
         )
 
-    def StreamRows(
-        self, request: pb.StreamRowsRequest, context: grpc.ServicerContext
-    ) -> Iterator[pb.StreamRowsResponse]:
+    def StreamRows(self, request: pb.StreamRowsRequest, context: grpc.ServicerContext) -> Iterator[Any]:
         rows, digest = self.releases.rows(identity(), request.name)
         with rows.opened() as columns:
-            for chunk in chunks_of_columns(columns, digest):
-                yield pb.StreamRowsResponse(chunk=chunk)
+            yield from encoded_chunks(columns, digest)  # the guard sends bytes as they are
 
     def StreamPsi(
         self, request: pb.StreamPsiRequest, context: grpc.ServicerContext

@@ -41,8 +41,8 @@ class Columns(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
-    """A dataset's columns."""
+class DatasetColumns:
+    """Those of a dataset in memory."""
 
     dataset: Dataset
 
@@ -76,23 +76,58 @@ def batch_rows(domain: Domain) -> int:
 
 def table_chunks(dataset: Dataset) -> Iterator[pb.TableChunk]:
     """A dataset as header, batches, trailer."""
-    return chunks_of_columns(_Columns(dataset), dataset.digest())
+    columns = DatasetColumns(dataset)
+    yield header_chunk(dataset.domain, len(dataset))
+    for count, codes in _batches(columns):
+        yield pb.TableChunk(batch=pb.TableBatch(rows=count, codes=codes))
+    yield trailer_chunk(dataset.digest())
 
 
-def chunks_of_columns(columns: Columns, digest: str) -> Iterator[pb.TableChunk]:
-    """Rows as header, batches, trailer, each batch read as it is sent.
+def _batches(columns: Columns) -> Iterator[tuple[int, list[bytes]]]:
+    """Number of rows, and the codes of each attribute, for one message after the other."""
+    domain, rows = columns.domain, columns.rows
+    step = batch_rows(domain)
+    for start in range(0, rows, step):
+        count = min(step, rows - start)
+        yield count, [columns.codes(axis, start, count) for axis in range(len(domain))]
+
+
+def encoded_chunks(columns: Columns, digest: str) -> Iterator[bytes]:
+    """Rows as header, batches, trailer: each in a message whose field 1 it is, read as it is sent.
+
+    A batch is joined once from its codes as they were read. As one message inside another they would
+    be copied three times more, which took half of the server's time for a release.
 
     Args:
         digest: Of the rows, for the trailer; whoever receives them checks it.
     """
-    domain, rows = columns.domain, columns.rows
-    yield header_chunk(domain, rows)
-    step = batch_rows(domain)
-    for start in range(0, rows, step):
-        count = min(step, rows - start)
-        codes = [columns.codes(axis, start, count) for axis in range(len(domain))]
-        yield pb.TableChunk(batch=pb.TableBatch(rows=count, codes=codes))
-    yield trailer_chunk(digest)
+    yield _encoded(header_chunk(columns.domain, columns.rows))
+    for count, codes in _batches(columns):
+        fields = [b"\x08", _varint(count)]
+        for part in codes:
+            fields += (_tagged(2, len(part)), part)
+        size = sum(map(len, fields))
+        batch = _tagged(2, size)
+        yield b"".join((_tagged(1, len(batch) + size), batch, *fields))
+    yield _encoded(trailer_chunk(digest))
+
+
+def _encoded(chunk: pb.TableChunk) -> bytes:
+    encoded = chunk.SerializeToString()
+    return _tagged(1, len(encoded)) + encoded
+
+
+def _tagged(number: int, length: int) -> bytes:
+    """What precedes bytes or a message as a field in protocol buffers: its number and its length."""
+    return _varint(number << 3 | 2) + _varint(length)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*out, number))
 
 
 def header_chunk(domain: Domain, rows: int) -> pb.TableChunk:
