@@ -75,9 +75,10 @@ def test_people_with_the_day_on_which_their_certificate_ends(desk):
 
 
 def test_an_entry_of_the_log_is_proved(desk):
-    event, leaf, path, checkpoint = desk.entry(SAM, 3)
-    assert (event.index, event.leaf) == (3, leaf)
-    assert path
-    assert checkpoint
-    with pytest.raises(InvalidNumberError):
-        desk.entry(SAM, 2**64 - 1)
+    archive = desk.archive(SAM)
+    proof = archive.proof(3)
+    assert (proof.event.index, proof.event.leaf) == (3, proof.leaf)
+    assert all(step.holds for step in archive.steps(proof))
+    for index in (10**6, 2**63, 2**64 - 1):
+        with pytest.raises(InvalidNumberError):
+            archive.proof(index)

@@ -5,9 +5,18 @@ import ssl
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from playwright.sync_api import Error
 
+from gencard.controller.wiring import tls_files
+from gencard.core.errors import InvalidInputError
 from tests.page.browsing import needs_chromium
+from tests.page.by_http import page_house
 
 
 def where(house) -> tuple[str, int]:
@@ -58,3 +67,61 @@ def test_s01_nobody_but_this_machine_reaches_the_page(house):
         pytest.skip("a machine without another address")
     with pytest.raises(OSError, match=r"refused|timed out"):
         socket.create_connection((own, where(house)[1]), 2)
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    """A house, not started, whose key has a passphrase that the settings do not name."""
+    house = page_house(tmp_path_factory.mktemp("locked"))
+    file = house.folder / "server" / "key.pem"
+    key = load_pem_private_key(file.read_bytes(), None)
+    encryption = BestAvailableEncryption("a long passphrase, ü".encode())
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+    return house
+
+
+def with_passphrase(house, content, mode=0o600):
+    """Settings that name a passphrase's file."""
+    file = house.folder / "passphrase"
+    file.unlink(missing_ok=True)
+    file.touch(mode)
+    file.write_bytes(content)
+    text = house.settings_file.read_text()
+    if "key_passphrase_file" not in text:
+        line = '[server]\nkey_passphrase_file = "passphrase"\n'
+        house.settings_file.write_text(text.replace("[server]\n", line, 1))
+    return house.settings()
+
+
+def test_s01_a_key_without_its_passphrase_says_what_to_write(locked):
+    """And nobody is asked at a terminal, where a service would wait for ever."""
+    with pytest.raises(InvalidInputError, match=r"server\.key: has a passphrase.*key_passphrase_file"):
+        tls_files(locked.settings())
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "problem"),
+    [
+        (b"another", 0o600, "does not open"),
+        (b"", 0o600, "secret"),
+        (b"\xff", 0o600, "UTF-8"),
+        (b"a long passphrase", 0o644, "0600"),
+    ],
+)
+def test_s01_a_passphrase_that_is_wrong_or_public_is_refused(locked, content, mode, problem):
+    settings = with_passphrase(locked, content, mode)
+    with pytest.raises(InvalidInputError, match=f"key_passphrase_file.*{problem}") as refusal:
+        tls_files(settings)
+    assert "long passphrase" not in str(refusal.value)
+
+
+def test_s01_service_and_page_open_a_key_with_its_passphrase(locked):
+    with_passphrase(locked, "a long passphrase, ü\n".encode())
+    try:
+        locked.start()
+        trust = ssl.create_default_context(cafile=str(locked.authority))
+        assert httpx.get(f"{locked.origin}/sign-in", verify=trust).status_code == 200
+        with locked.analyst() as analyst:
+            assert analyst.datasets()
+    finally:
+        locked.stop()

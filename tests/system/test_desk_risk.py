@@ -193,3 +193,15 @@ def test_noise_alone_has_no_exact_counts(tmp_path):
         assert desk.risks.view(SAM, noisy.name).state is RiskState.NONE
     finally:
         built.stop()
+
+
+def test_a_waiting_proposal_is_looked_at_as_approving_would_grant_it(house, desk):
+    """The policy allows pairs: of the table of three that is asked for, nobody would get the cells."""
+    with house.analyst() as ana:
+        name = ana.propose("survey", [("sex", "health", "work")], purpose="wide", rows=100).name
+    offer = desk.card(SAM, name).offer
+    with desk.database.reading() as tx:
+        seen = desk.risks.tables(tx, desk.effects.cards.cards.card(tx, name))
+    assert offer is not None
+    assert {*map(frozenset, offer.terms.marginals)} <= {*map(frozenset, seen.cliques)}
+    assert all(len(clique) == 2 for clique in seen.cliques)

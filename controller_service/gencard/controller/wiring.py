@@ -410,7 +410,7 @@ def tls_files(settings: Settings) -> TlsFiles | None:
     server = settings.server
     if server.insecure_dev:
         return None
-    files = TlsFiles(server.certificate, server.key, server.authority)
+    files = TlsFiles(server.certificate, server.key, server.authority, server.key_passphrase_file)
     files.read()
     return files
 

@@ -166,6 +166,7 @@ def _config(application: ASGIApp, tls: TlsFiles) -> uvicorn.Config:
         h11_max_incomplete_event_size=HEADER_BYTES,
         ssl_certfile=tls.certificate,
         ssl_keyfile=tls.key,
+        ssl_keyfile_password=tls.password() or None,
         timeout_notify=CERTIFICATE_SECONDS,
     )
     config.load()
@@ -186,7 +187,7 @@ class _Renewal:
             stamp = self._tls.stamp()
             if stamp != self._seen:
                 self._tls.read()
-                self._context.load_cert_chain(self._tls.certificate, self._tls.key)
+                self._context.load_cert_chain(self._tls.certificate, self._tls.key, self._tls.password())
                 self._seen = stamp
         except (GencardError, OSError):  # ssl.SSLError too: between two files of a renewal
             pass

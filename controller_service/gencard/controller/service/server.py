@@ -7,6 +7,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import grpc
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509 import load_pem_x509_certificates
 from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -18,6 +25,7 @@ from gencard.controller.settings.files import secret_bytes
 from gencard.controller.upkeep.logs import silence_grpc
 from gencard.core.errors import InvalidInputError
 
+UNLOCKED_BY = "server.key_passphrase_file"
 MESSAGE_BYTES = 4 * 1024 * 1024
 METADATA_BYTES = 8 * 1024
 HARD_METADATA_BYTES = 16 * 1024
@@ -58,18 +66,51 @@ Registration = Callable[[grpc.Server], None]
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where certificate, key and authority lie; read again when they change."""
+    """Where certificate, key and authority lie; read again when they change.
+
+    Args:
+        passphrase: File of the passphrase of an encrypted key.
+    """
 
     certificate: Path
     key: Path
     authority: Path
+    passphrase: Path | None = None
 
     def read(self) -> grpc.ServerCertificateConfiguration:
         """What gRPC wants of them; raises InvalidInputError where one is not what it should be."""
         certificate = _certificate(self.certificate, "server.certificate")
         authority = _certificate(self.authority, "server.authority")
-        pair = (secret_bytes(self.key, "server.key"), certificate)
+        pair = (self._plain_key(), certificate)
         return grpc.ssl_server_certificate_configuration([pair], authority)
+
+    def password(self) -> str:
+        """The passphrase of the key; empty where it has none, so that nobody is asked for one."""
+        if self.passphrase is None:
+            return ""
+        try:
+            return secret_bytes(self.passphrase, UNLOCKED_BY).decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            pass
+        raise InvalidInputError(field=UNLOCKED_BY, problem="is not text in UTF-8")
+
+    def _plain_key(self) -> bytes:
+        """The key as gRPC takes it, which knows no passphrase: decrypted in memory alone."""
+        content, password = secret_bytes(self.key, "server.key"), self.password()
+        if not password and b"ENCRYPTED" not in content:
+            return content
+        field, problem = UNLOCKED_BY, "does not open server.key"
+        try:
+            key = load_pem_private_key(content, password.encode() or None)
+            return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        except TypeError:  # a passphrase without need, or none where one is needed
+            if password:
+                problem = "is not needed: server.key has no passphrase"
+            else:
+                field, problem = "server.key", f"has a passphrase; name its file in {UNLOCKED_BY}"
+        except (ValueError, UnsupportedAlgorithm):
+            pass
+        raise InvalidInputError(field=field, problem=problem)
 
     def stamp(self) -> tuple[int, ...]:
         return tuple(path.stat().st_mtime_ns for path in (self.certificate, self.key, self.authority))

@@ -157,8 +157,10 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
     def GetLogEntry(
         self, request: pb.GetLogEntryRequest, context: grpc.ServicerContext
     ) -> pb.GetLogEntryResponse:
-        event, leaf, path, checkpoint = self.desk.entry(identity(), request.index)
-        return pb.GetLogEntryResponse(entry=event.body, leaf=leaf, path=path, checkpoint=checkpoint)
+        proof = self.desk.archive(identity()).proof(request.index)
+        return pb.GetLogEntryResponse(
+            entry=proof.entry.body, leaf=proof.leaf, path=proof.entry.path, checkpoint=proof.checkpoint
+        )
 
     def ListRefusals(
         self, request: pb.ListRefusalsRequest, context: grpc.ServicerContext

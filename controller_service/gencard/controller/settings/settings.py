@@ -34,7 +34,8 @@ from gencard.core.generators.registry import GENERATORS
 class Server(Section):
     """Address, certificates and call limits of the service.
 
-    ``insecure_dev`` serves plaintext without certificates, on loopback only. ``per_identity`` and
+    ``insecure_dev`` serves plaintext without certificates, on loopback only. ``key_passphrase_file``:
+    of a ``key`` that is encrypted, for service and page alike. ``per_identity`` and
     ``maximum_concurrent_rpcs`` limit simultaneous calls, ``calls_per_second`` the average rate of one
     certificate, ``request_seconds`` the time for receiving one message.
     """
@@ -43,6 +44,7 @@ class Server(Section):
     insecure_dev: bool = False
     certificate: Path = Path("server/certificate.pem")
     key: Path = Path("server/key.pem")
+    key_passphrase_file: Path | None = None
     authority: Path = Path("authority/certificate.pem")
     maximum_concurrent_rpcs: PositiveInt = 64
     per_identity: PositiveInt = 8

@@ -188,7 +188,7 @@ def boxes(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = F
     for one in listed:
         console.print(f"[bold]{escape(one.box.name)}[/]  {one.box.kind}, {one.facts.tier}")
         console.print(f"  sha256  {one.facts.digest}", soft_wrap=True)
-        console.print(f"  review  {short_name(one.review)}", soft_wrap=True)
+        console.print(f"  review  {escape(one.review)}", soft_wrap=True)
     if not listed:
         console.print("The settings name no black boxes.")
 
@@ -219,7 +219,7 @@ def review(
         return
     write_review(config, name, reviewed)
     console.print(
-        f"Recorded: {short_name(by)} reviewed {escape(name)}, sha256 {facts.digest}.", soft_wrap=True
+        f"Recorded: {escape(by)} reviewed {escape(name)}, sha256 {facts.digest}.", soft_wrap=True
     )
     console.print(_REVIEW_LIMITS)
     console.print("A running service reads this after a restart.")

@@ -80,7 +80,10 @@ class EventLog:
         Raises:
             InvalidNumberError: The log has no such entry.
         """
-        body = tx.execute(select(events.c.body).where(events.c.index == index)).scalar_one_or_none()
+        body = None
+        if 0 <= index < 1 << 63:  # another number would be an error of the database
+            query = select(events.c.body).where(events.c.index == index)
+            body = tx.execute(query).scalar_one_or_none()
         if body is None:
             raise InvalidNumberError(field="index", expected="that of an entry of the log")
         return bytes(body)

@@ -187,18 +187,6 @@ class Desk(Deciding):
         with self.database.reading() as tx:
             return self.reader.search(tx, query, limit, token)
 
-    def entry(self, who: Identity, index: int) -> tuple[Event, bytes, list[bytes], bytes]:
-        """An entry, its leaf hash, the path to the root, and the checkpoint that it leads to.
-
-        Raises:
-            InvalidNumberError: The log has no such entry.
-        """
-        check_steward(who)
-        with self.database.transaction() as tx:
-            event = self.reader.entry(tx, index)
-            leaf, path = self.log.inclusion(tx, index, self.log.size(tx))
-            return event, leaf, path, self.log.checkpoint(tx, self.clock())
-
     def refusals(self, who: Identity) -> tuple[RefusalView, ...]:
         """Failures at the records that count, oldest first."""
         check_steward(who)

@@ -22,7 +22,7 @@ from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.log_reading import LogQuery, search
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.card.card import CardState
-from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.errors import InvalidInputError
 from gencard.wire.signatures.canonical import time_of, time_text
 from gencard.wire.signatures.identity import short_name
 
@@ -243,12 +243,6 @@ class LogReader:
             InvalidInputError: The token was not given by this list, or the query cannot be read.
         """
         return search(tx, LogQuery.of(query), token, limit)
-
-    def entry(self, tx: Connection, index: int) -> Event:
-        """Raises InvalidNumberError where the log has no such entry."""
-        if index >= self._log.size(tx):  # a number beyond 63 bits would be an error of the database
-            raise InvalidNumberError(field="index", expected="that of an entry of the log")
-        return event_of(self._log.entry(tx, index))
 
     def known(self, tx: Connection, question: str, answer: Callable[[], bool]) -> bool:
         """An answer that stays until the log grows: nothing changes that it does not hold first."""

@@ -27,7 +27,9 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.controller.state.tables import risks
+from gencard.controller.stewards.cards import CardEffect
 from gencard.core.card.card import Card
+from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import (
@@ -178,12 +180,18 @@ class Risks:
         dataset_entry = self._entry(card)
         granted = self.cards.grants.tables(tx, dataset_entry, exact=True)
         others = {other: cliques for other, cliques in granted.items() if other != card.name}
-        terms = card.proposed if card.offer is None else card.offer.terms
+        terms = self._terms(tx, card)
         own = () if terms.privacy.noisy else terms.marginals
         cliques = (*own, *chain.from_iterable(others.values()))
         if not cliques:
             raise InvalidInputError(field="card", problem=NO_COUNTS, advice=BOUNDED)
         return ExactTables(cliques, tuple(sorted(others)), dataset_entry.version)
+
+    def _terms(self, tx: Connection, card: Card) -> Proposal:
+        """Of a proposal that waits, what approving would offer: the policy may grant less."""
+        would_be, _ = CardEffect(self.cards).offer(tx, card)
+        offer = card.offer if would_be is None else would_be
+        return card.proposed if offer is None else offer.terms
 
     def log(self, tx: Connection, actor: str, name: str) -> None:
         """Write down that somebody looks."""
