@@ -12,6 +12,7 @@ from gencard.core.coding import (
     codes_of_numbers,
     numbers_of_codes,
 )
+from gencard.core.dataset import steps_reached
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     InvalidCliqueError,
@@ -95,6 +96,16 @@ def test_intervals_are_closed_on_the_left_and_the_last_on_both_sides():
 def test_a_number_outside_the_edges_is_refused(value):
     with pytest.raises(UndeclaredLevelError, match="age"):
         codes_of_numbers("age", AGE.coding, np.array([1.0, value]))
+
+
+@given(
+    steps=st.lists(st.floats(-9, 9) | st.integers(-9, 9).map(float), max_size=40, unique=True),
+    values=st.lists(st.floats(-9, 9) | st.integers(-9, 9).map(float), max_size=9),
+)
+def test_steps_are_counted_as_a_search_counts_them(steps, values):
+    steps = sorted(steps)
+    numbers = np.array(values, dtype=float)
+    assert steps_reached(numbers, steps).tolist() == np.searchsorted(steps, numbers, "right").tolist()
 
 
 def test_missing_must_be_declared():

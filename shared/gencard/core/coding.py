@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.dataset import code_dtype
+from gencard.core.dataset import code_dtype, steps_reached
 from gencard.core.domain import LARGEST_SIZE, Clique, Domain
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
 
@@ -212,15 +212,14 @@ def level_values(coding: Coding) -> dict[str, tuple[float, ...]]:
 
 def codes_of_numbers(name: str, coding: Edges, values: NDArray[np.float64]) -> NDArray[np.integer]:
     """Codes of numbers, NaN being "missing"; raises UndeclaredLevelError outside the edges."""
-    edges = np.asarray(coding.edges)
+    low, *inner, high = coding.edges
     absent = np.isnan(values)
-    inside = (values >= edges[0]) & (values <= edges[-1])
+    inside = (values >= low) & (values <= high)
     if not np.all(inside | (absent & coding.missing)):
         raise UndeclaredLevelError(attribute=name)
-    intervals = len(edges) - 1
-    codes = np.minimum(np.searchsorted(edges, values, side="right") - 1, intervals - 1)
-    codes[absent] = intervals
-    return codes.astype(code_dtype(coding.size))
+    codes = steps_reached(values, inner).astype(code_dtype(coding.size))
+    codes[absent] = len(inner) + 1
+    return codes
 
 
 def numbers_of_codes(

@@ -21,6 +21,24 @@ def code_dtype(size: int) -> np.dtype[Any]:
     return np.dtype(np.uint8 if size <= 256 else np.uint16)
 
 
+_MOST_COMPARED = 32
+"""Steps up to which one comparison for each of them is faster than a search, whose branches mislead."""
+
+
+def steps_reached(values: NDArray[Any], steps: Sequence[float]) -> NDArray[np.integer]:
+    """How many of some increasing numbers each value reaches; of NaN, any number of them.
+
+    >>> steps_reached(np.array([1.0, 2.0, 2.5]), (2.0, 3.0)).tolist()
+    [0, 1, 1]
+    """
+    if len(steps) > _MOST_COMPARED:
+        return np.searchsorted(np.asarray(steps), values, side="right")
+    reached = np.zeros(np.shape(values), dtype=np.uint8)
+    for step in steps:
+        reached += values >= step
+    return reached
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
     """A domain and its records as codes.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.core.coding import Attribute, Edges, Labels, codes_of_numbers
-from gencard.core.dataset import code_dtype
+from gencard.core.dataset import code_dtype, steps_reached
 from gencard.core.errors import UndeclaredLevelError
 
 _UNDECLARED = -1
@@ -173,8 +173,8 @@ class NumberEncoder:
             case Edges(edges):
                 return np.asarray((numbers >= edges[0]) & (numbers <= edges[-1]) | absent)
             case Labels():
-                levels = np.array([float(label) for label in self.coding.labels])
-                return np.asarray(np.isin(numbers, levels) | absent)
+                levels, _ = _in_order(self.coding)
+                return np.asarray((levels.take(_nearest(numbers, levels)) == numbers) | absent)
 
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
         match self.coding:
@@ -184,14 +184,25 @@ class NumberEncoder:
                 return self._codes_of_labels(self.coding, numbers)
 
     def _codes_of_labels(self, coding: Labels, numbers: NDArray[Any]) -> NDArray[Any]:
-        if not np.all(self.declared(numbers)):
+        levels, order = _in_order(coding)
+        nearest, absent = _nearest(numbers, levels), np.isnan(numbers)
+        if not np.all((levels.take(nearest) == numbers) | (absent & coding.missing)):
             raise UndeclaredLevelError(attribute=self.name)
-        levels = np.array([float(label) for label in coding.labels])
-        order = np.argsort(levels)
-        nearest = order[np.minimum(np.searchsorted(levels, numbers, sorter=order), len(levels) - 1)]
-        codes = nearest.astype(code_dtype(coding.size))
-        codes[np.isnan(numbers)] = len(levels)
+        codes = order.astype(code_dtype(coding.size)).take(nearest)
+        codes[absent] = len(levels)
         return codes
+
+
+def _in_order(coding: Labels) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """The numbers that the labels are, ascending, and the code of each."""
+    levels = np.array([float(label) for label in coding.labels])
+    order = np.argsort(levels)
+    return levels[order], order
+
+
+def _nearest(numbers: NDArray[Any], levels: NDArray[np.float64]) -> NDArray[np.integer]:
+    """The place of each number among ascending levels, if it is one of them."""
+    return steps_reached(numbers, levels[1:].tolist())
 
 
 def encoder_of(attribute: Attribute, reading: Reading = PLAIN) -> Encoder:

@@ -1,0 +1,116 @@
+"""Counting where the records live: all pairs of 15 attributes of records in a folder of Parquet.
+
+``python -m benchmarks.engines [--full] [--folder DIR] [--json FILE] [--plot FILE]``
+
+1 and 10 million records; with ``--full`` 10 and 100 million, which take 3 GB of disk in a folder below
+DIR, the system's temporary folder by default, until the end.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import bench
+from benchmarks.made_records import CODING, PAIRS, write
+from gencard.controller.records.vault import Vault
+from gencard.core.statistics.measure import measure
+
+_MILLION = 1_000_000
+_MOST_SECONDS, _MOST_MIB = 90, 1_024
+_SALT = b"salt of the benchmark"
+
+
+class Counted(NamedTuple):
+    """What counting all pairs took, in a process of its own.
+
+    Args:
+        version: Seconds for the version, which a job computes before and after.
+        processor: Processor seconds of the count, of all threads.
+        peak: Peak memory of the whole process, in MiB.
+    """
+
+    records: int
+    mib: float
+    seconds: float
+    processor: float
+    version: float
+    peak: float
+
+
+def counted(folder: Path) -> Counted:
+    """All pairs of the records in a folder of Parquet."""
+    vault = Vault(folder, CODING)
+    size = sum(file.stat().st_size for file in folder.iterdir()) / 2**20
+    version = bench.once(lambda: vault.version(_SALT))
+    totals: list[int] = []
+
+    def count() -> None:
+        psi = measure(vault, PAIRS, CODING.domain)
+        totals.append(int(psi.measurements[0].values.sum()))
+
+    took: list[float] = []
+    used, before = bench.processor_seconds(), bench.resident_mib()
+    above = bench.peak_mib(lambda: took.append(bench.once(count)))
+    used = bench.processor_seconds() - used
+    return Counted(totals[0], size, took[0], used, version, before + above)
+
+
+def run(quick: bool, parent: Path | None = None) -> bench.Result:
+    sizes = (_MILLION, 10 * _MILLION) if quick else (10 * _MILLION, 100 * _MILLION)
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="gencard-engines-", dir=parent) as folder:
+        for first, last in pairwise((0, *sizes)):
+            write(Path(folder), first, last)
+            rows.append(bench.alone(counted, Path(folder)))
+    title = f"{len(PAIRS)} two-way marginals of {len(CODING.attributes)} attributes, folder of Parquet"
+    columns = ("records", "MiB", "seconds", "processor seconds", "seconds of one version", "peak MiB")
+    table = bench.Table(title, columns, [(f"{one.records:,}", *one[1:]) for one in rows])
+    plot = partial(_plot, rows=rows)
+    return bench.Result(
+        [table], _targets(rows, sizes), {"counted": [one._asdict() for one in rows]}, plot
+    )
+
+
+def _targets(rows: Sequence[Counted], sizes: Sequence[int]) -> list[bench.Target]:
+    few, many = rows
+    growth = many.processor / few.processor / (many.records / few.records)
+    missing = sum(size - one.records for size, one in zip(sizes, rows, strict=True))
+    bound = _MOST_SECONDS * many.records / (100 * _MILLION)
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    busy = many.seconds > bound and load > 1.5 * cores
+    excuse = f"other work, load {load:.1f} of {cores} cores" if busy else ""
+    return [
+        bench.Target(f"{many.records:,} records", many.seconds, bound, "at most", "s", excuse),
+        bench.Target("peak memory", max(one.peak for one in rows), _MOST_MIB, "at most", "MiB"),
+        bench.Target("growth beyond linear", growth, 1.25, "at most"),
+        bench.Target("records not counted", missing, 0, "at most"),
+    ]
+
+
+def _plot(path: Path, rows: Sequence[Counted]) -> None:
+    import matplotlib  # noqa: PLC0415 - only where a plot is wanted
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    figure, axes = pyplot.subplots(figsize=(5, 3.5), layout="constrained")
+    records = [one.records for one in rows]
+    axes.loglog(records, [one.seconds for one in rows], "o-", label="seconds")
+    axes.loglog(records, [one.processor for one in rows], "s--", label="processor seconds")
+    last = rows[-1]
+    beyond = [last.records, 10 * last.records]
+    axes.loglog(beyond, [last.seconds, 10 * last.seconds], ":", color="gray", label="if it stays linear")
+    axes.set(xlabel="records", ylabel="seconds", title=f"All {len(PAIRS)} pairs of 15 attributes")
+    axes.legend()
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    options = bench.parser("engines", usually_quick=True)
+    options.add_argument("--folder", type=Path, metavar="DIR", help="where the records are written")
+    chosen = options.parse_args()
+    bench.finish("engines", partial(run, parent=chosen.folder), chosen)
