@@ -16,7 +16,7 @@ from gencard.boxes.registry import complete
 from gencard.controller.boxes.generator_facts import GeneratorFacts, facts_of_generators
 from gencard.controller.policy import judgement, statistics
 from gencard.controller.policy import policy as policy_module
-from gencard.controller.policy.judgement import Limits, check_size, judge
+from gencard.controller.policy.judgement import Limits, check_readable, check_size, judge
 from gencard.controller.policy.policy import AnalysesPolicy, MomentPolicy, Policy
 from gencard.controller.policy.statistics import price_of
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
@@ -30,6 +30,7 @@ from gencard.core.errors import (
     InvalidNumberError,
     NotFittableError,
     TooLargeError,
+    TooManyRecordsError,
 )
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.closure import dimension
@@ -364,6 +365,24 @@ BOXES = {
     "aim": GeneratorFacts(Tier.PRIVATE, "00", privacy=RHO, within_workload=True),
     "privbayes": GeneratorFacts(Tier.PRIVATE, "00", privacy=EPSILON),
 }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"generator": "trees"},
+        {"measures": ("dcr",)},
+        {"without_uniques": True},
+        {"analyses": Analyses(kinds=("linear",), checked_runs=1)},
+    ],
+)
+def test_work_at_more_records_than_memory_may_hold_is_refused_before_it_is_offered(changes):
+    few, asked = replace(LIMITS, records=99), proposal(("a",), **changes)
+    check_readable(proposal(("a",)), 100, few)
+    for declared in (None, 99):
+        check_readable(asked, declared, few)
+    with pytest.raises(TooManyRecordsError):
+        check_readable(asked, 100, few)
 
 
 def facts(name):

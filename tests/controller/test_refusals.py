@@ -14,6 +14,7 @@ DEPENDS_ON_RECORDS = (
     errors.MissingAttributeError(attribute="sex"),
     errors.MeasurementRefusedError(),
     errors.TooLargeError(what="the dataset", limit="5 records"),
+    errors.TooManyRecordsError(limit=5),
     errors.BlackBoxError(problem="it raised an error"),
     errors.JobLimitError(what="memory"),
     errors.JobLimitError(what="CPU time"),

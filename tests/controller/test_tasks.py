@@ -36,7 +36,7 @@ from gencard.core.errors import (
     InvalidInputError,
     JobLimitError,
     StorageError,
-    TooLargeError,
+    TooManyRecordsError,
     UndeclaredLevelError,
 )
 from gencard.core.generators.contract import synthesise
@@ -56,17 +56,23 @@ CODING = Coding(
 PAIRS = tuple(combinations(CODING.domain.attributes, 2))
 TERMS = Proposal("datasets/survey", "to see", PAIRS, "ipf", 100)
 POLICY = Policy(3, 1000, 10, 1000, ("ipf",), Price(statistics=100))
-WRITE = Descriptions(SALT, model_cells=1000, audit_records=100)
+WRITE = Descriptions(SALT, model_cells=1000, most_records=100)
 
 
 @pytest.fixture
-def dataset_entry(tmp_path: Path) -> DatasetEntry:
+def dataset_entry(tmp_path: Path, request: pytest.FixtureRequest) -> DatasetEntry:
     rng = np.random.default_rng(1)
     age = rng.choice([5.0, 30.0, 70.0, np.nan], size=90)
     marital = np.where(age == 5, "single", rng.choice(["single", "married", "widowed"], size=90))
     frame = pd.DataFrame({"sex": rng.choice(["f", "m"], size=90), "age": age, "marital": marital})
-    path = tmp_path / "records.csv"
-    frame.to_csv(path, index=False)
+    if getattr(request, "param", "file") == "folder":
+        path = tmp_path / "records"
+        path.mkdir()
+        frame[:40].to_parquet(path / "0.parquet")
+        frame[40:].to_parquet(path / "1.parquet")
+    else:
+        path = tmp_path / "records.csv"
+        frame.to_csv(path, index=False)
     schema = PublicSchema("t", "d", "b", True, CODING)
     version = Vault(path, CODING).version(SALT)
     return DatasetEntry("datasets/survey", schema, POLICY, path, version, version)
@@ -84,7 +90,11 @@ def run(task, job: tasks.Job) -> tasks.Job:
     return json.loads(json.dumps(result))
 
 
+FILE_AND_FOLDER = pytest.mark.parametrize("dataset_entry", ["file", "folder"], indirect=True)
+
+
 class TestMeasure:
+    @FILE_AND_FOLDER
     def test_it_gives_psi_of_the_records(self, dataset_entry):
         psi = run(tasks.MEASURE, WRITE.measure(dataset_entry, dataset_entry.version, TERMS))["psi"]
         assert psi.encode() == psi_document(measure_dataset(records(dataset_entry), PAIRS))
@@ -180,6 +190,7 @@ class TestAudit:
             dataset_entry, dataset_entry.version, recipe, self.PLAN, versions, journal=journal
         )
 
+    @FILE_AND_FOLDER
     def test_the_report_is_that_of_an_audit_of_the_records(self, dataset_entry):
         report = report_of_json_object(run(tasks.AUDIT, self.job(dataset_entry))["report"])
         box = Honest(ipf(CODING.structural_zeros), PAIRS)
@@ -195,8 +206,9 @@ class TestAudit:
         report = report_of_json_object(run(tasks.AUDIT, job)["report"])
         assert report.verdict is Verdict.LEAKAGE
 
+    @FILE_AND_FOLDER
     def test_more_records_than_the_bound_are_refused(self, dataset_entry):
-        with pytest.raises(TooLargeError):
+        with pytest.raises(TooManyRecordsError, match="which is 89"):
             run(tasks.AUDIT, self.job(dataset_entry) | {"most_records": 89})
 
     def test_s34_however_a_box_fails_it_is_told_in_the_same_words(self, dataset_entry, monkeypatch):

@@ -169,7 +169,14 @@ def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:
 
 def _limits(settings: Settings) -> Limits:
     limits = settings.limits
-    return Limits(limits.marginal_cells, limits.model_cells, limits.marginals, limits.rows, limits.runs)
+    return Limits(
+        limits.marginal_cells,
+        limits.model_cells,
+        limits.marginals,
+        limits.rows,
+        limits.runs,
+        limits.records,
+    )
 
 
 def caps_of(settings: Settings) -> dict[str, Caps]:

@@ -78,7 +78,7 @@ def servicers(
     work = settings.state.work
     run.clear(work)
     controller_state.boxes.prepare()
-    jobs = Descriptions(controller_state.salt, settings.limits.model_cells)
+    jobs = Descriptions(controller_state.salt, settings.limits.model_cells, settings.limits.records)
     audits = _audits(controller_state, operations, jobs)
     boxes = BoxRelease(database, audits.card_audits, ReleaseStore(), jobs, settings.state.kept)
     releases = _releases(controller_state, operations, jobs, audits, boxes)

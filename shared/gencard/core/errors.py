@@ -199,6 +199,17 @@ class ModelTooLargeError(TooLargeError):
     longest_field = 400  # whole names of attributes
 
 
+class TooManyRecordsError(TooLargeError):
+    """Only statistics are measured of any number of records; all other work holds them in memory."""
+
+    reason = "TOO_MANY_RECORDS"
+    text = "The dataset has more records than may be held in memory at once, which is {limit}."
+    advice = (
+        "Black boxes, audits, evaluations and runs at the records need fewer; statistics are measured "
+        "of any number: propose a card with a generator by construction. Stewards set limits.records."
+    )
+
+
 class NotFittableError(TooLargeError):
     """Found by a trial on made-up records of the same attributes; no record was read."""
 

@@ -12,7 +12,7 @@ from gencard.controller.boxes.generator_facts import Facts
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.generators import relation_of
-from gencard.controller.policy.judgement import Limits, judge
+from gencard.controller.policy.judgement import Limits, check_readable, judge
 from gencard.controller.policy.policy import Policy
 from gencard.controller.policy.quotas import Quotas
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
@@ -122,7 +122,7 @@ class CardBook:
         Raises:
             NotFoundError: No such generator.
             ProposalRefusedError: There are no acceptable terms near.
-            TooLargeError, InvalidInputError: What ``judge`` refuses.
+            TooLargeError, InvalidInputError: What ``judge`` and ``check_readable`` refuse.
         """
         self.facts(proposal.generator)
         ordered = proposal.in_order_of(dataset_entry.domain)
@@ -133,6 +133,7 @@ class CardBook:
         )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
+        check_readable(outcome.terms, dataset_entry.schema.records, self.limits)
         statistics_of(
             outcome.terms.moments, dataset_entry.schema.coding
         )  # refuses labels that are no numbers

@@ -30,12 +30,12 @@ class Descriptions:
     Args:
         salt: Secret of the digests of records.
         model_cells: Most cells of a model.
-        audit_records: Most records that an audit holds in memory.
+        most_records: Most records that a job holds in memory.
     """
 
     salt: bytes = field(repr=False)
     model_cells: int
-    audit_records: int = 2_000_000
+    most_records: int = 2_000_000
 
     def measure(self, dataset_entry: DatasetEntry, version: str, terms: Proposal) -> Job:
         """The version is the card's: records that have changed since are not measured."""
@@ -88,7 +88,7 @@ class Descriptions:
             "recipe": whole_recipe(recipe, dataset_entry, self.model_cells),
             "plan": PLAIN.write(plan),
             "versions": [list(pair) for pair in versions],
-            "most_records": self.audit_records,
+            "most_records": self.most_records,
             "journal": str(journal),
         }
 
@@ -112,7 +112,7 @@ class Descriptions:
             "measures": [measure.name for measure in measures],
             "schema": table_of_schema(dataset_entry.schema),
             "declared": asdict(dataset_entry.declared),
-            "most_records": self.audit_records,
+            "most_records": self.most_records,
         }
         if Need.RECORDS in needs:
             described["records"] = self._records(dataset_entry, version)
@@ -147,7 +147,7 @@ class Descriptions:
             "privacy": None if privacy is None else privacy_document(privacy),
             "earlier": list(map(asdict, earlier)),
             "released": [list(clique) for clique in released],
-            "most_records": self.audit_records,
+            "most_records": self.most_records,
             "seed": seed,
         }
 
@@ -166,7 +166,7 @@ class Descriptions:
             "recipe": whole_recipe(recipe, dataset_entry, self.model_cells),
             "rows": rows,
             "folder": str(folder),
-            "most_records": self.audit_records,
+            "most_records": self.most_records,
         }
 
     def draw(
@@ -198,7 +198,7 @@ class Descriptions:
             "drawn": str(drawn),
             "rows": rows,
             "rows_file": str(rows_file),
-            "most_records": self.audit_records,
+            "most_records": self.most_records,
         }
 
     def look(self, dataset_entry: DatasetEntry, cliques: Sequence[Clique]) -> Job:
@@ -206,7 +206,7 @@ class Descriptions:
         return {
             "records": self._records(dataset_entry, dataset_entry.version),
             "cliques": [list(clique) for clique in cliques],
-            "most_records": self.audit_records,
+            "most_records": self.most_records,
         }
 
     def run_black_box(
@@ -258,7 +258,7 @@ class Descriptions:
                 **program,
                 "records": self._records(dataset_entry, version),
                 "attributes": list(attributes),
-                "most_records": self.audit_records,
+                "most_records": self.most_records,
             },
         }
 

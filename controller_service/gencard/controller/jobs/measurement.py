@@ -81,7 +81,7 @@ def records_as_stored(
 
     Raises:
         DatasetChangedError: They are not the version that the job names, before or after.
-        TooLargeError: There are more.
+        TooManyRecordsError: There are more.
     """
     vault = opened(records)
     attributes = vault.coding.domain.covered_by(cliques).attributes

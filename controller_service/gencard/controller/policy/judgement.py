@@ -26,7 +26,7 @@ from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import Change, CounterOffer, Proposal, Refusal
 from gencard.core.domain import Domain
-from gencard.core.errors import TooLargeError
+from gencard.core.errors import TooLargeError, TooManyRecordsError
 from gencard.core.generators.contract import LinearGenerator
 from gencard.core.generators.registry import Zeros, generator_named
 from gencard.core.generators.trial_fit import check_fittable
@@ -45,6 +45,7 @@ class Limits:
     marginals: int
     rows: int
     runs: int
+    records: int = 2_000_000
 
 
 def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
@@ -65,6 +66,21 @@ def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
         if domain.project(clique).cells > limits.marginal_cells:
             what = f"The marginal ({', '.join(clique)})"
             raise TooLargeError(what=what, limit=f"{limits.marginal_cells} cells")
+
+
+def check_readable(terms: Proposal, records: int | None, limits: Limits) -> None:
+    """Refuse work that holds records in memory, of a dataset that declares too many of them.
+
+    Args:
+        records: As the schema declares; None where it does not.
+
+    Raises:
+        TooManyRecordsError: The terms name a black box, measures, analyses or unique rows.
+    """
+    runs = terms.analyses.checked_runs + terms.analyses.reviewed_runs
+    in_memory = is_black_box(terms.generator) or terms.measures or terms.without_uniques or runs
+    if in_memory and records is not None and records > limits.records:
+        raise TooManyRecordsError(limit=limits.records)
 
 
 def check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -> None:

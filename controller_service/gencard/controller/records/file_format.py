@@ -13,7 +13,11 @@ import duckdb
 
 from gencard.core.errors import InvalidInputError
 
+_KINDS = (".csv", ".parquet")
 _UTF8 = ("utf-8", "utf-8-sig")
+
+MARKS_OF_PATTERNS = "*?["
+"""Characters for which the engine would look for other files than the one named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,15 @@ class FileFormat:
 
 USUAL = FileFormat()
 """CSV and Parquet as programs write them."""
+
+
+def check_path(path: Path) -> None:
+    """Raises InvalidInputError where the engine would read something else than one file or folder."""
+    if path.suffix not in _KINDS and not path.is_dir():
+        problem = "is neither a .csv nor a .parquet file, nor a folder of .parquet files"
+        raise InvalidInputError(field="data", problem=problem)
+    if any(mark in str(path) for mark in MARKS_OF_PATTERNS):
+        raise InvalidInputError(field="data", problem="must not have *, ? or [ in its path")
 
 
 def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileFormat) -> str:

@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from gencard.controller.records.file_format import literal
+from gencard.controller.records.file_format import MARKS_OF_PATTERNS, literal
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, TooLargeError
 
 MOST_FILES = 10_000
 """Files of records in one folder. Each is opened before the first record is read."""
-
-MARKS_OF_PATTERNS = "*?["
-"""Characters for which the engine would look for other files than the one named."""
 
 _UNSETTLED = {
     "_temporary": "is being written, or was left unfinished: remove its folder _temporary",

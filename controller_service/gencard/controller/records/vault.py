@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import PLAIN, Column, Encoder, Reading, encoder_of
-from gencard.controller.records.file_format import USUAL, FileFormat, literal, open_table
-from gencard.controller.records.folder import MARKS_OF_PATTERNS, ParquetFolder
+from gencard.controller.records.file_format import USUAL, FileFormat, check_path, literal, open_table
+from gencard.controller.records.folder import ParquetFolder
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -31,13 +31,12 @@ from gencard.core.errors import (
     GencardError,
     InvalidInputError,
     MissingAttributeError,
-    TooLargeError,
+    TooManyRecordsError,
     UndeclaredLevelError,
 )
 from gencard.core.statistics.counting import Counter
 from gencard.core.types import FloatArray
 
-_KINDS = (".csv", ".parquet")
 _BATCH = 1 << 16
 """Records in a batch."""
 
@@ -132,7 +131,7 @@ class Vault:
         """The records on some attributes, held in memory.
 
         Raises:
-            TooLargeError: There are more than ``most_records``.
+            TooManyRecordsError: There are more than ``most_records``.
         """
         return self.read(attributes, (), most_records=most_records)[0]
 
@@ -145,7 +144,7 @@ class Vault:
             uncoded: Attributes with edges; each number lies between them, and NaN stands for missing.
 
         Raises:
-            TooLargeError: There are more than ``most_records``.
+            TooManyRecordsError: There are more than ``most_records``.
             InvalidInputError: An uncoded attribute is not one of numbers.
         """
         self._check_numbers(uncoded)
@@ -154,7 +153,7 @@ class Vault:
         for batch in self._batches(attributes, uncoded):
             records += len(batch[0])
             if records > most_records:
-                raise TooLargeError(what="The dataset", limit=f"{most_records} records")
+                raise TooManyRecordsError(limit=most_records)
             batches.append(batch)
         if not records:
             raise EmptyDatasetError()
@@ -255,15 +254,6 @@ class Records:
         reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
         while (batch := silently(lambda: next(reader, None))) is not None:
             yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-
-
-def check_path(path: Path) -> None:
-    """Raises InvalidInputError where the engine would read something else than one file or folder."""
-    if path.suffix not in _KINDS and not path.is_dir():
-        problem = "is neither a .csv nor a .parquet file, nor a folder of .parquet files"
-        raise InvalidInputError(field="data", problem=problem)
-    if any(mark in str(path) for mark in MARKS_OF_PATTERNS):
-        raise InvalidInputError(field="data", problem="must not have *, ? or [ in its path")
 
 
 def folder_at(path: Path) -> ParquetFolder | None:

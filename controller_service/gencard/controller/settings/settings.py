@@ -113,6 +113,7 @@ class Limits(Section):
     ``tick_seconds``: operations report progress and end on a grid of this period; 0 for none.
     ``card_releases``, ``card_release_mib``: number and size of one card's releases.
     ``open_proposals``, ``cards``, ``card_mib``, ``releases``, ``release_mib``: of one certificate.
+    ``records``: most that black boxes, audits, evaluations and runs at the records hold in memory.
     ``reserve_mib``: free space below which no card, offer or operation begins. ``keep_days``: age at
     which proposals that were never agreed are deleted; 0 for never. ``memory_mib`` limits address space,
     of which the libraries alone take half a GiB.
@@ -122,6 +123,7 @@ class Limits(Section):
     model_cells: PositiveInt = 50_000_000
     marginals: PositiveInt = 2_000
     rows: PositiveInt = 10_000_000
+    records: PositiveInt = 2_000_000
     runs: PositiveInt = 100
     upload_rows: PositiveInt = 200_000
     cpu_seconds: PositiveInt = 1_800

@@ -54,7 +54,8 @@ def risk(
 
 
 def _look(opened: ControllerState, dataset_entry: DatasetEntry, cliques: Sequence[Clique]) -> PsiRisk:
-    jobs = Descriptions(opened.salt, opened.settings.limits.model_cells)
+    limits = opened.settings.limits
+    jobs = Descriptions(opened.salt, limits.model_cells, limits.records)
     with console.status("Reading the records") as status:
         answer = tasks.LOOK(
             jobs.look(dataset_entry, cliques),

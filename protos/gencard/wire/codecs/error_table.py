@@ -37,6 +37,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.ConnectionClosedError: _INVALID,
     errors.TooLargeError: _EXHAUSTED,
     errors.ModelTooLargeError: _EXHAUSTED,
+    errors.TooManyRecordsError: _EXHAUSTED,
     errors.NotFittableError: _PRECONDITION,
     errors.NegotiationError: _PRECONDITION,
     errors.WrongTurnError: _PRECONDITION,
