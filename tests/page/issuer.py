@@ -2,7 +2,7 @@
 
 import time
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.page.hostile_requests import serving
@@ -37,6 +37,7 @@ class Issuer:
         published: What its metadata say otherwise.
         key, keys: What it signs with, and what it publishes.
         algorithm: Of its signatures.
+        endless: What it sends in place of its metadata.
     """
 
     subject: str = "s-sam"
@@ -45,6 +46,7 @@ class Issuer:
     key: ECKey = field(default_factory=lambda: new_key("first"))
     keys: list[ECKey] = field(default_factory=list)
     algorithm: str = "ES256"
+    endless: Callable[[], AsyncIterator[bytes]] | None = None
     address: str = ""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
@@ -60,6 +62,8 @@ class Issuer:
 
     async def metadata(self, request: Request) -> Response:
         self.calls.append("metadata")
+        if self.endless is not None:
+            return StreamingResponse(self.endless())
         at = self.address
         shown = {
             "issuer": at,

@@ -1,21 +1,29 @@
 """Sign-in at an issuer: who it says somebody is, its attackers, and what such a session may do."""
 
+import asyncio
 import base64
+import json
+import socket
+import ssl
+import threading
+import time
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from joserfc.jwk import ECKey
+from joserfc import jwt
+from joserfc.jwk import ECKey, OctKey
 
 from gencard.client import new_request
 from gencard.controller.page import application, oidc
-from gencard.controller.page.security import ATTEMPT
+from gencard.controller.page.security import ATTEMPT, COOKIE
 from gencard.controller.service.access import Bounds
 from gencard.controller.settings.disk import write_whole
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.events import event_of
 from gencard.controller.stewards.actions import Kind
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.canonical import sha256
 from tests.page.by_http import HttpSteward, http_steward, page_house
 from tests.page.issuer import CLIENT, SECRET, Issuer, issuing, new_key
@@ -136,8 +144,41 @@ def signed_by_another(token):
     return token.rpartition(".")[0] + "." + "A" * 86
 
 
+OWN = ECKey.generate_key("P-256", {"kid": "first"})
+
+
+def signed_with(header, key):
+    """A way to sign the same claims as an attacker would."""
+
+    def forged(token):
+        padded = token.split(".")[1] + "=="
+        claims = json.loads(base64.urlsafe_b64decode(padded))
+        algorithms = [header["alg"]]
+        return jwt.encode(header, claims, key, algorithms=algorithms)
+
+    return forged
+
+
+own_key_inside = signed_with({"alg": "ES256", "kid": "first", "jwk": OWN.as_dict(private=False)}, OWN)
+own_key_at = signed_with({"alg": "ES256", "kid": "first", "jku": "https://evil.example/keys"}, OWN)
+without_a_name = signed_with({"alg": "ES256"}, OWN)
+path_as_name = signed_with({"alg": "ES256", "kid": "../../dev/null"}, OWN)
+by_the_shared_secret = signed_with({"alg": "HS256", "kid": "first"}, OctKey.import_key(SECRET))
+by_nothing = signed_with({"alg": "HS256", "kid": "first"}, OctKey.import_key("0" * 32))
+
+
 @pytest.mark.parametrize(
-    "forged", [unsigned, signed_by_another, lambda _token: "", lambda _token: "a.b.c"]
+    "forged",
+    [
+        *(
+            unsigned,
+            signed_by_another,
+            lambda _token: "",
+            lambda _token: "a.b.c",
+            lambda _token: "a.b.c.d.e",
+        ),
+        *(own_key_inside, own_key_at, without_a_name, path_as_name, by_the_shared_secret, by_nothing),
+    ],
 )
 def test_s56_a_token_that_the_issuer_did_not_sign(issuer, guest, monkeypatch, forged):
     right = Issuer.id_token
@@ -178,6 +219,23 @@ def test_s56_an_answer_is_for_the_browser_that_asked(house, guest):
         victim.http.get("/sign-in/oidc")
         assert victim.http.get(back).status_code == 401
     assert guest.http.get(back).status_code == 401, "and it is used up"
+
+
+def test_s56_no_way_in_keeps_the_session_that_a_browser_came_with(house, guest):
+    """A session that somebody planted, or left behind, ends with the sign-in of the next."""
+    enter(guest)
+    planted = guest.http.cookies[COOKIE]
+    assert guest.enrol().status_code == 303
+    assert guest.sign_in().status_code == 303
+    by_passkey = guest.http.cookies[COOKIE]
+    enter(guest)
+    assert len({planted, by_passkey, guest.http.cookies[COOKIE]}) == 3
+    thief = HttpSteward.of(house, "sam")
+    with thief.http:
+        for secret in (planted, by_passkey):
+            thief.http.cookies.set(COOKIE, secret)
+            assert not is_in(thief)
+            thief.http.cookies.clear()
 
 
 def test_s56_a_code_of_another_attempt_is_refused(guest):
@@ -222,6 +280,51 @@ def test_s56_metadata_that_are_not_right_lead_nowhere(issuer, guest, published):
     answer = guest.http.get("/sign-in/oidc")
     assert answer.status_code == 401
     assert "evil" not in answer.text
+
+
+async def a_byte_now_and_then():
+    while True:
+        yield b" "
+        await asyncio.sleep(0.05)
+
+
+async def a_gigabyte():
+    for _ in range(1 << 10):
+        yield b" " * (1 << 20)
+
+
+@pytest.mark.parametrize("endless", [a_byte_now_and_then, a_gigabyte])
+def test_s56_an_issuer_that_answers_without_end_holds_nobody(issuer, guest, monkeypatch, endless):
+    issuer.endless = endless
+    monkeypatch.setattr(oidc, "ANSWER_SECONDS", 0.5)
+    began = time.monotonic()
+    assert guest.http.get("/sign-in/oidc").status_code == 401
+    assert time.monotonic() - began < 20
+
+
+def test_s56_an_issuer_whose_headers_trickle_in_holds_nobody(house, monkeypatch):
+    """Each line comes in time, and the end never does."""
+    monkeypatch.setattr(oidc, "ANSWER_SECONDS", 0.5)
+    folder, stopped = house.folder / "server", threading.Event()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
+
+    def trickle(listener):
+        with suppress(OSError), context.wrap_socket(listener.accept()[0], server_side=True) as browser:
+            browser.sendall(b"HTTP/1.1 200 OK\r\n")
+            while not stopped.wait(0.1):
+                browser.sendall(b"x: y\r\n")
+
+    with socket.create_server(("localhost", 0)) as listener:
+        thread = threading.Thread(target=trickle, args=(listener,), daemon=True)
+        thread.start()
+        trust = ssl.create_default_context(cafile=str(house.authority))
+        began = time.monotonic()
+        with pytest.raises(UnauthenticatedError):
+            oidc.Issuer(f"https://localhost:{listener.getsockname()[1]}", trust).metadata()
+        assert time.monotonic() - began < 20
+        stopped.set()
+        thread.join(10)
 
 
 @pytest.mark.parametrize("query", ["", "?state=zz&code=a", "?state=&code=", "?state=a&state=b&code=c"])

@@ -1,8 +1,8 @@
 """The page as an application: routes, sign-in, sessions around every view, one end for every error."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -23,6 +23,7 @@ from gencard.controller.page.security import (
     Form,
     Wall,
     forget_session,
+    refusal_of,
     session_cookie,
     set_attempt,
     set_session,
@@ -31,48 +32,17 @@ from gencard.controller.page.sessions import Session, Sessions
 from gencard.controller.service.access import Bounds, Shares
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import (
-    AccessError,
     GencardError,
     InternalError,
-    NegotiationError,
     NotFoundError,
-    OperationError,
-    PermissionDeniedError,
-    ServiceBusyError,
-    TooLargeError,
     UnauthenticatedError,
 )
 from gencard.wire.signatures.canonical import sha256
 
 Report = Callable[[str, str, str], None]
-STRANGERS = "strangers"
+Answer = Callable[[Request], Response]
 _BOUNDS = Bounds(per_identity=8, calls=32, per_second=10, request_seconds=60)
-"""Of each steward, and of all who are not signed in together."""
-
-_STATUS: Sequence[tuple[type[GencardError], int]] = (
-    (UnauthenticatedError, 401),
-    (NotFoundError, 404),
-    (AccessError, 403),
-    (NegotiationError, 409),
-    (TooLargeError, 413),
-    (ServiceBusyError, 429),
-    (InternalError, 500),
-    (OperationError, 503),
-)
-
-
-_WORDS: Mapping[type[GencardError], tuple[str, str]] = {
-    UnauthenticatedError: (
-        "You are not signed in, or the passkey, its link or the issuer's answer was not accepted.",
-        "Sign in again. A link for a new passkey works once, within 15 minutes.",
-    ),
-    PermissionDeniedError: (
-        "The request did not come from a form of this page in your session.",
-        "Load the page again, then repeat what you did.",
-    ),
-    ServiceBusyError: ("There are too many requests.", "Wait a moment, then load the page again."),
-}
-"""Text and advice of errors whose usual words are about certificates and calls."""
+"""Of each steward, and of each who wants to sign in: by name where it is known, else by address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +61,8 @@ class Page:
     changes: Sequence[Change]
     oidc: Oidc | None = None
     shares: Shares = field(default_factory=lambda: Shares(_BOUNDS))
+    strangers: Shares = field(default_factory=lambda: _part(2))
+    at_issuer: Shares = field(default_factory=lambda: _part(4))
 
     def application(self) -> ASGIApp:
         """Everything behind the outer wall."""
@@ -98,30 +70,54 @@ class Page:
             Route("/static/{name}", self._static, methods=["GET"]),
             self._open("/sign-in", "GET", self._sign_in_page),
             self._open("/sign-in/options", "POST", self._sign_in_options),
-            self._open("/sign-in", "POST", self._sign_in),
+            self._open("/sign-in", "POST", self._in_lane(self._sign_in)),
             self._open("/passkey", "GET", self._passkey_page),
-            self._open("/passkey/options", "POST", self._passkey_options),
-            self._open("/passkey", "POST", self._passkey),
+            self._open("/passkey/options", "POST", self._in_lane(self._passkey_options)),
+            self._open("/passkey", "POST", self._in_lane(self._passkey)),
             self._signed_in("/sign-out", "POST", self._sign_out),
             self._signed_in("/decide/options", "POST", self._decide_options),
             self._signed_in("/decide", "POST", self._decide),
         ]
         if self.oidc is not None:
-            routes.append(self._open("/sign-in/oidc", "GET", partial(self._to_issuer, self.oidc)))
-            routes.append(self._open(ANSWER, "GET", partial(self._from_issuer, self.oidc)))
+            for path, answer in (("/sign-in/oidc", self._to_issuer), (ANSWER, self._from_issuer)):
+                routes.append(self._open(path, "GET", self._with_issuer(partial(answer, self.oidc))))
         routes += [self._signed_in(one.path, "POST", partial(self._change, one)) for one in self.changes]
         routes += [self._signed_in(one.path, "GET", partial(self._view, one)) for one in self.views]
         routes.append(Route("/{path:path}", self._nowhere, methods=["GET", "POST"]))
         application = Starlette(routes=routes)
         return Wall(application, self.ceremonies.origin, self._refusal)
 
-    def _open(self, path: str, method: str, answer: Callable[[Request], Response]) -> Route:
-        """A route for everybody; all strangers share one share."""
+    def _open(self, path: str, method: str, answer: Answer) -> Route:
+        """A route for everybody; bounded by connections alone, unless its answer takes a share.
+
+        Stewards share the address of a tunnel with whoever floods it: what is cheap needs no share.
+        """
 
         def endpoint(request: Request) -> Response:
-            return self._ending(path, lambda: self._in_share(STRANGERS, lambda: answer(request)))
+            return self._ending(path, lambda: answer(request))
 
         return Route(path, endpoint, methods=[method])
+
+    def _in_lane(self, answer: Answer) -> Answer:
+        """In the share of the steward whose passkey or link is shown, else in that of the address."""
+
+        def within(request: Request) -> Response:
+            form = Form(request)
+            name = self.ceremonies.holder(form.text("assertion"), form.text("link"))
+            lane = (self.shares, f"sign-in {name}") if name else (self.strangers, _address(request))
+            with lane[0].taken(lane[1]):
+                return answer(request)
+
+        return within
+
+    def _with_issuer(self, answer: Answer) -> Answer:
+        """In the share of the address, apart: what waits for an issuer keeps no passkey waiting."""
+
+        def within(request: Request) -> Response:
+            with self.at_issuer.taken(_address(request)):
+                return answer(request)
+
+        return within
 
     def _signed_in(
         self, path: str, method: str, answer: Callable[[Session, Request], Response]
@@ -143,11 +139,8 @@ class Page:
             return self._to_sign_in(request)
         if request.method == "POST":
             session.check_csrf(Form(request).text("csrf"))
-        return self._in_share(session.who.uri, lambda: answer(session, request))
-
-    def _in_share(self, who: str, answer: Callable[[], Response]) -> Response:
-        with self.shares.taken(who):
-            return answer()
+        with self.shares.taken(session.who.uri):
+            return answer(session, request)
 
     def _to_sign_in(self, request: Request) -> Response:
         """A page asks again after the sign-in; a part of one makes the browser go there."""
@@ -173,9 +166,7 @@ class Page:
         return self._refusal(refusal)
 
     def _refusal(self, error: GencardError) -> Response:
-        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
-        message, advice = _WORDS.get(type(error), (error.message, error.advice))
-        advice = error.fields.get("advice", advice)
+        status, message, advice = refusal_of(error)
         context = {"title": "Not done", "message": message, "advice": advice, "who": None}
         return HTMLResponse(rendered("error.html", context), status)
 
@@ -292,6 +283,15 @@ class Page:
             "fields_of": fields_of,
         }
         return HTMLResponse(rendered(template, {**common, **context}))
+
+
+def _part(divisor: int) -> Shares:
+    """Shares of callers who together have a part of all calls at a time."""
+    return Shares(replace(_BOUNDS, calls=_BOUNDS.calls // divisor))
+
+
+def _address(request: Request) -> str:
+    return "" if request.client is None else request.client.host
 
 
 def _json(text: str) -> Response:

@@ -4,6 +4,7 @@ The issuer says who somebody is; what they may do, their enrolment here says. An
 for ten minutes, in the browser that began it.
 """
 
+import asyncio
 import hmac
 import json
 import secrets
@@ -86,22 +87,27 @@ class Issuer:
 
     def fetched(self, method: str, address: str, **sent: Any) -> Fetched:
         """The JSON object that an address answers; raises UnauthenticatedError where it does not."""
-        body, ends = bytearray(), self.now() + ANSWER_SECONDS
         try:
-            with (
-                httpx.Client(verify=self.trust, timeout=ANSWER_SECONDS, trust_env=False) as client,
-                client.stream(method, address, **_plain(sent)) as answer,
-            ):
-                for part in answer.iter_raw(8_192):  # what is packed small is not unpacked
-                    body += part
-                    if len(body) > LARGEST or self.now() > ends:
-                        raise ValueError
-            content = json.loads(body) if answer.status_code == httpx.codes.OK else None
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
+            content = json.loads(asyncio.run(self._body(method, address, sent)))
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
             raise UnauthenticatedError
         return content
+
+    async def _body(self, method: str, address: str, sent: Mapping[str, Any]) -> bytes:
+        """Asynchronous for one limit on all of it: headers that trickle in keep every other one."""
+        body = bytearray()
+        async with (
+            asyncio.timeout(ANSWER_SECONDS),
+            httpx.AsyncClient(verify=self.trust, timeout=ANSWER_SECONDS, trust_env=False) as client,
+            client.stream(method, address, **_plain(sent)) as answer,
+        ):
+            async for part in answer.aiter_raw(8_192):  # what is packed small is not unpacked
+                body += part
+                if len(body) > LARGEST:
+                    raise ValueError
+            return bytes(body) if answer.status_code == httpx.codes.OK else b""
 
 
 def _plain(sent: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,9 +1,10 @@
 """Ceremonies of WebAuthn: a passkey is enrolled, signs somebody in, or signs one decision.
 
-Each challenge is drawn here, is good for one purpose, once, for two minutes. User verification is always
+Each challenge is made here, is good for one purpose, once, for two minutes. User verification is always
 required: a passkey is a second factor by nature.
 """
 
+import hmac
 import secrets
 import threading
 import time
@@ -39,7 +40,6 @@ from gencard.core.errors import PermissionDeniedError, UnauthenticatedError
 from gencard.wire.signatures.identity import Identity, Role
 
 CHALLENGE_SECONDS = 120
-MOST_CHALLENGES = 1_000
 SIGN_IN = "sign-in"
 NO_PASSKEY = (
     "Two stewards have to agree on this, each with a passkey, and you have none: "
@@ -50,7 +50,9 @@ _FOREIGN = (WebAuthnException, ValueError, KeyError, TypeError, AttributeError)
 
 @dataclass(slots=True)
 class Challenges:
-    """Open challenges, each with its purpose.
+    """Challenges with their purpose and end, which this key signs: only those that came back are kept.
+
+    So nobody pushes the challenge of another out by asking for many.
 
     Args:
         now: Seconds, never going back.
@@ -59,24 +61,37 @@ class Challenges:
 
     now: Callable[[], float] = time.monotonic
     seconds: float = CHALLENGE_SECONDS
-    _open: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _used: OrderedDict[bytes, float] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def new(self, purpose: str) -> bytes:
-        """A challenge for one purpose; the oldest gives way where there are too many."""
-        challenge = secrets.token_bytes(32)
-        with self._lock:
-            self._open[challenge] = purpose, self.now() + self.seconds
-            while len(self._open) > MOST_CHALLENGES:
-                self._open.popitem(last=False)
-        return challenge
+        """A challenge for one purpose."""
+        ends = int(1000 * (self.now() + self.seconds)).to_bytes(8)
+        body = ends + secrets.token_bytes(16) + _digest(purpose)
+        return body + self._signature(body)
 
     def take(self, challenge: bytes, purpose: str) -> None:
         """Use a challenge up; raises UnauthenticatedError where it is not open for this purpose."""
-        with self._lock:
-            opened, ends = self._open.pop(challenge, ("", 0.0))
-        if opened != purpose or self.now() > ends:
+        body, signature = challenge[:-32], challenge[-32:]
+        if not hmac.compare_digest(signature, self._signature(body)):
             raise UnauthenticatedError
+        now, ends = self.now(), int.from_bytes(body[:8]) / 1000
+        with self._lock:
+            while self._used and next(iter(self._used.values())) < now:
+                self._used.popitem(last=False)
+            again = body in self._used
+            if now <= ends:
+                self._used[body] = ends
+        if again or now > ends or not hmac.compare_digest(body[24:], _digest(purpose)):
+            raise UnauthenticatedError
+
+    def _signature(self, body: bytes) -> bytes:
+        return hmac.digest(self._key, body, "sha256")
+
+
+def _digest(purpose: str) -> bytes:
+    return bytes.fromhex(key_of(purpose.encode()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +111,16 @@ class Ceremonies:
     @property
     def party(self) -> str:
         return urlsplit(self.origin).hostname or ""
+
+    def holder(self, assertion: str, link: str) -> str:
+        """URI of the steward whose passkey or link somebody shows, unchecked; empty for none."""
+        try:
+            if link:
+                return self.passkeys.holder_of_link(link)
+            credential = parse_authentication_credential_json(assertion)
+            return self.passkeys.named(key_of(credential.raw_id)).holder
+        except (UnauthenticatedError, *_FOREIGN):
+            return ""
 
     def enrolment_options(self, token: str) -> str:
         """What the browser makes a passkey by, as JSON; raises UnauthenticatedError."""

@@ -4,7 +4,7 @@ What stands here holds for each path, also for those that do not exist.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
@@ -14,11 +14,18 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gencard.core.errors import (
+    AccessError,
     GencardError,
+    InternalError,
     InvalidInputError,
+    NegotiationError,
+    NotFoundError,
     OperationCancelledError,
+    OperationError,
     PermissionDeniedError,
+    ServiceBusyError,
     TooLargeError,
+    UnauthenticatedError,
 )
 
 COOKIE = "__Host-gencard"
@@ -45,6 +52,39 @@ HEADERS = {
 }
 NO_STORE = "no-store"
 _METHODS = ("GET", "HEAD", "POST")
+
+
+_STATUS: Sequence[tuple[type[GencardError], int]] = (
+    (UnauthenticatedError, 401),
+    (NotFoundError, 404),
+    (AccessError, 403),
+    (NegotiationError, 409),
+    (TooLargeError, 413),
+    (ServiceBusyError, 429),
+    (InternalError, 500),
+    (OperationError, 503),
+)
+
+
+_WORDS: Mapping[type[GencardError], tuple[str, str]] = {
+    UnauthenticatedError: (
+        "You are not signed in, or the passkey, its link or the issuer's answer was not accepted.",
+        "Sign in again. A link for a new passkey works once, within 15 minutes.",
+    ),
+    PermissionDeniedError: (
+        "The request did not come from a form of this page in your session.",
+        "Load the page again, then repeat what you did.",
+    ),
+    ServiceBusyError: ("There are too many requests.", "Wait a moment, then load the page again."),
+}
+"""Text and advice of errors whose usual words are about certificates and calls."""
+
+
+def refusal_of(error: GencardError) -> tuple[int, str, str]:
+    """Status of an answer that is an error, its text, and what to do."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
+    message, advice = _WORDS.get(type(error), (error.message, error.advice))
+    return status, message, error.fields.get("advice", advice)
 
 
 @dataclass(frozen=True, slots=True)

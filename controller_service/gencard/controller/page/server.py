@@ -5,6 +5,7 @@ import logging
 import socket
 import ssl
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -55,9 +56,13 @@ class PatientProtocol(H11Protocol):
     """
 
     _waiting: asyncio.TimerHandle | None = None
+    _since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._since = self.loop.time()
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._make_room()
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -67,6 +72,29 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_waiting()
+
+    def _make_room(self) -> None:
+        """Close the oldest connection without a whole request, of the address that has most of them.
+
+        Otherwise whoever holds all connections open would keep stewards out.
+        """
+        others = (one for one in self.connections if isinstance(one, PatientProtocol))
+        waiting = [one for one in others if one is not self and one.has_no_request]
+        if waiting:
+            held = Counter(one.host for one in waiting)
+            oldest = min(waiting, key=lambda one: (-held[one.host], one._since))
+            self.connections.discard(oldest)  # its end is noticed a moment later
+            oldest.transport.abort()
+
+    @property
+    def has_no_request(self) -> bool:
+        """Whether nothing, or part of a request, has come since the last answer."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    @property
+    def host(self) -> str:
+        """Address of the other side."""
+        return self.client[0] if self.client else ""
 
     def _wait(self) -> None:
         """Wait on where part of a request is here, and no longer where one is being answered."""
@@ -161,7 +189,7 @@ def _config(application: ASGIApp, tls: TlsFiles) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=MOST_CONNECTIONS + 1,
         timeout_keep_alive=IDLE_SECONDS,
         h11_max_incomplete_event_size=HEADER_BYTES,
         ssl_certfile=tls.certificate,

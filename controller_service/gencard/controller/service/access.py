@@ -141,6 +141,9 @@ def _certificate(pem: bytes) -> x509.Certificate:
 EXEMPT_AT_A_TIME = 4
 """Of calls that count against no other limit, for each caller: they take threads, too."""
 
+MOST_BUCKETS = 1_000
+"""Beyond so many callers, those who have their whole share again are forgotten."""
+
 BURST_SECONDS = 10
 """So many seconds' calls may come at once, after as long a pause."""
 
@@ -214,6 +217,8 @@ class Shares:
         finally:
             with self._lock:
                 counter[who] -= 1
+                if not counter[who]:  # addresses of strangers are without end
+                    del counter[who]
 
     def _draw(self, who: str) -> None:
         """Take one call out of a bucket that fills by the second."""
@@ -224,6 +229,11 @@ class Shares:
         # a refused call takes nothing from the bucket: retrying does not extend the wait
         if left < 1:
             raise ServiceBusyError(what="calls per second of one certificate")
+        if len(self._buckets) > MOST_BUCKETS:
+            full = {
+                one for one, (left, then) in self._buckets.items() if left + rate * (now - then) >= most
+            }
+            self._buckets = {one: kept for one, kept in self._buckets.items() if one not in full}
         self._buckets[who] = left - 1, now
 
 
