@@ -27,12 +27,16 @@ def lines_of(controller_state: ControllerState, resource: str | None = None) -> 
 def assert_consistent(controller_state: ControllerState) -> None:
     """Ledger and log are in order, and the rows of every release lie in their place, and no others."""
     assert_ledger_and_log(controller_state)
-    folder = controller_state.settings.state.releases
+    files = controller_state.files
     with controller_state.database.reading() as tx:
         releases = tx.execute(select(tables.releases)).mappings().all()
+    names = {f"releases/{release['file_name']}" for release in releases}
     for release in releases:
-        assert RowsFile(folder / release["file_name"]).dataset().digest() == release["digest"]
-    assert {file.name for file in folder.glob("*")} == {release["file_name"] for release in releases}
+        path = files.path(f"releases/{release['file_name']}")
+        assert RowsFile(path).dataset().digest() == release["digest"]
+    if files.shared:
+        assert set(files.stored("releases/")) == names
+    assert {f"releases/{file.name}" for file in (files.folder / "releases").glob("*")} == names
 
 
 def assert_balanced(controller_state: ControllerState) -> None:

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -90,8 +91,9 @@ def call(
 def _ending(error: grpc.RpcError) -> Ending:
     status = rpc_status.from_call(error)
     ours = error_of(status) if status is not None else None
-    trailers = [(key, value) for key, value in error.trailing_metadata() or () if key != TRACE]
-    traces = [value for key, value in error.trailing_metadata() or () if key == TRACE]
+    metadata: Any = error.trailing_metadata() or ()
+    trailers = [(key, value) for key, value in metadata if key != TRACE]
+    traces = [value for key, value in metadata if key == TRACE]
     return Ending(
         error.code(),
         ours.reason if ours else "",
@@ -199,7 +201,9 @@ def state_of(house: House, tables: Iterable[str] = TABLES) -> str:
 
 @contextmanager
 def state_unchanged(house: House, tables: Iterable[str] = TABLES) -> Iterator[None]:
-    assert eventually(lambda: not house.controller.operations._runs), "work goes on"
+    controller = house.controller
+    assert controller is not None
+    assert eventually(lambda: not controller.operations._runs), "work goes on"
     before = state_of(house, tables)
     yield
     assert state_of(house, tables) == before

@@ -51,7 +51,8 @@ class Party:
         """Connect with the files of a connection folder, as ``gencard enrol`` makes it.
 
         Args:
-            address: ``host:port``; default: from ``connection.toml`` in the folder.
+            address: ``host:port``, or those of several controllers, separated by commas, of which one
+                leads; default: from ``connection.toml`` in the folder.
             folder: Connection folder with all files under their usual names.
             certificate: Client certificate outside a connection folder; other files default to its
                 folder.

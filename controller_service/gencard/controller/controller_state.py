@@ -17,6 +17,7 @@ from gencard.controller.policy.judgement import Limits
 from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.records.catalogue import PREFIX, Catalogue
 from gencard.controller.records.records import entry_of
+from gencard.controller.releases.state_files import StateFiles
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.accounts import Caps
@@ -62,6 +63,10 @@ class ControllerState:
     @property
     def log(self) -> EventLog:
         return self.cards.log
+
+    @property
+    def files(self) -> StateFiles:
+        return StateFiles(self.database, self.settings.state.folder)
 
     @property
     def refusals(self) -> Refusals:

@@ -77,10 +77,11 @@ def servicers(
     )
     work = settings.state.work
     run.clear(work)
+    controller_state.files.begin()
     controller_state.boxes.prepare()
     jobs = Descriptions(controller_state.salt, settings.limits.model_cells, settings.limits.records)
     audits = _audits(controller_state, operations, jobs)
-    boxes = BoxRelease(database, audits.card_audits, ReleaseStore(), jobs, settings.state.kept)
+    boxes = BoxRelease(database, audits.card_audits, ReleaseStore(), jobs, controller_state.files)
     releases = _releases(controller_state, operations, jobs, audits, boxes)
     evaluations = _evaluations(controller_state, operations, jobs, boxes)
     _risks(controller_state, operations, jobs)
@@ -112,7 +113,7 @@ def _audits(controller_state: ControllerState, operations: Operations, jobs: Des
         controller_state.ledger,
         AuditStore(),
         operations,
-        Journals(controller_state.settings.state.journals),
+        Journals(controller_state.files),
         controller_state.settings.limits.audits,
     )
     with controller_state.database.reading() as tx:
@@ -136,7 +137,7 @@ def _releases(
         PsiStore(),
         ReleaseStore(),
         operations,
-        state.releases,
+        controller_state.files,
         card_audits,
         controller_state.settings.limits.card_releases,
         controller_state.settings.limits.card_release_mib,
@@ -184,7 +185,7 @@ def _answers(
     sandbox = settings.cell.bounds(), settings.cell.isolation
     operations.carries(
         PROGRAM,
-        ProgramRun(checked, settings.state.releases, settings.state.work, *sandbox, answer_response),
+        ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, answer_response),
     )
     return AnswersServicer(answers, Programs(answers, ReleaseStore()))
 

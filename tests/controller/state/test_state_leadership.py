@@ -9,7 +9,7 @@ from gencard.controller.state import leadership as leadership_module
 from gencard.controller.state.database import SESSIONS, Database
 from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.tables import cards, leader
-from gencard.core.errors import NotLeadingError, StorageError
+from gencard.core.errors import NotLeadingError
 from tests.controller.state import postgres
 from tests.controller.state.samples import insert_card
 from tests.system.raw_calls import eventually
@@ -87,7 +87,7 @@ class TestS69OneLeader:
     def test_s69_a_write_that_a_stopped_leader_left_open_is_undone(self, two, url):
         first, second = two
         stopped = Database(url, first.fence)
-        with pytest.raises(StorageError), stopped.transaction() as tx:  # noqa: PT012
+        with pytest.raises(NotLeadingError), stopped.transaction() as tx:  # noqa: PT012
             insert_card(tx)
             first.close()  # its lock alone
             assert eventually(second.try_lead)

@@ -15,6 +15,7 @@ from rich import progress as bars
 from rich.console import Console
 
 from gencard.client.checking.history import KeyWatch
+from gencard.client.connection.channels import TAKEOVER_SECONDS, Channels
 from gencard.client.connection.credentials import Credentials, read, read_secret
 from gencard.client.connection.tls_check import failure_of_tls
 from gencard.client.display import notebook_bar
@@ -23,6 +24,7 @@ from gencard.core.errors import (
     GencardError,
     InternalError,
     InvalidInputError,
+    NotLeadingError,
     OperationCancelledError,
     ServiceUnavailableError,
 )
@@ -71,7 +73,8 @@ Response = TypeVar("Response")
 class Connection:
     """A channel and a stub for each service.
 
-    Use ``call`` and ``stream`` for every RPC: they set the deadline and translate errors.
+    Use ``call`` and ``stream`` for every RPC: they set the deadline and translate errors. Of several
+    addresses, separated by commas, calls go to the controller that leads.
     """
 
     def __init__(self, address: str, credentials: Credentials) -> None:
@@ -110,11 +113,16 @@ class Connection:
         Raises:
             GencardError: The typed error of the service, of gRPC or of the network.
         """
-        self.check_open()
-        try:
-            return method(request, timeout=seconds)
-        except grpc.RpcError as failed:
-            raise self._error_of(failed) from None
+        last = time.monotonic() + TAKEOVER_SECONDS
+        while True:
+            self.check_open()
+            address = self._present
+            try:
+                return method(request, timeout=seconds)
+            except grpc.RpcError as failed:
+                error = self._error_of(failed)
+            if not self._goes_on(address, error, last):
+                raise error from None
 
     def stream(
         self,
@@ -124,21 +132,52 @@ class Connection:
         seconds: float = STREAM_SECONDS,
     ) -> Iterator[Response]:
         """The answers as they come; raises as ``call`` does, while they are read."""
-        self.check_open()
-        try:
-            yield from method(request, timeout=seconds)
-        except grpc.RpcError as failed:
-            raise self._error_of(failed) from None
+        last, begun = time.monotonic() + TAKEOVER_SECONDS, False
+        while True:
+            self.check_open()
+            address = self._present
+            try:
+                for answer in method(request, timeout=seconds):
+                    begun = True
+                    yield answer
+            except grpc.RpcError as failed:
+                error = self._error_of(failed)
+            else:
+                return
+            if not self._goes_on(address, error, last) or begun:  # whoever reads has seen a part
+                raise error from None
+
+    @property
+    def _present(self) -> str:
+        """The address of the next call."""
+        return self.channel.address if isinstance(self.channel, Channels) else self.address
+
+    def _goes_on(self, address: str, error: GencardError, last: float) -> bool:
+        """Whether to try another address: there is one, and nobody serves at this one."""
+        if not isinstance(self.channel, Channels) or not isinstance(error, ServiceUnavailableError):
+            return False
+        self.channel.turn(address)
+        return time.monotonic() < last
 
     def _error_of(self, failed: grpc.RpcError) -> GencardError:
         """The typed error of a call; where the network ended it, what is wrong with a certificate."""
         error = error_of_call(failed)
-        if not isinstance(error, ServiceUnavailableError):
+        if not isinstance(error, ServiceUnavailableError) or isinstance(error, NotLeadingError):
             return error
-        return failure_of_tls(self.address, self.credentials) or error
+        return failure_of_tls(self._present, self.credentials) or error
 
 
 def _channel(address: str, credentials: Credentials) -> grpc.Channel:
+    addresses = [part.strip() for part in address.split(",")]
+    if len(addresses) == 1:
+        return _channel_to(address, credentials, _options())
+    again = [*_options(), ("grpc.enable_retries", 0)]  # at another address, by ``call``
+    return Channels(addresses, lambda one: _channel_to(one, credentials, again))
+
+
+def _channel_to(
+    address: str, credentials: Credentials, options: list[tuple[str, str | int]]
+) -> grpc.Channel:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         advice = "Write the port behind the host, such as localhost:7443."
@@ -148,7 +187,7 @@ def _channel(address: str, credentials: Credentials) -> grpc.Channel:
         private_key=read_secret(credentials.key, "key"),
         certificate_chain=read(credentials.certificate, "certificate"),
     )
-    return grpc.secure_channel(address, tls, options=_options())
+    return grpc.secure_channel(address, tls, options=options)
 
 
 def _options() -> list[tuple[str, str | int]]:

@@ -21,6 +21,7 @@ from gencard.controller.answers.run import AnswerRun
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.operations.run import Run
+from gencard.controller.releases.state_files import ROWS, StateFiles
 from gencard.controller.sandbox.analyses import (
     analysis_digest,
     analysis_program,
@@ -171,12 +172,12 @@ class ProgramRun:
 
     Args:
         checked: Carries checked runs out; knows how jobs are described, and what a failure gives back.
-        rows: The folder of releases.
+        files: The state's files; the rows of releases are among them.
         work: A private folder for compiled copies.
     """
 
     checked: AnswerRun
-    rows: Path
+    files: StateFiles
     work: Path
     limits: SandboxLimits
     isolation: Isolation
@@ -223,7 +224,7 @@ class ProgramRun:
             entry,
             entry.version,
             program,
-            rows_file=self.rows / request["file_name"],
+            rows_file=self.files.path(f"{ROWS}/{request['file_name']}"),
             drawing_seed=int(request.get("drawing_seed", 0)),
             terms=terms,
         )

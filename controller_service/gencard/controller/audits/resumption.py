@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
+from gencard.controller.releases.state_files import JOURNALS, StateFiles
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
 from gencard.core.card.card import AUDITABLE
@@ -33,20 +34,32 @@ class Journals:
     waits where the audit was stopped or cancelled.
     """
 
-    folder: Path
+    files: StateFiles
 
     def open(self, audit: str) -> Path:
-        """The folder of an audit, made where it is not there; raises StorageError."""
+        """The folder of an audit with its runs, made where it is not there; raises StorageError."""
         path = self._path(audit)
         with suppress(OSError):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.is_dir():
             raise StorageError
+        for name in self.files.stored(f"{self._name(audit)}/"):
+            self.files.path(name)
         return path
 
-    def forget(self, audit: str) -> None:
-        """Throw its runs away."""
+    def store(self, audit: str) -> None:
+        """Have the runs that ended in the state, so that another controller can go on with them."""
+        if not self.files.shared:
+            return
+        stored = set(self.files.stored(f"{self._name(audit)}/"))
+        for path in sorted(self._path(audit).glob("[!.]*")):
+            if (name := f"{self._name(audit)}/{path.name}") not in stored:
+                self.files.put(name)
+
+    def forget(self, audit: str, tx: Connection | None = None) -> None:
+        """Throw its runs away, as a part of ``tx`` where that is given."""
         shutil.rmtree(self._path(audit), ignore_errors=True)
+        self.files.forget(f"{self._name(audit)}/", tx)
 
     def forget_since(self, audit: str, time: float) -> None:
         """Throw away what was kept after a time, in seconds since 1970."""
@@ -54,16 +67,22 @@ class Journals:
             for path in self._path(audit).iterdir():
                 if path.stat().st_mtime > time:
                     path.unlink()
+                    self.files.forget(f"{self._name(audit)}/{path.name}")
+        self.store(audit)
 
     def keep(self, audits: Collection[str]) -> None:
         """Throw away the runs of all others."""
-        kept = {self._path(audit) for audit in audits}
-        for path in self.folder.glob("*"):
-            if path not in kept:
-                shutil.rmtree(path, ignore_errors=True)
+        kept = {self._path(audit).name for audit in audits}
+        there = {path.name for path in (self.files.folder / JOURNALS).glob("*")}
+        there |= {name.split("/")[1] for name in self.files.stored(f"{JOURNALS}/")}
+        for audit in there - kept:
+            self.forget(audit)
 
     def _path(self, audit: str) -> Path:
-        return self.folder / audit.rpartition("/")[2]
+        return self.files.folder / self._name(audit)
+
+    def _name(self, audit: str) -> str:
+        return f"{JOURNALS}/{audit.rpartition('/')[2]}"
 
 
 @dataclass(frozen=True, slots=True)

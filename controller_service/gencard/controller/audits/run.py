@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -53,6 +54,7 @@ class AuditRun:
         dataset_entry = self.audits.cards.entry_of(card)
         plan = plan_of(card, dataset_entry.schema.coding, run.request["seed"], self._next_try(run, card))
         journal = self.audits.journals.open(run.request["audit"])
+        run.note = partial(self._note, run.note, run.request["audit"])
         job = self.jobs.audit(
             dataset_entry,
             signed_card(card).version,
@@ -63,6 +65,11 @@ class AuditRun:
         )
         self._conclude(run, card, report_of_json_object(self._report(run, job)))
         self.audits.journals.forget(run.request["audit"])
+
+    def _note(self, note: Callable[[str, int], None], audit: str, stage: str, permille: int) -> None:
+        """Whoever takes over need not do again what is told as done."""
+        note(stage, permille)
+        self.audits.journals.store(audit)
 
     def _next_try(self, run: Run, card: Card) -> int:
         """Which try of the family this will be if no other ends before it."""
@@ -80,7 +87,7 @@ class AuditRun:
             tx, row.resource, {json.loads(other.request)["box"] for other in others}
         )
         if not isinstance(error, OperationCancelledError):
-            self.audits.journals.forget(request["audit"])
+            self.audits.journals.forget(request["audit"], tx)
 
     def _report(self, run: Run, job: tasks.Job) -> dict[str, Any]:
         """Of a cancelled audit the runs stay that had ended at a tick: the others would tell when."""

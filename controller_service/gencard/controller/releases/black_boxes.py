@@ -18,6 +18,7 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import NOTHING_LEARNT
 from gencard.controller.operations.run import Run
 from gencard.controller.records.catalogue import DatasetEntry
+from gencard.controller.releases.state_files import KEPT, StateFiles
 from gencard.controller.settings.disk import write_whole
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database
@@ -36,6 +37,7 @@ from gencard.wire.signatures.canonical import Document
 
 _FAILED = "failed"
 """Stands in a card's folder where the run of its black box failed."""
+_LEFT = (_FAILED, tasks.KEPT_FIT, tasks.KEPT_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,14 @@ class BoxRelease:
 
     Args:
         jobs: Describes jobs.
-        folder: Holds one folder for each card.
+        files: The state's files; one folder for each card is among them.
     """
 
     database: Database
     card_audits: CardAudits
     store: ReleaseStore
     jobs: Descriptions
-    folder: Path
+    files: StateFiles
 
     def audited(self, tx: Connection, card: Card) -> AuditedBox | None:
         """The audit that speaks for the card's black box; None where the card's tier asks for none.
@@ -96,6 +98,7 @@ class BoxRelease:
         """
         try:
             run.job(tasks.KEEP, job)
+            self._store(failed.parent)
             return
         except OperationCancelledError:
             _throw_away(failed.parent)
@@ -104,7 +107,13 @@ class BoxRelease:
             raise
         except GencardError:
             write_whole(failed, [])
+            self._store(failed.parent)
         raise BoxRunFailedError
+
+    def _store(self, folder: Path) -> None:
+        for name in _LEFT:
+            if (folder / name).exists():
+                self.files.put(f"{KEPT}/{folder.name}/{name}")
 
     def draw(
         self, run: Run, card: Card, dataset_entry: DatasetEntry, rows_file: Path, *, rows: int
@@ -132,14 +141,16 @@ class BoxRelease:
         return boxes.recipe(terms.generator, [*terms.marginals, *linear])
 
     def _folder(self, card: Card) -> Path:
-        """The card's folder, made where it is not there; raises StorageError."""
-        path = self.folder / card.name.rpartition("/")[2]
-        try:
+        """The card's folder, with what there is of it; raises StorageError."""
+        short = card.name.rpartition("/")[2]
+        path = self.files.folder / KEPT / short
+        with suppress(OSError):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return path
-        except OSError:
-            pass
-        raise StorageError
+        if not path.is_dir():
+            raise StorageError
+        for name in _LEFT:
+            self.files.path(f"{KEPT}/{short}/{name}")
+        return path
 
     def _log(self, tx: Connection, card: Card, audited: AuditedBox | None) -> None:
         cards, details = self.card_audits.cards, {"box_digest": signed_card(card).generator_digest}

@@ -11,7 +11,6 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy import Connection
 
@@ -22,6 +21,7 @@ from gencard.controller.operations.failures import check_not_attempted
 from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.releases.rows_file import RowsFile
+from gencard.controller.releases.state_files import ROWS, StateFiles
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page
 from gencard.controller.state.idempotency import Request
@@ -53,7 +53,7 @@ class Releases:
     """What was released, and the start of the next one.
 
     Args:
-        folder: Where the rows of releases lie.
+        files: The state's files; the rows of releases are among them.
         card_audits: Says which audit speaks for a card.
         most: Releases of one card.
         most_mib: Size of all releases of one card together.
@@ -65,7 +65,7 @@ class Releases:
     psis: PsiStore
     store: ReleaseStore
     operations: Operations
-    folder: Path
+    files: StateFiles
     card_audits: CardAudits
     most: int = 1_000
     most_mib: int = 16_384
@@ -188,7 +188,7 @@ class Releases:
         """The file with the rows of a release, and their digest."""
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
-        return RowsFile(self.folder / row.file_name), row.digest
+        return RowsFile(self.files.path(f"{ROWS}/{row.file_name}")), row.digest
 
     def check_first(self, tx: Connection, card: Card) -> None:
         """A card without replicated uniques has one release: of many, what is in none would tell more.

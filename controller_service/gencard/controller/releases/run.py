@@ -26,6 +26,7 @@ from gencard.controller.operations.run import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import SPENT_ON, Releases
+from gencard.controller.releases.state_files import ROWS, StoredFile
 from gencard.controller.settings.disk import flush_folder
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.ledger import FIT
@@ -200,17 +201,21 @@ class ReleaseRun:
         those that it left.
         """
         short = run.row.name.rpartition("/")[2]
-        kept = self.releases.folder / f"{short}.rows"
+        files, name = self.releases.files, f"{ROWS}/{short}.rows"
+        kept = files.folder / name
         try:
             _move(made, kept)
-            self._record(run, card, digest, f"{card.name}/releases/{short}", kept.name)
+            self._record(run, card, digest, f"{card.name}/releases/{short}", files.send(name), kept.name)
         except BaseException:
             with suppress(OSError):
                 kept.unlink()
             raise
 
-    def _record(self, run: Run, card: Card, digest: str, name: str, file_name: str) -> None:
+    def _record(
+        self, run: Run, card: Card, digest: str, name: str, stored: StoredFile | None, file_name: str
+    ) -> None:
         with self.releases.database.transaction() as tx:
+            self.releases.files.keep(tx, stored)
             now = self.cards.clock()
             usable = in_force(self.cards.card(tx, card.name))
             audited = self.black_boxes.audited(tx, usable)

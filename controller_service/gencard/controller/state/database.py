@@ -68,14 +68,17 @@ class Fence:
         Raises:
             NotLeadingError: It is over.
         """
-        if not _writes(connection):
-            return
+        if _writes(connection) and not self.lasts(connection, locked=True):
+            self.refused()
+            raise NotLeadingError
+
+    def lasts(self, connection: Connection, *, locked: bool = False) -> bool:
+        """Whether nobody has taken over; nobody can, until the transaction ends, where it is locked."""
         mine = select(leader.c.place).where(
             leader.c.fence == self.number, leader.c.holder == self.holder
         )
-        if connection.execute(mine.with_for_update(read=True)).first() is None:
-            self.refused()
-            raise NotLeadingError
+        present = connection.execute(mine.with_for_update(read=True) if locked else mine)
+        return present.first() is not None
 
 
 SESSIONS = "gencard-leader-"
@@ -93,6 +96,7 @@ class Database:
     """
 
     def __init__(self, url: str, fence: "Fence | None" = None) -> None:
+        self._fence = fence
         with translated():
             self._engine = _engine_of(url, fence)
 
@@ -121,7 +125,8 @@ class Database:
             StorageError: The database failed: disk full, locked for 30 s, a broken file.
             NotLeadingError: Another controller has taken over since.
         """
-        with translated(), self._engine.execution_options(**{_WRITES: True}).begin() as tx:
+        writing = self._engine.execution_options(**{_WRITES: True})
+        with self._while_leading(), translated(), writing.begin() as tx:
             yield tx
 
     @contextmanager
@@ -130,9 +135,26 @@ class Database:
 
         Raises:
             StorageError: The database failed, or the block tried to write.
+            NotLeadingError: It failed, and another controller has taken over since.
         """
-        with translated(), self._engine.connect() as tx:
+        with self._while_leading(), translated(), self._engine.connect() as tx:
             yield tx
+
+    @contextmanager
+    def _while_leading(self) -> Iterator[None]:
+        """Whoever takes over ends our sessions: no fault of the database's, and callers can go there."""
+        try:
+            yield
+            return
+        except StorageError:
+            if self._fence is None or not self._is_over(self._fence):
+                raise
+        raise NotLeadingError
+
+    def _is_over(self, fence: "Fence") -> bool:
+        with suppress(StorageError), translated(), self._engine.connect() as tx:
+            return not fence.lasts(tx)
+        return False
 
     def copy_to(self, file: Path) -> None:
         """A copy of everything committed at one moment, while others go on writing.

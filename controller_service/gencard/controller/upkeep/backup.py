@@ -21,6 +21,7 @@ from sqlalchemy import Connection, select
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.releases.rows_file import RowsFile
+from gencard.controller.releases.state_files import ROWS
 from gencard.controller.settings.disk import check_new, whole_folder, write_whole
 from gencard.controller.settings.settings import State
 from gencard.controller.state.accounts import accounts_of, columns_of
@@ -65,14 +66,11 @@ def check_state(controller_state: ControllerState, tx: Connection, known: Iterab
 
 def _check_releases(controller_state: ControllerState, tx: Connection) -> None:
     """Rows must be those that were signed."""
-    keys, folder = (
-        key_history(tx, controller_state.keys[CARDS]),
-        controller_state.settings.state.releases,
-    )
+    keys, files = key_history(tx, controller_state.keys[CARDS]), controller_state.files
     for release in ReleaseStore().all(tx):
         signed = predicate_of(keys.payload_of(release.receipt), RECEIPT)
         digests = {release.digest, receipt_of_document(signed).rows_digest}
-        if digests != {RowsFile(folder / release.file_name).dataset().digest()}:
+        if digests != {RowsFile(files.path(f"{ROWS}/{release.file_name}")).dataset().digest()}:
             raise VerificationError(problem=f"the rows of {release.name} are not those that were signed")
 
 

@@ -41,7 +41,8 @@ _SIGNING_KEY = "urn:gencard:signing-key:"
 
 FORMAT = "urn:gencard:enrolment-answer:v1"
 _UNUSABLE = (InvalidInputError, InvalidSignature, UnauthenticatedError, UnsupportedAlgorithm)
-_ADDRESS = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,255}:[0-9]{1,5}")
+_ONE_ADDRESS = r"[A-Za-z0-9._:%\[\]-]{1,255}:[0-9]{1,5}"
+_ADDRESS = re.compile(f"{_ONE_ADDRESS}(,{_ONE_ADDRESS}){{0,7}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class EnrolmentAnswer:
         card_key: The controller's public key for cards, receipts and verdicts.
         log_key: The public key of the controller's log.
         signing_key: The person's signing key, as enrolled.
-        address: Where the controller listens, ``host:port``.
+        address: Where the controller listens, ``host:port``; those of standbys follow, after commas.
     """
 
     certificate: x509.Certificate = field(metadata=written(scalar=_CERTIFICATE))
@@ -222,7 +223,7 @@ class EnrolmentAnswer:
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.address):
-            raise InvalidInputError(field="address", problem="must be host:port")
+            raise InvalidInputError(field="address", problem="must be host:port, or several with commas")
 
     @property
     def identity(self) -> Identity:
