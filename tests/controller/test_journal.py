@@ -7,8 +7,7 @@ import pytest
 
 from gencard.controller.audits.resumption import Journals
 from gencard.controller.jobs.auditing import JournaledBox
-from gencard.controller.releases.state_files import StateFiles
-from gencard.controller.state.database import Database
+from gencard.controller.settings.disk import StateFiles
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, StorageError
@@ -48,12 +47,8 @@ def test_a_run_that_breaks_the_contract_is_not_kept(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def files_in(folder: Path) -> StateFiles:
-    return StateFiles(Database(f"sqlite:///{folder.parent / 'none.sqlite'}"), folder)
-
-
 def test_journals_are_private_and_go_when_they_are_not_wanted(tmp_path: Path) -> None:
-    journals = Journals(files_in(tmp_path))
+    journals = Journals(StateFiles(tmp_path))
     kept, gone, forgotten = (journals.open(f"cards/x/audits/{name}") for name in "abc")
     assert {path.stat().st_mode & 0o777 for path in (kept, gone, forgotten)} == {0o700}
     (kept / "1.run").touch()
@@ -67,4 +62,4 @@ def test_journals_are_private_and_go_when_they_are_not_wanted(tmp_path: Path) ->
 def test_where_none_can_be_kept_the_audit_does_not_begin(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError):
-        Journals(files_in(tmp_path / "file")).open("cards/x/audits/a")
+        Journals(StateFiles(tmp_path / "file")).open("cards/x/audits/a")

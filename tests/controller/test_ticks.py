@@ -17,8 +17,7 @@ from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.operations.run import Run, Ticks
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.rows_file import RowsFile
-from gencard.controller.releases.state_files import StateFiles
-from gencard.controller.state.database import Database
+from gencard.controller.settings.disk import StateFiles
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, OperationCancelledError, StorageError
@@ -179,10 +178,6 @@ def test_the_grid_begins_with_the_operation():
     assert Ticks().left() is None
 
 
-def on_disk(folder):
-    return StateFiles(Database(f"sqlite:///{folder.parent / 'none.sqlite'}"), folder)
-
-
 class Ending:
     """A run whose job leaves something and is cancelled, or whatever else ends it."""
 
@@ -197,14 +192,14 @@ class Ending:
 @pytest.mark.parametrize(("error", "left"), [(OperationCancelledError(), []), (StorageError(), ["fit"])])
 def test_s28_what_a_cancelled_run_left_is_thrown_away(tmp_path, error, left):
     """Else the next one's time would tell whether the first had come to its end."""
-    release = BoxRelease(*[None] * 4, on_disk(tmp_path))
+    release = BoxRelease(*[None] * 4, StateFiles(tmp_path))
     with pytest.raises(type(error)):
         release._run_once(Ending(tmp_path, error), {}, tmp_path / "failed")
     assert [path.name for path in tmp_path.iterdir()] == left
 
 
 def test_s28_of_a_cancelled_audit_those_runs_stay_that_ended_at_a_tick(tmp_path):
-    journals = Journals(on_disk(tmp_path))
+    journals = Journals(StateFiles(tmp_path))
     folder = journals.open("datasets/d/cards/c/audits/a")
     for name, ended in (("before", 100.0), ("at", 200.0), ("after", 200.5)):
         (folder / name).write_bytes(b"")

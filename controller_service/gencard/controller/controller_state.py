@@ -17,7 +17,8 @@ from gencard.controller.policy.judgement import Limits
 from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.records.catalogue import PREFIX, Catalogue
 from gencard.controller.records.records import entry_of
-from gencard.controller.releases.state_files import StateFiles
+from gencard.controller.releases.state_files import SharedFiles
+from gencard.controller.settings.disk import StateFiles
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.accounts import Caps
@@ -66,7 +67,8 @@ class ControllerState:
 
     @property
     def files(self) -> StateFiles:
-        return StateFiles(self.database, self.settings.state.folder)
+        folder = self.settings.state.folder
+        return SharedFiles(self.database, folder) if self.database.shared else StateFiles(folder)
 
     @property
     def refusals(self) -> Refusals:

@@ -7,9 +7,8 @@ import pytest
 from sqlalchemy import func, select, update
 
 from gencard.controller.releases import state_files
-from gencard.controller.releases.state_files import StateFiles
+from gencard.controller.releases.state_files import SharedFiles
 from gencard.controller.state.database import Database
-from gencard.controller.state.tables import files as table
 from gencard.controller.state.tables import pieces
 from gencard.core.errors import StorageError
 from tests.controller.state import postgres
@@ -26,15 +25,15 @@ def shared(migrated_postgres, postgres_socket):
 
 @pytest.fixture
 def here(shared, tmp_path):
-    return StateFiles(shared, tmp_path / "here")
+    return SharedFiles(shared, tmp_path / "here")
 
 
 @pytest.fixture
 def elsewhere(shared, tmp_path):
-    return StateFiles(shared, tmp_path / "elsewhere")
+    return SharedFiles(shared, tmp_path / "elsewhere")
 
 
-def written(files: StateFiles, name: str, data: bytes) -> Path:
+def written(files: SharedFiles, name: str, data: bytes) -> Path:
     path = files.folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -102,15 +101,3 @@ def test_files_of_a_time_before_are_taken_over_once(here, elsewhere, tmp_path):
     old.write_bytes(b"changed")
     here.begin()
     assert here.path(NAME).read_bytes() == b"before"
-
-
-def test_with_sqlite_the_folder_is_enough(migrated_sqlite, tmp_path):
-    database = Database(f"sqlite:///{migrated_sqlite}")
-    files = StateFiles(database, tmp_path)
-    path = written(files, NAME, b"rows")
-    files.begin()
-    files.put(NAME)
-    assert files.path(NAME) == path == tmp_path / NAME
-    with database.reading() as tx:
-        assert tx.scalar(select(table.c.name)) is None
-    database.close()

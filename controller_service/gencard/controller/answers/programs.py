@@ -21,7 +21,6 @@ from gencard.controller.answers.run import AnswerRun
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.operations.run import Run
-from gencard.controller.releases.state_files import ROWS, StateFiles
 from gencard.controller.sandbox.analyses import (
     analysis_digest,
     analysis_program,
@@ -30,6 +29,7 @@ from gencard.controller.sandbox.analyses import (
 )
 from gencard.controller.sandbox.environment import CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
+from gencard.controller.settings.disk import ROWS, StateFiles
 from gencard.controller.state.cards import in_force, offer_of
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.operations import OperationRow

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
-from gencard.controller.releases.state_files import JOURNALS, StateFiles
+from gencard.controller.settings.disk import JOURNALS, StateFiles
 from gencard.controller.state.audits import AuditRow, AuditStore
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
 from gencard.core.card.card import AUDITABLE

@@ -18,8 +18,7 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import NOTHING_LEARNT
 from gencard.controller.operations.run import Run
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.releases.state_files import KEPT, StateFiles
-from gencard.controller.settings.disk import write_whole
+from gencard.controller.settings.disk import KEPT, StateFiles, write_whole
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database
 from gencard.controller.state.releases import ReleaseStore

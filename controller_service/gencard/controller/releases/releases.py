@@ -21,7 +21,7 @@ from gencard.controller.operations.failures import check_not_attempted
 from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.releases.rows_file import RowsFile
-from gencard.controller.releases.state_files import ROWS, StateFiles
+from gencard.controller.settings.disk import ROWS, StateFiles
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page
 from gencard.controller.state.idempotency import Request

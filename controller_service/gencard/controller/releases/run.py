@@ -26,8 +26,7 @@ from gencard.controller.operations.run import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import SPENT_ON, Releases
-from gencard.controller.releases.state_files import ROWS, StoredFile
-from gencard.controller.settings.disk import flush_folder
+from gencard.controller.settings.disk import ROWS, StoredFile, flush_folder
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.operations import OperationRow

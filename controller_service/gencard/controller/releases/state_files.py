@@ -10,12 +10,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from gencard.controller.settings.disk import write_whole
+from gencard.controller.settings.disk import KEPT, ROWS, StateFiles, StoredFile, write_whole
 from gencard.controller.state.database import Database, insert_if_absent
 from gencard.controller.state.tables import files, pieces
 from gencard.core.errors import StorageError
@@ -24,37 +23,23 @@ _PIECE = 1 << 20
 """Bytes; a statement of a release of any size needs little memory."""
 _AT_A_TIME = 8
 """Pieces in one transaction: other writers wait for it."""
-ROWS, KEPT, JOURNALS = "releases", "kept", "journals"
-"""Where rows of releases lie, what black boxes left, and the runs of audits that have not ended."""
 _COPIES = "copies"
 _ADOPTED = (ROWS, KEPT)
 """Folders of files that were on the disk alone before controllers shared a database."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file whose pieces are in the database."""
-
-    name: str
-    digest: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateFiles:
-    """Files by name, such as ``releases/1a2b.rows``.
+class SharedFiles(StateFiles):
+    """The state's files where controllers share its database.
 
     Args:
-        place: The state's folder.
+        place: The state's folder on this machine.
     """
 
-    database: Database
-    place: Path
+    shared = True
 
-    @property
-    def folder(self) -> Path:
-        """Where files are written, and found once ``path`` was asked for them."""
-        return self.place / _COPIES if self.shared else self.place
+    def __init__(self, database: Database, place: Path) -> None:
+        super().__init__(place / _COPIES)
+        self._database, self._place = database, place
 
     def begin(self) -> None:
         """At the start of a service: no copies of an earlier time, and no pieces of unfinished files.
@@ -62,15 +47,13 @@ class StateFiles:
         Raises:
             StorageError: The database or the folder failed.
         """
-        if not self.shared:
-            return
         shutil.rmtree(self.folder, ignore_errors=True)
         for part in _ADOPTED:
-            for path in sorted((self.place / part).glob("**/[!.]*")):
-                name = path.relative_to(self.place).as_posix()
+            for path in sorted((self._place / part).glob("**/[!.]*")):
+                name = path.relative_to(self._place).as_posix()
                 if path.is_file() and not self.stored(name):
                     self._put(name, path)
-        with self.database.transaction() as tx:
+        with self._database.transaction() as tx:
             tx.execute(delete(pieces).where(pieces.c.digest.not_in(select(files.c.digest))))
 
     def path(self, name: str) -> Path:
@@ -80,46 +63,29 @@ class StateFiles:
             StorageError: It cannot be fetched, or is not what was stored.
         """
         path = self.folder / name
-        if not path.exists() and self.shared:
+        if not path.exists():
             self._fetch(name, path)
         return path
 
-    @property
-    def shared(self) -> bool:
-        """Whether other controllers may come to read the files."""
-        return self.database.shared
-
     def stored(self, prefix: str) -> tuple[str, ...]:
-        """Names in the database that begin so, in order; none where the folder is enough."""
-        if not self.shared:
-            return ()
-        with self.database.reading() as tx:
+        """Names in the database that begin so, in order."""
+        with self._database.reading() as tx:
             query = select(files.c.name).where(files.c.name.startswith(prefix, autoescape=True))
             return tuple(tx.scalars(query.order_by(files.c.name)))
 
-    def send(self, name: str) -> StoredFile | None:
-        """Bring a written file's pieces into the database; ``keep`` then makes it a file of the state.
-
-        Returns:
-            None where the folder is enough.
-
-        Raises:
-            StorageError: The file or the database failed.
-            NotLeadingError: Another controller has taken over.
-        """
-        return self._send(name, self.folder / name) if self.shared else None
+    def send(self, name: str) -> StoredFile:
+        """Bring a written file's pieces into the database."""
+        return self._send(name, self.folder / name)
 
     def keep(self, tx: Connection, stored: StoredFile | None) -> None:
-        """Make what ``send`` returned a file of the state, in the transaction that speaks of it."""
+        """Name it in the transaction that speaks of it."""
         if stored is not None:
             tx.execute(delete(files).where(files.c.name == stored.name))
             row = {"name": stored.name, "digest": stored.digest, "size": stored.size}
             tx.execute(insert(files).values(row))
 
     def put(self, name: str) -> None:
-        """``send`` and ``keep`` together; raises as they do."""
-        if self.shared:
-            self._put(name, self.folder / name)
+        self._put(name, self.folder / name)
 
     def forget(self, prefix: str, tx: Connection | None = None) -> None:
         """Take files out of the database, and their pieces; raises StorageError.
@@ -129,7 +95,7 @@ class StateFiles:
         """
         if not self.stored(prefix):
             return
-        with nullcontext(tx) if tx else self.database.transaction() as writing:
+        with nullcontext(tx) if tx else self._database.transaction() as writing:
             gone = delete(files).where(files.c.name.startswith(prefix, autoescape=True))
             digests = set(writing.scalars(gone.returning(files.c.digest)))
             used = select(files.c.digest).where(files.c.digest.in_(digests))
@@ -138,23 +104,23 @@ class StateFiles:
 
     def _put(self, name: str, path: Path) -> None:
         stored = self._send(name, path)
-        with self.database.transaction() as tx:
+        with self._database.transaction() as tx:
             self.keep(tx, stored)
 
     def _send(self, name: str, path: Path) -> StoredFile:
         digest, size = _digest_of(path)
-        with self.database.reading() as tx:
+        with self._database.reading() as tx:
             there = tx.scalar(select(func.count()).where(pieces.c.digest == digest))
         parts = list(range(0, size, _PIECE))
         for first in range(0, 0 if there == len(parts) else len(parts), _AT_A_TIME):
-            with self.database.transaction() as tx:
+            with self._database.transaction() as tx:
                 for number in range(first, min(first + _AT_A_TIME, len(parts))):
                     row = {"digest": digest, "number": number, "bytes": _read(path, parts[number])}
                     insert_if_absent(tx, pieces, row)
         return StoredFile(name, digest, size)
 
     def _fetch(self, name: str, path: Path) -> None:
-        with self.database.reading() as tx:
+        with self._database.reading() as tx:
             row = tx.execute(select(files).where(files.c.name == name)).mappings().one_or_none()
             if row is None:
                 return

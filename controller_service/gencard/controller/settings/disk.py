@@ -8,9 +8,14 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gencard.core.errors import InvalidInputError, StorageError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
@@ -63,3 +68,62 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         flush_folder(place.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+ROWS, KEPT, JOURNALS = "releases", "kept", "journals"
+"""Where rows of releases lie, what black boxes left, and the runs of audits that have not ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file whose bytes are in a database that controllers share."""
+
+    name: str
+    digest: str
+    size: int
+
+
+class StateFiles:
+    """The state's files by name, such as ``releases/1a2b.rows``: in its folder, and nowhere else.
+
+    Where controllers share a database, ``SharedFiles`` has them there too.
+    """
+
+    shared = False
+    """Whether other controllers may come to read them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        """Where files are written, and found once ``path`` was asked for them."""
+
+    def begin(self) -> None:
+        """At the start of a service."""
+
+    def path(self, name: str) -> Path:
+        """Where the file lies; there may be none. Raises StorageError where it cannot be had."""
+        return self.folder / name
+
+    def send(self, name: str) -> StoredFile | None:  # noqa: ARG002  # see SharedFiles
+        """Bring a written file to where others find it; ``keep`` makes it a file of the state.
+
+        Returns:
+            None where the folder is enough.
+
+        Raises:
+            StorageError: The file or the database failed.
+            NotLeadingError: Another controller has taken over.
+        """
+        return None
+
+    def keep(self, tx: "Connection", stored: StoredFile | None) -> None:
+        """Make what ``send`` returned a file of the state, in the transaction that speaks of it."""
+
+    def put(self, name: str) -> None:
+        """``send`` and ``keep`` together; raises as they do."""
+
+    def stored(self, prefix: str) -> tuple[str, ...]:  # noqa: ARG002  # see SharedFiles
+        """Names outside the folder that begin so, in order."""
+        return ()
+
+    def forget(self, prefix: str, tx: "Connection | None" = None) -> None:
+        """Have those outside the folder gone, as a part of ``tx`` where that is given."""

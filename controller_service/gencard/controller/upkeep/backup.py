@@ -21,8 +21,7 @@ from sqlalchemy import Connection, select
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.releases.rows_file import RowsFile
-from gencard.controller.releases.state_files import ROWS
-from gencard.controller.settings.disk import check_new, whole_folder, write_whole
+from gencard.controller.settings.disk import ROWS, check_new, whole_folder, write_whole
 from gencard.controller.settings.settings import State
 from gencard.controller.state.accounts import accounts_of, columns_of
 from gencard.controller.state.database import Database
