@@ -9,7 +9,7 @@ LOCK   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 SBOM   := $(BIN)/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible
 
 .DEFAULT_GOAL := help
-.PHONY: help setup deep demo test mutation check format stubs docs lock sbom bench clean
+.PHONY: help setup deep demo test mutation check format stubs docs lock sbom images bench clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -43,12 +43,13 @@ test: $(READY)  ## every test, on all cores (four at most), with coverage of the
 mutation: $(READY) ## 60 deliberate defects, of which the tests must notice 57
 	@$(BIN)/python -m tests.mutation
 
-check: $(READY) ## lint, format, types, protos, containers
+check: $(READY) ## lint, format, types, protos, containers, manifests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/buf lint
 	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+	@$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/controller.yaml
 	@$(BIN)/hadolint controller_service/Dockerfile analyst_client/Dockerfile
 
 format: $(READY) ## format the code
@@ -75,6 +76,9 @@ sbom: $(READY)  ## lists of all packages, with hashes, in CycloneDX: dist/*.cdx.
 	    folder=$$(dirname $$lock | sed 's/^\.$$/gencard/'); \
 	    $(SBOM) --output-file dist/$$folder.cdx.json $$lock || exit 1; \
 	done
+
+images:         ## both images, on a base of Debian's packages, and the story in them; as root, needs buildah
+	@deploy/images
 
 bench: $(READY) ## every benchmark, at full length
 	@for name in start count ipf audit audit_tries stream vault generators paper_tables utility paper boxes dcr reconstruction page; do $(BIN)/python -m benchmarks.$$name || exit 1; done

@@ -1,4 +1,4 @@
-"""S44: compose file, images and the container's filter of calls: bounds, digests, cells that close."""
+"""S44: compose file, images, manifests and the container's filter of calls: bounds, digests, cells."""
 
 import ctypes
 import json
@@ -15,6 +15,12 @@ from tests.system.sandboxes import needs_sandbox
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVICES = YAML(typ="safe").load((ROOT / "docker-compose.yml").read_text())["services"]
+MANIFESTS = {
+    manifest["kind"]: manifest
+    for manifest in YAML(typ="safe").load_all(
+        (ROOT / "deploy" / "kubernetes" / "controller.yaml").read_text()
+    )
+}
 PROFILE = json.loads((ROOT / "controller_service" / "seccomp.json").read_text())
 DOCKERFILES = ("controller_service/Dockerfile", "analyst_client/Dockerfile")
 ALLOW, ENOSYS, EQUAL = 0x7FFF_0000, 0x0005_0000 | 38, 4
@@ -57,13 +63,54 @@ def test_s44_the_compose_file_names_the_profile():
 
 
 @pytest.mark.parametrize("path", DOCKERFILES)
-def test_s44_base_images_are_named_by_digest(path):
-    bases = re.findall(r"(?m)^FROM (\S+)", (ROOT / path).read_text())
-    assert len(bases) == 2
-    assert all(
-        re.fullmatch(r"python:3\.11\.[0-9]+-slim-bookworm@sha256:[0-9a-f]{64}", base) for base in bases
-    )
-    assert len(set(bases)) == 1
+def test_s44_the_base_image_is_named_by_digest(path):
+    text = (ROOT / path).read_text()
+    (base,) = re.findall(r"(?m)^ARG BASE=(\S+)", text)
+    assert re.fullmatch(r"python:3\.11\.[0-9]+-slim-bookworm@sha256:[0-9a-f]{64}", base)
+    assert re.findall(r"(?m)^FROM (\S+)", text) == ["${BASE}", "${BASE}"]
+
+
+class TestKubernetes:
+    """That the manifests fit their schema, ``make check`` says."""
+
+    def test_s44_a_pod_has_no_right_that_it_does_not_need(self):
+        spec = MANIFESTS["Deployment"]["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] == 10001
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["limits"].keys() == {"cpu", "memory", "ephemeral-storage"}
+        mounts = {mount["name"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+        assert mounts == {"controller": False, "records": True, "temporary": False}
+
+    def test_s44_the_controller_reaches_its_database_and_names_alone(self):
+        policy = MANIFESTS["NetworkPolicy"]["spec"]
+        pod = MANIFESTS["Deployment"]["spec"]["template"]["metadata"]["labels"]
+        assert policy["podSelector"]["matchLabels"] == pod == MANIFESTS["Service"]["spec"]["selector"]
+        assert policy["policyTypes"] == ["Ingress", "Egress"]
+        assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == [7443]
+        assert [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [5432, 53, 53]
+        assert all("ipBlock" not in peer for rule in policy["egress"] for peer in rule["to"])
+
+    def test_a_standby_is_alive_and_gets_no_calls(self):
+        (container,) = MANIFESTS["Deployment"]["spec"]["template"]["spec"]["containers"]
+        ready, alive, start = (
+            container[f"{probe}Probe"]["exec"]["command"]
+            for probe in ("readiness", "liveness", "startup")
+        )
+        assert ready == ["python", "-m", "gencard.controller.upkeep.health"]
+        assert alive == start == [*ready, "--alive"]
+
+    def test_no_secret_is_written_down(self):
+        (variable,) = MANIFESTS["Deployment"]["spec"]["template"]["spec"]["containers"][0]["env"]
+        assert variable["name"] == "GENCARD_STATE__URL"
+        assert variable["valueFrom"].keys() == {"secretKeyRef"}
+        assert "Secret" not in MANIFESTS
 
 
 def test_s44_the_profile_refuses_what_it_does_not_name():
