@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import Connection, inspect, make_url, text
 
 from gencard.controller.controller_state import open_controller_state
 from gencard.controller.notify.waiting import certificate_ends
@@ -33,12 +33,13 @@ from gencard.controller.shell.terminal import (
     say_json,
     steward_uri,
 )
+from gencard.controller.state import tables
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.upkeep.backup import back_up, state_lock
 from gencard.controller.upkeep.restoration import Restored, clear, place, take_over
 from gencard.controller.wiring import tls_files
-from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.errors import GencardError, InvalidInputError, StorageError
 
 
 def backup(
@@ -178,9 +179,7 @@ def _files(settings: Settings) -> Finding:
             if not os.access(path, os.R_OK):
                 problem = f"there is no file {path} that this account can read"
                 raise InvalidInputError(field=f"datasets/{entry.name}", problem=problem)
-    return Finding(
-        "settings", Health.OK, f"{len(settings.datasets)} datasets, and their files are there"
-    )
+    return Finding("settings", Health.OK, f"datasets: {len(settings.datasets)}; their files are there")
 
 
 def _permissions(settings: Settings) -> Finding:
@@ -223,7 +222,11 @@ def _certificates(settings: Settings) -> Finding:
 
 @contextmanager
 def _reading(settings: Settings) -> Iterator[Connection | None]:
-    """The database, or None where there is none yet: opening a file of SQLite would make it."""
+    """The database, or None where there is none yet: opening a file of SQLite would make it.
+
+    Raises:
+        StorageError: It cannot be opened.
+    """
     url = make_url(settings.state.database_url)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
         yield None
@@ -231,15 +234,23 @@ def _reading(settings: Settings) -> Iterator[Connection | None]:
     database = Database(settings.state.database_url)
     try:
         with database.reading() as tx:
-            yield tx
+            yield tx if inspect(tx).has_table(tables.events.name) else None
     finally:
         database.close()
 
 
 def _database(settings: Settings) -> Finding:
+    try:
+        return _state_of_database(settings)
+    except StorageError:
+        advice = "Check state.url, its user and password, and the network; for a file, disk and rights."
+        return Finding("database", Health.BROKEN, "cannot be opened", advice)
+
+
+def _state_of_database(settings: Settings) -> Finding:
     with _reading(settings) as tx:
         if tx is None:
-            return Finding("database", Health.OK, "not made yet; the first `serve` makes it")
+            return Finding("database", Health.OK, "empty; the first `serve` prepares it")
         sqlite = tx.dialect.name == "sqlite"
         problem = tx.execute(text("PRAGMA quick_check(1)")).scalar_one() if sqlite else "ok"
         last = EventLog.last(tx)
@@ -252,8 +263,11 @@ def _database(settings: Settings) -> Finding:
 def _clock(settings: Settings) -> Finding:
     """Entries of the log never go back in time, so a clock that was set back stands still in them."""
     now = datetime.now(UTC)
-    with _reading(settings) as tx:
-        last = None if tx is None else EventLog.last(tx)
+    try:
+        with _reading(settings) as tx:
+            last = None if tx is None else EventLog.last(tx)
+    except StorageError:  # told under "database"
+        return Finding("clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry")
     if last is not None and last.time > now + timedelta(minutes=1):
         behind = f"{now:%Y-%m-%d %H:%M} UTC lies before the newest log entry, {last.time:%Y-%m-%d %H:%M}"
         return Finding("clock", Health.BROKEN, behind, "Set the clock; let NTP keep it.")
