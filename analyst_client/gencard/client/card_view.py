@@ -214,6 +214,7 @@ def _of_tier(card: CardTerms | None) -> list[tuple[str, str]]:
     if card is None:
         return []
     lines = [("Tier", f"{card.tier}: {_FROM[card.tier]}"), ("Holds against", card.tier.holds_against)]
+    lines += [("Records", card.counted)] if card.most_records else []
     if card.tier is Tier.BY_CONSTRUCTION:
         return lines
     if card.tier is Tier.AUDITED:

@@ -11,7 +11,7 @@ from gencard.client.display import Displayable, Facts, Grid, Listed, Part
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Price, Spend, SpendState
 from gencard.core.card.mechanism import Privacy
-from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism
+from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism, counted
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
@@ -101,6 +101,7 @@ class CatalogueEntry(Displayable):
 
     Args:
         records: How many there are, as the steward declares it; None where it is not declared.
+        most_records: Of one person that count; 0 where each record stands for itself.
         attributes: How values become levels, as declared.
     """
 
@@ -112,6 +113,7 @@ class CatalogueEntry(Displayable):
     coding: Coding
     policy: Policy
     records: int | None = None
+    most_records: int = 0
     attributes: tuple[DeclaredAttribute, ...] = ()
 
     @property
@@ -137,6 +139,8 @@ class CatalogueEntry(Displayable):
         declared = [("Records", self.records_text), ("Declared by", self.declared_by)]
         if not self.coding.attributes:
             return [*declared, ("Next", f'dataset("{self.id}") shows schema and policy')]
+        if self.most_records:
+            declared.append(("Records count", counted(self.most_records)))
         groups = [(f"Groups of {one.name}", one.groups_text) for one in self.attributes if one.groups]
         return [*declared, *groups, *self.policy.lines()]
 
@@ -265,6 +269,7 @@ def _entry(message: pb.Dataset) -> CatalogueEntry:
         coding=coding_of(message),
         policy=_policy(message.policy),
         records=message.records if message.HasField("records") else None,
+        most_records=message.most_records,
         attributes=tuple(map(declared_of, message.attributes)),
     )
 

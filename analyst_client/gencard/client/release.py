@@ -10,6 +10,7 @@ from gencard.client.arguments import checked, text
 from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.folder import RECEIPT, check_free, clear_release, save_documents
 from gencard.client.files.rows import cells_of, write_rows
+from gencard.core.card.noise import counted
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -143,6 +144,7 @@ class Release(Displayable):
             ("Release", self.name),
             ("Rows", f"{self.receipt.rows:,}"),
             *_made_by(self.receipt),
+            *([("Records", counted(self.receipt.most_records))] if self.receipt.most_records else []),
             ("SHA-256", self.receipt.rows_digest),
             ("Entry of the log", str(self.receipt.log_index)),
         ]

@@ -249,6 +249,13 @@ def _privacy(options: Measured) -> Privacy:
     return privacy_with(usual_noise(budgets[0]) if budgets else Mechanism.EXACT, given)
 
 
+def _for_persons(privacy: Privacy, most_records: int) -> Privacy:
+    """Noise that protects the persons of a dataset; it protects one record where nobody says so."""
+    if not isinstance(privacy, AddedNoise) or privacy.most_records or not most_records:
+        return privacy
+    return replace(privacy, most_records=most_records)
+
+
 def _key(statistic: str | Sequence[str] | Moment) -> frozenset[str] | Moment:
     if isinstance(statistic, Moment):
         return statistic
@@ -272,7 +279,7 @@ def proposed(
     """
     domain = entry.coding.domain
     cliques, moments = phi_of(marginals, domain)
-    privacy = privacy_of(measured) or EXACT
+    privacy = _for_persons(privacy_of(measured) or EXACT, entry.most_records)
     proposal = Proposal(
         dataset=entry.name,
         purpose=purpose,
@@ -303,7 +310,7 @@ def countered(
         InvalidInputError, InvalidNumberError, UnknownAttributeError: What is wrong with the words.
     """
     phi = (now.marginals, now.moments) if marginals is None else phi_of(marginals, domain)
-    privacy = privacy_of(measured) or now.privacy
+    privacy = _for_persons(privacy_of(measured) or now.privacy, now.privacy.most_records or 0)
     before = now.measured_as(privacy)
     kept = before.weights if marginals is None else ()
     analyses = measured.get("analyses")

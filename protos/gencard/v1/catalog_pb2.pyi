@@ -148,6 +148,7 @@ class Dataset(google.protobuf.message.Message):
     STRUCTURAL_ZEROS_FIELD_NUMBER: builtins.int
     POLICY_FIELD_NUMBER: builtins.int
     RECORDS_FIELD_NUMBER: builtins.int
+    MOST_RECORDS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """datasets/{dataset}."""
     title: builtins.str
@@ -160,6 +161,8 @@ class Dataset(google.protobuf.message.Message):
     """Salted digest of the records' version, in hex; says only whether two versions are the same."""
     records: builtins.int
     """How many records there are, as declared; not counted. Not set where nobody declared it."""
+    most_records: builtins.int
+    """Records belong to persons, and at most so many of one person count. 0: each record for itself."""
     @property
     def attributes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Attribute]:
         """The attributes, in order."""
@@ -184,9 +187,10 @@ class Dataset(google.protobuf.message.Message):
         structural_zeros: collections.abc.Iterable[Global___StructuralZeros] | None = ...,
         policy: Global___Policy | None = ...,
         records: builtins.int | None = ...,
+        most_records: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_records", b"_records", "policy", b"policy", "records", b"records"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_records", b"_records", "attributes", b"attributes", "declared_by", b"declared_by", "description", b"description", "name", b"name", "policy", b"policy", "records", b"records", "structural_zeros", b"structural_zeros", "title", b"title", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_records", b"_records", "attributes", b"attributes", "declared_by", b"declared_by", "description", b"description", "most_records", b"most_records", "name", b"name", "policy", b"policy", "records", b"records", "structural_zeros", b"structural_zeros", "title", b"title", "version", b"version"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_records", b"_records"]) -> typing.Literal["records"] | None: ...
 
 Global___Dataset: typing_extensions.TypeAlias = Dataset
@@ -203,6 +207,7 @@ class Attribute(google.protobuf.message.Message):
     EDGES_FIELD_NUMBER: builtins.int
     READING_FIELD_NUMBER: builtins.int
     GROUPS_FIELD_NUMBER: builtins.int
+    DERIVATION_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The name."""
     description: builtins.str
@@ -223,6 +228,10 @@ class Attribute(google.protobuf.message.Message):
     def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LabelGroup]:
         """The level above the labels, by declaration; empty where there is none."""
 
+    @property
+    def derivation(self) -> Global___Derivation:
+        """How it follows from other attributes; unset where it is stored."""
+
     def __init__(
         self,
         *,
@@ -232,12 +241,43 @@ class Attribute(google.protobuf.message.Message):
         edges: Global___Edges | None = ...,
         reading: Global___Reading | None = ...,
         groups: collections.abc.Iterable[Global___LabelGroup] | None = ...,
+        derivation: Global___Derivation | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["coding", b"coding", "edges", b"edges", "labels", b"labels", "reading", b"reading"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["coding", b"coding", "description", b"description", "edges", b"edges", "groups", b"groups", "labels", b"labels", "name", b"name", "reading", b"reading"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "edges", b"edges", "labels", b"labels", "reading", b"reading"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "description", b"description", "edges", b"edges", "groups", b"groups", "labels", b"labels", "name", b"name", "reading", b"reading"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["coding", b"coding"]) -> typing.Literal["labels", "edges"] | None: ...
 
 Global___Attribute: typing_extensions.TypeAlias = Attribute
+
+@typing.final
+class Derivation(google.protobuf.message.Message):
+    """An attribute that is computed from the codes of stored ones."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOURCES_FIELD_NUMBER: builtins.int
+    CODES_FIELD_NUMBER: builtins.int
+    PER_PERSON_FIELD_NUMBER: builtins.int
+    per_person: builtins.bool
+    """The level is that of the number of the person's records that count; with labels, whether any does."""
+    @property
+    def sources(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Stored attributes, by name."""
+
+    @property
+    def codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The code for each cell of the sources, in C order. Per person: 1 where a record of the cell counts."""
+
+    def __init__(
+        self,
+        *,
+        sources: collections.abc.Iterable[builtins.str] | None = ...,
+        codes: collections.abc.Iterable[builtins.int] | None = ...,
+        per_person: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["codes", b"codes", "per_person", b"per_person", "sources", b"sources"]) -> None: ...
+
+Global___Derivation: typing_extensions.TypeAlias = Derivation
 
 @typing.final
 class Reading(google.protobuf.message.Message):

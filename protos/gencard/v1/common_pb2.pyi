@@ -171,6 +171,7 @@ class Privacy(google.protobuf.message.Message):
     EPSILON_FIELD_NUMBER: builtins.int
     RHO_FIELD_NUMBER: builtins.int
     DELTA_FIELD_NUMBER: builtins.int
+    MOST_RECORDS_FIELD_NUMBER: builtins.int
     mechanism: Global___Privacy.Mechanism.ValueType
     """The mechanism."""
     neighbouring: Global___Privacy.Neighbouring.ValueType
@@ -183,6 +184,8 @@ class Privacy(google.protobuf.message.Message):
     """Gaussian, if wanted: the delta at which the card also states an epsilon, a decimal. It changes
     no noise.
     """
+    most_records: builtins.int
+    """Whom the noise protects: a person of whom at most so many records count. 0: one record."""
     def __init__(
         self,
         *,
@@ -191,8 +194,9 @@ class Privacy(google.protobuf.message.Message):
         epsilon: builtins.str = ...,
         rho: builtins.str = ...,
         delta: builtins.str = ...,
+        most_records: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["delta", b"delta", "epsilon", b"epsilon", "mechanism", b"mechanism", "neighbouring", b"neighbouring", "rho", b"rho"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delta", b"delta", "epsilon", b"epsilon", "mechanism", b"mechanism", "most_records", b"most_records", "neighbouring", b"neighbouring", "rho", b"rho"]) -> None: ...
 
 Global___Privacy: typing_extensions.TypeAlias = Privacy
 
@@ -374,6 +378,7 @@ class Terms(google.protobuf.message.Message):
     MEASURES_FIELD_NUMBER: builtins.int
     WITHOUT_UNIQUES_FIELD_NUMBER: builtins.int
     ANALYSES_FIELD_NUMBER: builtins.int
+    WHERE_FIELD_NUMBER: builtins.int
     dataset: builtins.str
     """The dataset, datasets/{dataset}."""
     purpose: builtins.str
@@ -385,6 +390,10 @@ class Terms(google.protobuf.message.Message):
     without_uniques: builtins.bool
     """Exact counts: rows that are unique, as a record is, are taken out of the one release, and others
     drawn. Its seed is then nobody's to know.
+    """
+    where: builtins.str
+    """A condition on attributes that every marginal holds: the part of the records that the card is about.
+    Empty for all of them.
     """
     @property
     def marginals(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Clique]:
@@ -438,9 +447,10 @@ class Terms(google.protobuf.message.Message):
         measures: collections.abc.Iterable[builtins.str] | None = ...,
         without_uniques: builtins.bool = ...,
         analyses: Global___Analyses | None = ...,
+        where: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["analyses", b"analyses", "audit", b"audit", "privacy", b"privacy", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "measures", b"measures", "moments", b"moments", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "transform", b"transform", "weights", b"weights", "without_uniques", b"without_uniques"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "measures", b"measures", "moments", b"moments", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "transform", b"transform", "weights", b"weights", "where", b"where", "without_uniques", b"without_uniques"]) -> None: ...
 
 Global___Terms: typing_extensions.TypeAlias = Terms
 

@@ -130,6 +130,8 @@ def _check_maker(receipt: Receipt, card: CardTerms) -> None:
     seedless = without or card.tier is not Tier.BY_CONSTRUCTION
     if (_tier_of(receipt), receipt.seed is None) != (card.tier, seedless):
         raise VerificationError(problem="the receipt and the card differ in tier")
+    if receipt.most_records != card.most_records:
+        raise VerificationError(problem="the receipt and the card differ in whose records count")
     if receipt.without_uniques != without:
         raise VerificationError(problem="the receipt and the card differ in the treatment of uniques")
     box = receipt.private_box if receipt.audited is None else receipt.audited.digest

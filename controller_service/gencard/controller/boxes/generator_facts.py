@@ -1,7 +1,7 @@
 """Facts of generators and black boxes, as a card states and a policy uses them; no record enters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from gencard.boxes.registry import BOXES, complete
@@ -13,14 +13,16 @@ from gencard.controller.settings.boxes import (
     CopiesRowsBox,
     ProgramBox,
 )
-from gencard.core.card.budget import NO_CLAIM, Claim
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.budget import NO_CLAIM, Claim, decimal_text
+from gencard.core.card.mechanism import InsideGenerator, Privacy
+from gencard.core.card.noise import person_words
 from gencard.core.card.terms import Tier
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
     NotFoundError,
 )
 from gencard.core.generators.registry import GENERATORS
+from gencard.core.noise.accounting import epsilon_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,33 @@ def facts_of_generators(name: str) -> GeneratorFacts:
 
 Facts = Callable[[str], GeneratorFacts]
 """By the name of a generator or black box; raises NotFoundError."""
+
+
+def for_persons(facts: Facts, most_records: int) -> Facts:
+    """The same facts where at most so many records of a person count; as they are where it is 0.
+
+    A box protects one record; the privacy that one fit spends is what that comes to for a person.
+    """
+
+    def of_persons(name: str) -> GeneratorFacts:
+        one = facts(name)
+        if not isinstance(one.privacy, InsideGenerator):
+            return one
+        privacy = InsideGenerator(one.privacy.guarantee.for_person(most_records))
+        return replace(one, privacy=privacy, claim=one.claim and _claim_for_person(one.claim, privacy))
+
+    return of_persons if most_records else facts
+
+
+def _claim_for_person(claim: Claim, privacy: InsideGenerator) -> Claim:
+    """The claim on all records of a person together."""
+    guarantee, delta = privacy.guarantee, claim.delta
+    epsilon = (
+        guarantee.budget if guarantee.currency == "epsilon" else epsilon_of(guarantee.budget, delta)
+    )
+    person = person_words(guarantee.most_records or 1)
+    sentence = f"For {person}: {guarantee.currency} {decimal_text(guarantee.budget)}. For one record: "
+    return Claim(f"{sentence}{claim}", epsilon, delta, claim.neighbouring)
 
 
 def parameters_of_box(box: BoxEntry) -> dict[str, str]:

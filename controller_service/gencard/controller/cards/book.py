@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from gencard.controller.boxes.generator_facts import Facts
+from gencard.controller.boxes.generator_facts import Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.generators import relation_of
@@ -127,9 +127,10 @@ class CardBook:
         self.facts(proposal.generator)
         ordered = proposal.in_order_of(dataset_entry.domain)
         policy, zeros = dataset_entry.policy, dataset_entry.schema.coding.structural_zeros
-        closed = self.grants.closed(tx, dataset_entry, relation_of(policy, self.facts))
+        facts = for_persons(self.facts, policy.most_records)
+        closed = self.grants.closed(tx, dataset_entry, relation_of(policy, facts))
         outcome = judge(
-            ordered, policy, dataset_entry.domain, self.limits, closed, zeros=zeros, facts=self.facts
+            ordered, policy, dataset_entry.domain, self.limits, closed, zeros=zeros, facts=facts
         )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
@@ -188,7 +189,8 @@ class CardBook:
         now: datetime,
         expires: datetime,
     ) -> CardTerms:
-        generator = self.facts(outcome.terms.generator)
+        facts = for_persons(self.facts, dataset_entry.policy.most_records)
+        generator = facts(outcome.terms.generator)
         return CardTerms(
             name=card.name,
             controller=self.controller,
@@ -208,6 +210,7 @@ class CardBook:
             parameters=generator.parameters,
             claim=generator.claim,
             reviewed_by=generator.reviewed_by if generator.tier is Tier.AUDITED else "",
+            most_records=dataset_entry.policy.most_records,
         )
 
     def stepped(self, card: Card, actor: str, action: str, remark: str = "") -> Card:

@@ -19,6 +19,7 @@ from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.state.cards import CardStore, offer_of, signed_card
 from gencard.core.card.budget import FREE, Neighbouring, Price
 from gencard.core.card.card import CardState
+from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.domain import Clique, Domain
@@ -30,6 +31,9 @@ from gencard.wire.codecs.card_codec import card_of_bytes
 
 DIFFERENCING = "DIFFERENCING"
 _NOISY = set(Mechanism) - {Mechanism.EXACT}
+
+Unit = tuple[Neighbouring, bool]
+"""Whom noise protects: by which relation, and whether persons in place of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,9 @@ class Grants:
             relation: Of all noise on the dataset; None where the policy offers none.
         """
         policy = dataset_entry.policy
+        unit = None if relation is None else (relation, bool(policy.most_records))
         exact = Grant(dataset_entry.version, dataset_entry.coding_digest, policy.transform.rounding)
-        return self._closed(tx, dataset_entry.name, exact, relation)
+        return self._closed(tx, dataset_entry.name, exact, unit)
 
     def check_joins(self, tx: Connection, card: CardTerms) -> None:
         """Refuse an offered card that does not go together with what was granted since.
@@ -58,7 +63,7 @@ class Grants:
             ProposalRefusedError: It does not.
         """
         privacy = card.terms.privacy
-        closed = self._closed(tx, card.terms.dataset, _grant_of(card), privacy.neighbouring)
+        closed = self._closed(tx, card.terms.dataset, _grant_of(card), _unit_of(privacy))
         if privacy.mechanism in closed:
             raise ProposalRefusedError(reasons=closed[privacy.mechanism])
 
@@ -82,9 +87,13 @@ class Grants:
         }
 
     def _closed(
-        self, tx: Connection, dataset: str, exact: Grant, relation: Neighbouring | None
+        self, tx: Connection, dataset: str, exact: Grant, relation: Unit | None
     ) -> Mapping[Mechanism, str]:
-        """Budgets under two neighbouring relations cannot be added; see also ``differencing``."""
+        """Budgets under two neighbouring relations cannot be added; see also ``differencing``.
+
+        Nor can those that protect records and persons; of persons, whatever number of their records
+        counted when.
+        """
         granted = set(self._granted(tx, dataset))
         counts = [granted_by_card for granted_by_card in granted if isinstance(granted_by_card, Grant)]
         relations = granted - set(counts)
@@ -95,7 +104,7 @@ class Grants:
             closed |= dict.fromkeys(_NOISY, NEIGHBOURING)
         return closed
 
-    def _granted(self, tx: Connection, dataset: str) -> Iterator[Grant | Neighbouring | None]:
+    def _granted(self, tx: Connection, dataset: str) -> Iterator[Grant | Unit | None]:
         """What each card tells; all but those that ran out before they were measured."""
         now, measured = self.clock(), self.store.measured(tx, dataset)
         for row in self.store.granted(tx, dataset):
@@ -112,11 +121,16 @@ def _granted_card(body: bytes) -> tuple[CardTerms, datetime]:
     return signed_card(card), offer_of(card).expire_time
 
 
-def _grant_and_expiry(body: bytes) -> tuple[Grant | Neighbouring | None, datetime]:
-    """What a granted card tells, and until when it may: exact counts, or the relation of its noise."""
+def _grant_and_expiry(body: bytes) -> tuple[Grant | Unit | None, datetime]:
+    """What a granted card tells, and until when it may: exact counts, or whom its noise protects."""
     signed, expires = _granted_card(body)
     exact = not signed.terms.privacy.noisy
-    return _grant_of(signed) if exact else signed.terms.privacy.neighbouring, expires
+    return _grant_of(signed) if exact else _unit_of(signed.terms.privacy), expires
+
+
+def _unit_of(privacy: Privacy) -> Unit | None:
+    relation = privacy.neighbouring
+    return None if relation is None else (relation, privacy.most_records is not None)
 
 
 def _grant_of(card: CardTerms) -> Grant:

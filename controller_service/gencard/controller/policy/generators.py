@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from gencard.controller.boxes.generator_facts import Facts
 from gencard.controller.policy.policy import PRICE, Policy
-from gencard.controller.policy.statistics import NEIGHBOURING, nearest_privacy
+from gencard.controller.policy.statistics import NEIGHBOURING, PERSON, nearest_privacy
 from gencard.core.card.budget import Neighbouring, decimal_of
 from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import Mechanism
@@ -93,6 +93,8 @@ def _with_private(
         return Refusal((closed[Mechanism.GENERATOR],))
     if own.neighbouring != relation_of(policy, facts):
         return Refusal((NEIGHBOURING,))
+    if policy.most_records > 1 and own.neighbouring is Neighbouring.REPLACE_ONE:
+        return Refusal((PERSON,))  # records of a person replaced by fewer are more than replacements
     if not own.price.fits(policy.most_per_card):
         return Refusal((PRICE,))
     steps = (

@@ -1,7 +1,7 @@
 """What a proposal may ask for: bounds that the controller declares. No record is read."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
@@ -169,6 +169,8 @@ class Policy:
         valid_days: Life of an offer and of the card made of it.
         stewards: 2 where two stewards take every decision that gives something.
         two_stewards: Names of single kinds of decisions that two stewards take.
+        most_records: Of one person that count, by the schema; ``noise`` then protects the person. 0
+            where each record stands for itself.
     """
 
     largest_order: int
@@ -189,6 +191,12 @@ class Policy:
     valid_days: int = 90
     stewards: int = 1
     two_stewards: tuple[TwoStewards, ...] = ()
+    most_records: int = 0
+
+    def for_persons(self, most_records: int) -> "Policy":
+        """The same for a dataset of which at most so many records of a person count."""
+        noise = self.noise and replace(self.noise, most_records=most_records or None)
+        return replace(self, noise=noise, most_records=most_records)
 
     @property
     def decided_by_two(self) -> tuple[TwoStewards, ...]:

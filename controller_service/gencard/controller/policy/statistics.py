@@ -109,6 +109,7 @@ def _ordered(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...]:
 
 MECHANISM = "MECHANISM_NOT_OFFERED"
 NEIGHBOURING = "NEIGHBOURING_NOT_OFFERED"
+PERSON = "PROTECTS_PERSONS"
 TRANSFORM = "TRANSFORM_REQUIRED"
 
 
@@ -139,7 +140,7 @@ def nearest_privacy(
 
     Args:
         noise: What is offered in place of a mechanism that is not. All noisy cards of a dataset have
-            its neighbouring relation, or their budgets could not be added.
+            its neighbouring relation and protect whom it protects, or their budgets could not be added.
         most: Cap on one card.
         closed: Mechanisms that grants made before have closed, and why.
     """
@@ -147,14 +148,17 @@ def nearest_privacy(
     offered = _on_offer(requested, set(mechanisms) - closed.keys(), noise)
     if offered is None:
         return Refusal((why,))
-    related = affordable = offered
+    related = personal = affordable = offered
     if isinstance(offered, AddedNoise):
-        related = offered if noise is None else replace(offered, neighbouring=noise.neighbouring)
-        affordable = related.within(most)
+        relation = offered if noise is None else noise
+        related = replace(offered, neighbouring=relation.neighbouring)
+        protecting = replace(related, most_records=relation.most_records)
+        personal, affordable = protecting, protecting.within(most)
     steps = (
         (requested, offered, why),
         (offered, related, NEIGHBOURING),
-        (related, affordable, PRICE),
+        (related, personal, PERSON),
+        (personal, affordable, PRICE),
     )
     return affordable, tuple(
         Change("privacy", str(old), str(new), reason) for old, new, reason in steps if old != new

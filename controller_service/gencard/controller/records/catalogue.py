@@ -48,6 +48,10 @@ class DatasetEntry:
     declared: Declared = NOTHING_DECLARED
     format: FileFormat = USUAL
 
+    def __post_init__(self) -> None:
+        # here, so that no reloaded or replaced policy sells noise for a record as noise for a person
+        object.__setattr__(self, "policy", self.policy.for_persons(self.schema.most_records))
+
     @property
     def domain(self) -> Domain:
         return self.schema.coding.domain

@@ -5,6 +5,8 @@ description = "..."
 declared_by = "..."
 reviewed = false
 records = 10_000            # how many there are, if everybody may know; nobody counts them
+person = "id"               # the column that says whose a record is; it is no attribute
+most_records = 3            # of one person that count, chosen by a keyed hash; noise protects the person
 
 [[attributes]]
 name = "age"
@@ -45,6 +47,7 @@ from pydantic import Field
 
 from gencard.controller.records.encoding import PLAIN, Reading
 from gencard.controller.settings.files import Section, Table, read_table, toml_text, validated
+from gencard.core.card.noise import MOST_RECORDS
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -69,6 +72,8 @@ class PublicSchema:
         readings: Attribute -> how its values become levels, where labels and edges do not say all.
         records: How many records there are, as declared; None where it is not.
         groups: Attribute -> names of groups of its labels -> labels; each in at most one group.
+        person: The column that says whose a record is; empty where each stands for itself.
+        most_records: Of one person that count; 0 where each record stands for itself.
     """
 
     title: str
@@ -79,6 +84,8 @@ class PublicSchema:
     readings: Mapping[str, Reading] = field(default_factory=dict)
     records: int | None = None
     groups: Mapping[str, Groups] = field(default_factory=dict)
+    person: str = ""
+    most_records: int = 0
 
 
 class _AttributeTable(Section):
@@ -158,8 +165,21 @@ class _SchemaTable(Section):
     declared_by: str
     reviewed: bool = False
     records: int | None = Field(default=None, ge=1)
+    person: str = ""
+    most_records: int = Field(default=0, ge=0, le=MOST_RECORDS)
     attributes: tuple[_AttributeTable, ...] = Field(min_length=1)
     structural_zeros: tuple[_ZerosTable, ...] = ()
+
+    def check_person(self) -> None:
+        """Raises InvalidCodingError where column and number do not go together."""
+        if bool(self.person) != bool(self.most_records):
+            raise InvalidCodingError(
+                attribute="person", problem="it needs person and most_records, both"
+            )
+        if self.person and self.person in {part.name for part in self.attributes}:
+            raise InvalidCodingError(
+                attribute=self.person, problem="it says whose a record is, so it is no attribute"
+            )
 
 
 def read_schema(path: Path) -> PublicSchema:
@@ -175,6 +195,7 @@ def read_schema(path: Path) -> PublicSchema:
 def schema_of_table(table: Table, file: str = "") -> PublicSchema:
     """The schema that a table describes, of a file that refusals name; raises as ``read_schema``."""
     entry = validated(_SchemaTable, table, file)
+    entry.check_person()
     plain = Coding(tuple(attribute.attribute() for attribute in entry.attributes))
     zeros = tuple(part.zeros(plain) for part in entry.structural_zeros)
     readings = {part.name: part.reading() for part in entry.attributes}
@@ -187,6 +208,8 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
         readings={name: reading for name, reading in readings.items() if reading != PLAIN},
         records=entry.records,
         groups={part.name: part.groups for part in entry.attributes if part.groups},
+        person=entry.person,
+        most_records=entry.most_records,
     )
 
 
@@ -199,6 +222,7 @@ def table_of_schema(schema: PublicSchema) -> Table:
         "declared_by": schema.declared_by,
         "reviewed": schema.reviewed,
         **({} if schema.records is None else {"records": schema.records}),
+        **({"person": schema.person, "most_records": schema.most_records} if schema.person else {}),
         "attributes": [
             _attribute_table(attribute, schema.readings.get(attribute.name, PLAIN))
             | _groups_table(schema.groups.get(attribute.name, {}))

@@ -236,6 +236,7 @@ class ReleaseRun:
                 audited=audited,
                 without_uniques=without,
                 private_box=signed_card(card).generator_digest if private else "",
+                most_records=signed_card(card).most_records,
             )
             signed = sign(receipt_statement(receipt), [self.cards.signing_key(tx)])
             row = _row_of(receipt, signed, run, file_name, now)

@@ -99,6 +99,7 @@ def _summary(dataset_entry: DatasetEntry) -> catalog.Dataset:
         declared_by=dataset_entry.schema.declared_by,
         version=dataset_entry.version,
         records=dataset_entry.schema.records,
+        most_records=dataset_entry.schema.most_records,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from sqlalchemy import Connection
 
 from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.boxes.generator_facts import Facts
+from gencard.controller.boxes.generator_facts import Facts, for_persons
 from gencard.controller.policy.evaluation import together_of
 from gencard.controller.policy.generators import relation_of
 from gencard.controller.policy.policy import Policy
@@ -243,6 +243,7 @@ def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[
 
 def _private_mistakes(policy: Policy, facts: Facts) -> Iterator[str]:
     """Why no card could ever name a black box of tier private that the policy offers."""
+    facts = for_persons(facts, policy.most_records)
     relation = relation_of(policy, facts)
     for name in policy.generators:
         privacy = facts(name).privacy

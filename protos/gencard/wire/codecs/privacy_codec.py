@@ -31,6 +31,9 @@ LONGEST_AMOUNT = 32
 """Characters of a decimal."""
 
 _PARAMETERS = [field.name for field in pb.Privacy.DESCRIPTOR.fields if field.type == field.TYPE_STRING]
+_IN_DOCUMENTS = {"most_records": "mostRecords"}
+"""Parameters that documents call otherwise."""
+
 _NUMBERS = tuple(field.name for field in fields(Transform) if field.name != "zeros")
 
 
@@ -57,10 +60,11 @@ def neighbouring_of(number: int) -> Neighbouring | None:
 
 
 def privacy_message(privacy: Privacy) -> pb.Privacy:
-    numbers = {name: text for name, text in privacy.parameters.items() if name != "neighbouring"}
+    numbers = {name: text for name, text in privacy.parameters.items() if name in _PARAMETERS}
     return pb.Privacy(
         mechanism=_MECHANISM[privacy.mechanism],
         neighbouring=neighbouring_message(privacy.neighbouring),
+        most_records=privacy.most_records or 0,
         **numbers,
     )
 
@@ -70,6 +74,7 @@ def privacy_of(message: pb.Privacy) -> Privacy:
     relation = neighbouring_of(message.neighbouring)
     given = {name: text for name in _PARAMETERS if (text := getattr(message, name))}
     given |= {} if relation is None else {"neighbouring": relation}
+    given |= {"most_records": str(message.most_records)} if message.most_records else {}
     return privacy_with(mechanism_of(message.mechanism), given)
 
 
@@ -118,13 +123,17 @@ def price_of_document(document: Document) -> Price:
 
 
 def privacy_document(privacy: Privacy) -> Document:
-    return {"mechanism": str(privacy.mechanism), **privacy.parameters}
+    named = {_IN_DOCUMENTS.get(name, name): text for name, text in privacy.parameters.items()}
+    return {"mechanism": str(privacy.mechanism), **named}
 
 
 def privacy_of_document(document: Document) -> Privacy:
     """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no privacy."""
     mechanism = Mechanism(document["mechanism"])
-    given = {name: text_of(value) for name, value in document.items() if name != "mechanism"}
+    own = {name: own for own, name in _IN_DOCUMENTS.items()}
+    given = {
+        own.get(name, name): text_of(value) for name, value in document.items() if name != "mechanism"
+    }
     return privacy_with(mechanism, given)
 
 

@@ -38,6 +38,7 @@ class Receipt:
         audited: The black box that made the rows.
         without_uniques: Replicated uniques were taken out, and other rows drawn.
         private_box: SHA-256, in hex, of the black box of tier private that made the rows; else empty.
+        most_records: Of one person that counted, as on the card; 0 where each record stood for itself.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Receipt:
     audited: AuditedBox | None = field(default=None, metadata=written(omit=True))
     without_uniques: bool = field(default=False, metadata=written(omit=True))
     private_box: str = field(default="", metadata=written("private.box.sha256", omit=True))
+    most_records: int = field(default=0, metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         if bool(self.psi_digest) == bool(self.private_box):

@@ -139,7 +139,11 @@ class Analyses:
     def goes_with(self, privacy: Privacy) -> bool:
         """Whether checked runs are measured by the mechanism of a card, for the same neighbours."""
         own, card = self.privacy, privacy
-        return (own.mechanism, own.neighbouring) == (card.mechanism, card.neighbouring)
+        return (own.mechanism, own.neighbouring, own.most_records) == (
+            card.mechanism,
+            card.neighbouring,
+            card.most_records,
+        )
 
 
 NO_ANALYSES = Analyses()

@@ -6,7 +6,15 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from gencard.core.card.budget import FREE, Neighbouring, Price, decimal_of, delta_of, neighbouring_of
-from gencard.core.card.noise import CURRENCIES, NOISES, AddedNoise, Mechanism, usual_noise, words_of
+from gencard.core.card.noise import (
+    CURRENCIES,
+    NOISES,
+    AddedNoise,
+    Mechanism,
+    most_records_of,
+    usual_noise,
+    words_of,
+)
 from gencard.core.errors import InvalidInputError
 
 
@@ -24,6 +32,7 @@ class Exact:
 
     neighbouring: ClassVar[None] = None
     delta: ClassVar[None] = None
+    most_records: ClassVar[None] = None
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -58,6 +67,10 @@ class InsideGenerator:
     @property
     def delta(self) -> Decimal | None:
         return self.guarantee.delta
+
+    @property
+    def most_records(self) -> int | None:
+        return self.guarantee.most_records
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -100,6 +113,7 @@ _PARAMETERS: Mapping[str, tuple[Callable[[str, str], object], str]] = {
     **dict.fromkeys(CURRENCIES, (decimal_of, _BUDGET)),
     "neighbouring": (neighbouring_of, "must be given with noise, and only with noise"),
     "delta": (delta_of, "is allowed for {} only"),
+    "most_records": (most_records_of, "is allowed for {} only"),
 }
 """How each parameter is read from text, and what is wrong where it is missing or does not belong."""
 

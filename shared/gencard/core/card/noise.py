@@ -6,7 +6,7 @@ A new mechanism is one more class, in ``NOISES``, with its name in ``Mechanism``
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -25,7 +25,11 @@ from gencard.core.card.budget import (
     neighbouring_of,
     root_above,
 )
+from gencard.core.errors import InvalidNumberError
 from gencard.core.types import IntArray
+
+MOST_RECORDS = 1_000
+"""Records of one person that may count: noise grows with their number."""
 
 _LEAST_STDDEV = 1e-9
 """Noise too small to be seen is noise all the same: a stddev of 0 would say that counts are exact."""
@@ -65,7 +69,9 @@ class AddedNoise(ABC):
     """Noise on every count, which spends one budget over all statistics of a card together.
 
     Args:
-        neighbouring: What one record more or less means.
+        neighbouring: What one record more or less means; with ``most_records``, one person.
+        most_records: The noise protects a person of whom at most so many records count, with all of
+            them; None where it protects one record.
     """
 
     mechanism: ClassVar[Mechanism]
@@ -78,9 +84,12 @@ class AddedNoise(ABC):
     """1 where noise follows from the L1 sensitivity, 2 where from the square of the L2 one."""
 
     neighbouring: Neighbouring
+    most_records: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         decimal_of(str(self.budget), f"privacy.{self.currency}")
+        if self.most_records is not None:
+            check_most_records(self.most_records)
 
     @property
     def budget(self) -> Decimal:
@@ -116,8 +125,31 @@ class AddedNoise(ABC):
 
     @property
     def moved(self) -> Fraction:
-        """What a record does to a marginal: its L1 sensitivity, and the square of L2."""
-        return Fraction(2 if self.neighbouring is Neighbouring.REPLACE_ONE else 1)
+        r"""The L1 sensitivity of a marginal (``norm`` 1), or the square of the L2 one.
+
+        A record more or less moves one count by 1; a record replaced moves two. A person with
+        :math:`j \le k` records moves the counts by a vector :math:`v \ge 0` with :math:`\sum v = j`, so
+        :math:`L_1 = j \le k` and :math:`L_2^2 = \sum v^2 \le (\sum v)^2 \le k^2`, reached where all k
+        records lie in one cell. One person replaced by another moves them by :math:`v - w`: at most
+        :math:`2 k`, and since :math:`v, w \ge 0`, :math:`|v - w|_2^2 \le |v|_2^2 + |w|_2^2 \le 2 k^2`,
+        reached by two persons each with k records in one cell, not the same.
+        """
+        pair = 2 if self.neighbouring is Neighbouring.REPLACE_ONE else 1
+        return Fraction(pair * (self.most_records or 1) ** self.norm)
+
+    def for_person(self, most_records: int) -> Self:
+        r"""What noise that protects one record, added or removed, keeps for a person with k records.
+
+        A person's records come or go one by one: pure :math:`\epsilon` becomes :math:`k \epsilon` [1]_,
+        zCDP of :math:`\rho` becomes :math:`k^2 \rho` [2]_.
+
+        References:
+            .. [1] C. Dwork, A. Roth, "The Algorithmic Foundations of Differential Privacy", 2014,
+               Theorem 2.2.
+            .. [2] M. Bun, T. Steinke, "Concentrated Differential Privacy", TCC 2016, Prop. 1.9.
+        """
+        grown: dict[str, Any] = {self.currency: self.budget * most_records**self.norm}
+        return replace(self, **grown, most_records=most_records)
 
     @classmethod
     @abstractmethod
@@ -278,11 +310,38 @@ def gaussian(
     )
 
 
+def check_most_records(number: int) -> None:
+    """Raises InvalidNumberError where a person may not have so many records."""
+    if not 1 <= number <= MOST_RECORDS:
+        raise InvalidNumberError(field="most_records", expected=f"from 1 to {MOST_RECORDS}")
+
+
+def most_records_of(text: str, field: str = "privacy.most_records") -> int:
+    """The most records of a person, from text; raises InvalidNumberError where it is no such number."""
+    if text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MOST_RECORDS:
+        return int(text)
+    raise InvalidNumberError(field=field, expected=f"a whole number from 1 to {MOST_RECORDS}")
+
+
+def person_words(most_records: int) -> str:
+    """Whom a claim about persons protects, for people."""
+    return f"a person with at most {most_records} record{'s' if most_records > 1 else ''}"
+
+
+def counted(most_records: int) -> str:
+    """Which records count and whom noise on them protects, for people."""
+    if not most_records:
+        return "each for itself"
+    return f"of {person_words(most_records)}: no more of them count, and noise protects the person"
+
+
 def _text(value: object) -> str:
     return decimal_text(value) if isinstance(value, Decimal) else str(value)
 
 
 def words_of(mechanism: Mechanism, parameters: Mapping[str, str]) -> str:
     """The name, then each number with its name, then the relation."""
-    numbers = [f"{name} {text}" for name, text in parameters.items() if name != "neighbouring"]
-    return ", ".join([mechanism, *numbers, parameters["neighbouring"]])
+    apart = {"neighbouring", "most_records"}
+    numbers = [f"{name} {text}" for name, text in parameters.items() if name not in apart]
+    person = [person_words(int(parameters["most_records"]))] if "most_records" in parameters else []
+    return ", ".join([mechanism, *numbers, parameters["neighbouring"], *person])

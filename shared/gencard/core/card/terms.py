@@ -9,6 +9,7 @@ from typing import Any
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Price, decimal_of
 from gencard.core.card.mechanism import EXACT, InsideGenerator, Privacy
+from gencard.core.card.noise import check_most_records, counted
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
@@ -274,10 +275,12 @@ class CardTerms:
     salted digest of the records; ``coding_digest`` the digest of the public schema;
     ``generator_digest`` that of all that runs. ``parameters`` and ``claim`` are those of a black box,
     by the names of its documentation; a generator that sees psi alone needs neither. ``reviewed_by`` is
-    who reviewed a black box of tier audited, with this very digest; empty on cards of other tiers.
+    who reviewed a black box of tier audited, with this very digest; empty on cards of other tiers. At
+    most ``most_records`` of one person count, and noise protects the person; 0: each record for itself.
 
     Raises:
-        InvalidInputError: The noise is the generator's own and the tier is not private, or the reverse.
+        InvalidInputError: The noise is the generator's own and the tier is not private, or the reverse;
+            or it does not protect whom ``most_records`` says.
     """
 
     name: str
@@ -300,9 +303,20 @@ class CardTerms:
     )
     claim: Claim | None = field(default=None, metadata=written("generator.claim", omit=True))
     reviewed_by: str = field(default="", metadata=written("generator.reviewedBy", omit=True))
+    most_records: int = field(default=0, metadata=written("dataset.mostRecords", omit=True))
 
     def __post_init__(self) -> None:
         by_generator = isinstance(self.terms.privacy, InsideGenerator)
         if by_generator != (self.tier is Tier.PRIVATE):
             problem = "must be generator on cards of tier private, and on no other card"
             raise InvalidInputError(field="privacy.mechanism", problem=problem)
+        if self.most_records:
+            check_most_records(self.most_records)
+        if self.terms.privacy.noisy and (self.terms.privacy.most_records or 0) != self.most_records:
+            problem = "must be that of the dataset, which says whom noise protects"
+            raise InvalidInputError(field="privacy.most_records", problem=problem)
+
+    @property
+    def counted(self) -> str:
+        """Which records count, for people."""
+        return counted(self.most_records)

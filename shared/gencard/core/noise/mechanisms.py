@@ -3,7 +3,8 @@ r"""Exact discrete noise: how much a privacy budget requires, and who draws it.
 A record is in one cell of every marginal. Adding or removing one moves one count of each marginal by 1
 (L1 = L2 = 1); replacing one moves two (L1 = 2, L2 = :math:`\sqrt 2`). The number of records is a count
 like any other: it is never released apart from the marginals, under either relation. What a record does
-to a linear statistic follows from its functions' declared values: see ``sensitivity``.
+to a linear statistic follows from its functions' declared values: see ``sensitivity``. Where the noise
+protects a person with at most k records, ``AddedNoise.moved`` has what they do together.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.card.noise import AddedNoise, Noise
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
-from gencard.core.types import Counts, IntArray
+from gencard.core.types import Counts, FloatArray, IntArray
 
 _LARGEST = 2**53
 """Noisy counts are clamped here: beyond, a float is not the integer that it stands for."""
@@ -91,7 +92,9 @@ def sum_scales(statistic: LinearStatistic, privacy: AddedNoise, budget: Fraction
     budget, the functions :math:`f_j / M_j` are one statistic with sensitivity :math:`L_1` or
     :math:`L_2`, on which noise of one scale falls.
     """
-    moved = sensitivity(statistic, privacy.neighbouring, privacy.norm)
+    moved = sensitivity(
+        statistic, privacy.neighbouring, privacy.norm, most_records=privacy.most_records or 1
+    )
     return tuple(
         privacy.scale(function.largest**privacy.norm * moved, budget) for function in statistic.functions
     )
@@ -104,17 +107,32 @@ _ROUNDED_UP = Fraction(10**9 + 1, 10**9)
 """Above every error of rounding in sums of so few floats."""
 
 
-def sensitivity(statistic: LinearStatistic, neighbouring: Neighbouring | None, norm: int) -> Fraction:
+def sensitivity(
+    statistic: LinearStatistic, neighbouring: Neighbouring | None, norm: int, *, most_records: int = 1
+) -> Fraction:
     r"""The largest :math:`\sum_j |\Delta_j / M_j|^p` over neighbouring datasets, hardly rounded up.
 
     :math:`M_j` is the largest value of function j. Adding or removing a record of cell x moves each sum
     by :math:`f_j(x)`, replacing it by :math:`f_j(x) - f_j(y)`: the worst cell, or pair of cells, is
     looked for; of too many pairs, twice the worst cell is taken (for p = 2, four times).
 
+    A person with at most k > 1 records moves the sums by a point of k times the convex hull of 0 and all
+    cells, a person replaced by the difference of two. A norm is convex, so it is largest at corners: k
+    records in the worst cell, or in each cell of the worst pair, of which one may be "no record".
+
     Args:
         norm: p, 1 or 2: the L1 sensitivity, or the square of the L2 one.
+        most_records: k. A person of k = 1 is a record.
     """
     scaled = statistic.scaled
+    if most_records > 1:
+        nobody = np.zeros((len(scaled), 1))
+        scaled = np.concatenate([nobody, scaled], axis=1)
+    return Fraction(most_records) ** norm * _worst(scaled, neighbouring, norm)
+
+
+def _worst(scaled: FloatArray, neighbouring: Neighbouring | None, norm: int) -> Fraction:
+    """The worst cell, or pair of cells; values of shape ``(functions, cells)``."""
     if neighbouring is not Neighbouring.REPLACE_ONE:
         return _slightly_above(float((np.abs(scaled) ** norm).sum(axis=0).max()))
     varying = scaled[np.ptp(scaled, axis=1) > 0]
