@@ -8,6 +8,7 @@ import pytest
 from docs.house.sources import ROOT, ROOTS, SOURCES, imported_by, reached_from
 
 BASE = {
+    "core.derivation",
     "core.domain",
     "core.dataset",
     "core.coding",

@@ -9,9 +9,9 @@ from gencard.controller.records.schema_file import (
     PublicSchema,
     read_schema,
     schema_of_table,
-    schema_text,
     table_of_schema,
 )
+from gencard.controller.settings.dataset_draft import schema_text
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.errors import GencardError, InvalidCodingError, InvalidInputError
 

@@ -8,15 +8,17 @@ Nothing here is ever taken from records at run time: the schema is public by dec
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import pairwise
-from math import isfinite, nan
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.dataset import code_dtype, steps_reached
+from gencard.core.derivation import Derivation
 from gencard.core.domain import LARGEST_SIZE, Clique, Domain
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
+from gencard.core.json_codecs import written
 
 MISSING = "missing"
 """What the level of missing values is called, for people."""
@@ -146,6 +148,7 @@ class Attribute:
     name: str
     coding: Labels | Edges
     description: str = ""
+    derivation: Derivation | None = field(default=None, metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         problem = "it has no name" if not self.name else self.coding.problem()
@@ -180,15 +183,20 @@ class Coding:
         for zeros in self.structural_zeros:
             domain.canonical(zeros.clique)  # refuses unknown and repeated attributes
             sizes = domain.project(zeros.clique).sizes
-            for cell in zeros.cells:
-                inside = len(cell) == len(sizes) and all(
-                    0 <= code < size for code, size in zip(cell, sizes, strict=True)
-                )
-                if not inside:
-                    raise InvalidCodingError(
-                        attribute=", ".join(zeros.clique),
-                        problem="a structural zero lies outside the domain",
-                    )
+            if not all(_inside(cell, sizes) for cell in zeros.cells):
+                problem = "a structural zero lies outside the domain"
+                raise InvalidCodingError(attribute=", ".join(zeros.clique), problem=problem)
+        stored = domain.project(self.stored)
+        for one in self.attributes:
+            how, of_number = one.derivation, _is_of_a_number(one.coding)
+            wrong = how.problem(stored, one.coding.size, of_number=of_number) if how else None
+            if wrong:
+                raise InvalidCodingError(attribute=one.name, problem=wrong)
+
+    @property
+    def stored(self) -> Clique:
+        """Attributes that records hold; the others are derived from them."""
+        return tuple(one.name for one in self.attributes if one.derivation is None)
 
     @property
     def domain(self) -> Domain:
@@ -201,13 +209,16 @@ class Coding:
         return self.attributes[self.domain.axis(name)]
 
 
-def level_values(coding: Coding) -> dict[str, tuple[float, ...]]:
-    """For each attribute that is a number, the number that each code stands for, NaN for "missing".
+def _is_of_a_number(coding: Labels | Edges) -> bool:
+    """Whether every number of records has a level: whether there are any, or whole numbers from 0."""
+    if isinstance(coding, Labels):
+        return coding.boolean and not coding.missing
+    return coding.edges[0] == coding.decimals == 0 and not coding.missing
 
-    Intervals stand for their midpoints, ordered whole numbers for themselves; others are not there.
-    """
-    numbers = {attribute.name: _values(attribute.coding) for attribute in coding.attributes}
-    return {name: values for name, values in numbers.items() if values}
+
+def _inside(cell: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
+    fits = len(cell) == len(sizes)
+    return fits and all(0 <= code < size for code, size in zip(cell, sizes, strict=True))
 
 
 def codes_of_numbers(name: str, coding: Edges, values: NDArray[np.float64]) -> NDArray[np.integer]:
@@ -266,16 +277,6 @@ def date_of_days(days: float) -> date:
 def days_of_date(day: date) -> int:
     """The inverse of ``date_of_days``."""
     return (day - _EPOCH).days
-
-
-def _values(coding: Labels | Edges) -> tuple[float, ...]:
-    """Empty where the levels are no numbers."""
-    absent = (nan,) * coding.missing
-    if isinstance(coding, Edges):
-        return coding.midpoints + absent
-    if coding.integer and coding.ordered:
-        return tuple(map(float, coding.labels)) + absent
-    return ()
 
 
 def _plain(edge: float) -> str:

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import prod
+from math import nan, prod
 
+from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 
@@ -103,3 +104,22 @@ class Moment:
         """Values of all its functions together: each has one for every cell."""
         cells = prod(domain.project(self.attributes).sizes)
         return (1 + self.functions(domain)) * cells
+
+
+def level_values(coding: Coding) -> dict[str, tuple[float, ...]]:
+    """For each attribute that is a number, the number that each code stands for, NaN for "missing".
+
+    Intervals stand for their midpoints, ordered whole numbers for themselves; others are not there.
+    """
+    numbers = {attribute.name: _values(attribute.coding) for attribute in coding.attributes}
+    return {name: values for name, values in numbers.items() if values}
+
+
+def _values(coding: Labels | Edges) -> tuple[float, ...]:
+    """Empty where the levels are no numbers."""
+    absent = (nan,) * coding.missing
+    if isinstance(coding, Edges):
+        return coding.midpoints + absent
+    if coding.integer and coding.ordered:
+        return tuple(map(float, coding.labels)) + absent
+    return ()

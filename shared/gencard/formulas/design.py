@@ -22,9 +22,10 @@ from formulaic.transforms import contrasts
 
 from gencard.core.answers.design import Column, Design, Response
 from gencard.core.answers.margins import Mask
-from gencard.core.coding import Coding, Labels, level_values
+from gencard.core.coding import Coding, Labels
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError, InvalidInputError, TooLargeError
+from gencard.core.moment import level_values
 from gencard.core.statistics.formula import Written
 from gencard.core.types import IntArray
 from gencard.formulas.evaluation import Factor, Levels, Numbers, evaluated

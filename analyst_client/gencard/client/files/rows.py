@@ -16,14 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.client.files.folder import appearing
-from gencard.core.coding import (
-    Attribute,
-    Coding,
-    Edges,
-    codes_of_numbers,
-    date_of_days,
-    days_of_date,
-)
+from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers, date_of_days, days_of_date
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from gencard.client.display import Displayable, Facts, Grid, Part, WrittenAsJson, named, percent
-from gencard.core.coding import Coding, level_values
+from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
+from gencard.core.moment import level_values
 from gencard.core.utility.analyses import Analyses, analyses
 from gencard.core.utility.gap import GapWords, gap_error, gap_of
 from gencard.core.utility.prediction import Task, split

@@ -97,7 +97,9 @@ def opened(records: Job) -> Vault:
         DatasetChangedError: It does not hold the version that the job names.
     """
     schema = schema_of_table(records["schema"])
-    vault = Vault(Path(records["data"]), schema.coding, schema.readings, FileFormat(**records["format"]))
+    persons = schema.persons(bytes.fromhex(records["salt"]))
+    file_format = FileFormat(**records["format"])
+    vault = Vault(Path(records["data"]), schema.coding, schema.readings, file_format, persons)
     confirm(vault, records)
     return vault
 

@@ -4,8 +4,9 @@ An encoder writes one SQL expression that yields exactly one number for each rec
 never a value's text, and turns a batch of these numbers into codes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any, Protocol
 
@@ -13,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.file_format import USUAL, FileFormat
-from gencard.core.coding import Attribute, Edges, Labels, codes_of_numbers
+from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import code_dtype, steps_reached
-from gencard.core.errors import UndeclaredLevelError
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError, UndeclaredLevelError
+from gencard.core.types import IntArray
 
 _UNDECLARED = -1
 _NUMBERS = (
@@ -215,6 +218,64 @@ def encoder_of(attribute: Attribute, reading: Reading = PLAIN) -> Encoder:
             return kind(attribute.name, attribute.coding, reading)
         case Edges():
             return NumberEncoder(attribute.name, attribute.coding, reading)
+
+
+def query_of(expressions: Sequence[str]) -> str:
+    """SQL for some numbers of each record."""
+    columns = [f"{expression} AS c{axis}" for axis, expression in enumerate(expressions)]
+    return f"SELECT {', '.join(columns)} FROM records"  # noqa: S608  # names are quoted
+
+
+def sources_of(coding: Coding, attributes: Clique) -> Clique:
+    """The stored attributes from which these follow."""
+    derivations = (coding.attribute(name).derivation for name in attributes)
+    sources = {name for how in derivations if how is not None for name in how.sources}
+    return tuple(name for name in coding.stored if name in sources or name in attributes)
+
+
+def check_numbers(coding: Coding, attributes: Clique) -> None:
+    """Raises InvalidInputError for an attribute of which no numbers are stored."""
+    for one in map(coding.attribute, attributes):
+        if not isinstance(one.coding, Edges) or one.derivation is not None:
+            raise InvalidInputError(field="uncoded", problem=f"'{one.name}' has no declared edges")
+
+
+def with_derived(
+    coding: Coding,
+    attributes: Clique,
+    stored: Clique,
+    columns: Sequence[NDArray[Any]],
+    of_person: Callable[[Attribute, IntArray], NDArray[Any]] | None = None,
+) -> list[NDArray[Any]]:
+    """Codes of attributes from those of stored ones, then what stands behind these.
+
+    Args:
+        columns: Codes of the stored attributes, then others.
+        of_person: Levels of persons, where the records have persons; see ``Gathered.levels``.
+    """
+    codes = dict(zip(stored, columns, strict=False))
+    for one in map(coding.attribute, attributes):
+        if (how := one.derivation) is not None:
+            sizes = coding.domain.project(how.sources).sizes
+            entries = how.of_records([codes[name] for name in how.sources], sizes)
+            count = of_person if how.per_person else None
+            codes[one.name] = entries if count is None else count(one, entries)
+    return [*(codes[name] for name in attributes), *columns[len(stored) :]]
+
+
+def how_read(
+    file_format: FileFormat, readings: Mapping[str, Reading], persons: tuple[str, int] | None = None
+) -> str:
+    """Format, readings and rule of persons as text, the same for what a job gets as JSON."""
+    unusual = {name: asdict(one) for name, one in readings.items() if one != PLAIN}
+    whole: dict[str, Any] = {"format": asdict(file_format), "readings": unusual}
+    whole |= {} if persons is None else {"persons": list(persons)}
+    return json.dumps(whole, sort_keys=True, default=str)
+
+
+def encoders_of(coding: Coding, readings: Mapping[str, Reading], names: Clique) -> list[Encoder]:
+    """The encoders of some attributes."""
+    return [encoder_of(coding.attribute(name), readings.get(name, PLAIN)) for name in names]
 
 
 def number_of(text: str) -> float | None:

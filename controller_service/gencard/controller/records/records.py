@@ -104,4 +104,6 @@ def _holdout(entry: DatasetTable, schema: PublicSchema, salt: bytes) -> Holdout 
 
 
 def _vault(entry: DatasetTable, schema: PublicSchema, path: Path | None = None) -> Vault:
-    return Vault(path or entry.data, schema.coding, schema.readings, entry.format.format())
+    return Vault(
+        path or entry.data, schema.coding, schema.readings, entry.format.format(), schema.persons()
+    )

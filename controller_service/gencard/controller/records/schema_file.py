@@ -38,15 +38,16 @@ cells = [["[0, 18)", "male"]]
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from types import MappingProxyType
 
 from pydantic import Field
 
+from gencard.controller.records.derived import DerivedTable, Form
 from gencard.controller.records.encoding import PLAIN, Reading
-from gencard.controller.settings.files import Section, Table, read_table, toml_text, validated
+from gencard.controller.records.persons import Persons
+from gencard.controller.settings.files import Section, Table, read_table, validated
 from gencard.core.card.noise import MOST_RECORDS
 from gencard.core.coding import (
     Attribute,
@@ -87,8 +88,12 @@ class PublicSchema:
     person: str = ""
     most_records: int = 0
 
+    def persons(self, salt: bytes = b"") -> Persons | None:
+        """Whose a record is; which records of a person count follows from the dataset's salt."""
+        return Persons.of(self.person, self.most_records, salt) if self.person else None
 
-class _AttributeTable(Section):
+
+class _AttributeTable(DerivedTable):
     name: str
     description: str = ""
     labels: tuple[str, ...] | None = None
@@ -103,13 +108,27 @@ class _AttributeTable(Section):
     missing: bool | tuple[str, ...] = False
     groups: Groups = Field(default_factory=dict)
 
-    def attribute(self) -> Attribute:
+    @property
+    def is_derived(self) -> bool:
+        return bool(self.of or self.compare or self.sources) or not self.any is self.number is None
+
+    def attribute(self, stored: Coding | None = None) -> Attribute:
+        """The attribute; where its table says so, derived from those that are stored."""
+        coding = self._given()
+        if self.is_derived and stored is not None:
+            derived = self.derived(self.name, stored, coding, Form(self.other, bool(self.missing)))
+            return replace(derived, description=self.description)
+        if coding is None:
+            raise self._refusal("it needs either labels, edges or dates")
+        return Attribute(self.name, coding, self.description)
+
+    def _given(self) -> Labels | Edges | None:
         given = [part for part in (self.labels, self.edges, self.dates) if part is not None]
-        if len(given) != 1:
+        if len(given) > 1:
             raise self._refusal("it needs either labels, edges or dates")
         if self.labels is not None:
-            return Attribute(self.name, self._labels(self.labels), self.description)
-        return Attribute(self.name, self._intervals(), self.description)
+            return self._labels(self.labels)
+        return self._intervals() if given else None
 
     def _labels(self, labels: tuple[str, ...]) -> Labels:
         if self.decimals is not None or self.age_at is not None:
@@ -170,16 +189,23 @@ class _SchemaTable(Section):
     attributes: tuple[_AttributeTable, ...] = Field(min_length=1)
     structural_zeros: tuple[_ZerosTable, ...] = ()
 
+    def coding(self) -> Coding:
+        """Stored attributes and those derived from them, in the order of the file."""
+        tables = self.attributes
+        stored = Coding(tuple(one.attribute() for one in tables if not one.is_derived))
+        plain = Coding(tuple(one.attribute(stored) for one in tables))
+        of_persons = [one for one in plain.attributes if one.derivation and one.derivation.per_person]
+        if of_persons and self.most_records != 1:
+            problem = "is of persons, so each must be one row: most_records = 1"
+            raise InvalidCodingError(attribute=of_persons[0].name, problem=problem)
+        return Coding(plain.attributes, tuple(part.zeros(plain) for part in self.structural_zeros))
+
     def check_person(self) -> None:
         """Raises InvalidCodingError where column and number do not go together."""
-        if bool(self.person) != bool(self.most_records):
-            raise InvalidCodingError(
-                attribute="person", problem="it needs person and most_records, both"
-            )
-        if self.person and self.person in {part.name for part in self.attributes}:
-            raise InvalidCodingError(
-                attribute=self.person, problem="it says whose a record is, so it is no attribute"
-            )
+        one_alone = bool(self.person) != bool(self.most_records)
+        if one_alone or self.person in {part.name for part in self.attributes}:
+            problem = "says whose a record is: it is no attribute, and goes with most_records"
+            raise InvalidCodingError(attribute=self.person or "person", problem=problem)
 
 
 def read_schema(path: Path) -> PublicSchema:
@@ -196,15 +222,13 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
     """The schema that a table describes, of a file that refusals name; raises as ``read_schema``."""
     entry = validated(_SchemaTable, table, file)
     entry.check_person()
-    plain = Coding(tuple(attribute.attribute() for attribute in entry.attributes))
-    zeros = tuple(part.zeros(plain) for part in entry.structural_zeros)
-    readings = {part.name: part.reading() for part in entry.attributes}
+    readings = {part.name: part.reading() for part in entry.attributes if not part.is_derived}
     return PublicSchema(
         title=entry.title,
         description=entry.description,
         declared_by=entry.declared_by,
         reviewed=entry.reviewed,
-        coding=Coding(plain.attributes, zeros),
+        coding=entry.coding(),
         readings={name: reading for name, reading in readings.items() if reading != PLAIN},
         records=entry.records,
         groups={part.name: part.groups for part in entry.attributes if part.groups},
@@ -225,7 +249,7 @@ def table_of_schema(schema: PublicSchema) -> Table:
         **({"person": schema.person, "most_records": schema.most_records} if schema.person else {}),
         "attributes": [
             _attribute_table(attribute, schema.readings.get(attribute.name, PLAIN))
-            | _groups_table(schema.groups.get(attribute.name, {}))
+            | _groups_table(schema.groups.get(attribute.name))
             for attribute in attributes
         ],
     }
@@ -234,18 +258,6 @@ def table_of_schema(schema: PublicSchema) -> Table:
             _zeros_table(zeros, schema.coding) for zeros in schema.coding.structural_zeros
         ]
     return table
-
-
-def schema_text(
-    schema: PublicSchema, notes: Mapping[str, str] = MappingProxyType({}), remark: str = ""
-) -> str:
-    """The schema as TOML; ``notes`` are comments on attributes, ``remark`` one on the whole."""
-    table = table_of_schema(schema)
-    parts = [_lines({name: value for name, value in table.items() if not isinstance(value, list)})]
-    parts[0] += f"# {remark}\n" if remark else ""
-    for name in ("attributes", "structural_zeros"):
-        parts += [_section(name, entry, notes) for entry in table.get(name, ())]
-    return "\n".join(parts)
 
 
 def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
@@ -261,12 +273,15 @@ def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
             table["dates"] = [date_of_days(day).isoformat() for day in edges]
         case Edges(edges, missing, decimals):
             table |= _number_table(edges, decimals, reading.age_at)
+    if (how := attribute.derivation) is not None:
+        table |= {"sources": list(how.sources), "codes": list(how.codes)}
+        table |= {"per_person": True} if how.per_person else {}
     if missing:
         table["missing"] = list(reading.absent) or True
     return table
 
 
-def _groups_table(groups: Groups) -> Table:
+def _groups_table(groups: Groups | None) -> Table:
     return {"groups": {name: list(labels) for name, labels in groups.items()}} if groups else {}
 
 
@@ -282,12 +297,3 @@ def _zeros_table(zeros: StructuralZeros, coding: Coding) -> Table:
     levels = [coding.attribute(name).coding.level_names for name in zeros.clique]
     cells = [[names[code] for names, code in zip(levels, cell, strict=True)] for cell in zeros.cells]
     return {"clique": list(zeros.clique), "cells": cells}
-
-
-def _section(heading: str, entry: Table, notes: Mapping[str, str]) -> str:
-    note = notes.get(entry.get("name", ""))
-    return f"[[{heading}]]{f'  # {note}' if note else ''}\n{_lines(entry)}"
-
-
-def _lines(table: Table) -> str:
-    return "".join(f"{name} = {toml_text(value)}\n" for name, value in table.items())

@@ -57,6 +57,7 @@ def undeclared_values(
         undeclared = [
             _undeclared(records, attribute, schema.readings.get(attribute.name, PLAIN))
             for attribute in schema.coding.attributes
+            if attribute.derivation is None
         ]
     return [values for values in undeclared if values.counts]
 

@@ -6,10 +6,9 @@ so they are dropped here: only the kind of an error leaves, with neither text no
 """
 
 import hmac
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,10 +17,20 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import PLAIN, Column, Encoder, Reading, encoder_of
+from gencard.controller.records.encoding import (
+    Column,
+    Reading,
+    check_numbers,
+    encoders_of,
+    how_read,
+    query_of,
+    sources_of,
+    with_derived,
+)
 from gencard.controller.records.file_format import USUAL, FileFormat, check_path, literal, open_table
-from gencard.controller.records.folder import ParquetFolder
-from gencard.core.coding import Coding, Edges
+from gencard.controller.records.folder import ParquetFolder, hmac_of
+from gencard.controller.records.persons import Persons
+from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import (
@@ -29,7 +38,6 @@ from gencard.core.errors import (
     DatasetUnavailableError,
     EmptyDatasetError,
     GencardError,
-    InvalidInputError,
     MissingAttributeError,
     TooManyRecordsError,
     UndeclaredLevelError,
@@ -37,8 +45,7 @@ from gencard.core.errors import (
 from gencard.core.statistics.counting import Counter
 from gencard.core.types import FloatArray
 
-_BATCH = 1 << 16
-"""Records in a batch."""
+_BATCH = 1 << 16  # records
 
 _ENGINE: dict[str, str | int | float | list[str]] = {
     "memory_limit": "512MiB",
@@ -59,6 +66,7 @@ class Vault:
         coding: What its values may be.
         readings: Attribute -> how its values become levels, where labels and edges do not say all.
         format: How the file is written.
+        persons: Whose a record is, and how many of one person count; None where each stands for itself.
 
     Every method may raise DatasetUnavailableError (the file is gone or garbled),
     MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
@@ -68,6 +76,7 @@ class Vault:
     coding: Coding
     readings: Mapping[str, Reading] = field(default_factory=dict)
     format: FileFormat = USUAL
+    persons: Persons | None = None
 
     def digest(self, salt: bytes) -> str:
         """HMAC-SHA256 of the file, in hex: says whether two files are the same, and no more.
@@ -76,7 +85,7 @@ class Vault:
         """
         # salted: a plain digest would let an analyst test guesses of the whole file
         folder = folder_at(self.path)
-        return silently(lambda: folder.digest(salt, _hmac_of) if folder else _hmac_of(self.path, salt))
+        return silently(lambda: folder.digest(salt, hmac_of) if folder else hmac_of(self.path, salt))
 
     def version(self, salt: bytes, digest: str = "") -> str:
         """The digest; another one where the file is not read as usual.
@@ -87,8 +96,9 @@ class Vault:
         Args:
             digest: Of the file, where it is known.
         """
-        digest, reading = digest or self.digest(salt), _how_read(self.format, self.readings)
-        if reading == _how_read(USUAL, {}):
+        digest = digest or self.digest(salt)
+        reading = how_read(self.format, self.readings, self.persons.rule if self.persons else None)
+        if reading == how_read(USUAL, {}):
             return digest
         return hmac.new(salt, f"{digest} {reading}".encode(), sha256).hexdigest()
 
@@ -110,7 +120,8 @@ class Vault:
         with suppress(UndeclaredLevelError):
             tables = self.count([*alone, *(entry.clique for entry in zeros)])
         if not tables:
-            raise UndeclaredLevelError(attribute=", ".join(self._undeclared()))
+            nobody = self.persons.column if self.persons else ""
+            raise UndeclaredLevelError(attribute=", ".join(self._undeclared()) or nobody)
         for entry, table in zip(zeros, tables[len(alone) :], strict=True):
             if any(table[cell] for cell in entry.cells):
                 raise UndeclaredLevelError(attribute=", ".join(entry.clique))
@@ -147,7 +158,7 @@ class Vault:
             TooManyRecordsError: There are more than ``most_records``.
             InvalidInputError: An uncoded attribute is not one of numbers.
         """
-        self._check_numbers(uncoded)
+        check_numbers(self.coding, uncoded)
         batches: list[list[NDArray[Any]]] = []
         records = 0
         for batch in self._batches(attributes, uncoded):
@@ -161,46 +172,52 @@ class Vault:
         dataset = Dataset.of_columns(self.coding.domain.project(attributes), columns[: len(attributes)])
         return dataset, dict(zip(uncoded, columns[len(attributes) :], strict=True))
 
-    def _check_numbers(self, attributes: Clique) -> None:
-        for name in attributes:
-            if not isinstance(self.coding.attribute(name).coding, Edges):
-                raise InvalidInputError(field="uncoded", problem=f"'{name}' has no declared edges")
-
     def _undeclared(self) -> tuple[str, ...]:
         """Attributes some values of which have no level, in their order."""
-        attributes = self.coding.domain.attributes
-        encoders = self._encoders(attributes)
+        attributes = self.coding.stored
+        encoders = encoders_of(self.coding, self.readings, attributes)
         undeclared: set[str] = set()
-        for batch in self._numbers(attributes, encoders):
-            for name, encoder, numbers in zip(attributes, encoders, batch, strict=True):
+        for batch in self._numbers(attributes):
+            for name, encoder, numbers in zip(attributes, encoders, batch, strict=False):
                 if not encoder.declared(numbers).all():
                     undeclared.add(name)
         return tuple(name for name in attributes if name in undeclared)
 
     def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[list[NDArray[Any]]]:
-        """Codes of the attributes, then numbers of the uncoded ones, batch by batch as in the file."""
-        names = (*attributes, *uncoded)
-        encoders = self._encoders(names)
-        for batch in self._numbers(names, encoders):
+        """Codes of the attributes, then numbers of the uncoded ones, batch by batch as in the file.
+
+        Of persons, the records that count, all at once.
+        """
+        stored = sources_of(self.coding, attributes)
+        batches = self._coded(stored, uncoded)
+        if self.persons is None:
+            for batch in batches:
+                yield with_derived(self.coding, attributes, stored, batch)
+            return
+        gathered = self.persons.gathered(batches)
+        kept = gathered.kept(self.persons.most_records)
+        if len(kept):
+            columns = with_derived(self.coding, attributes, stored, gathered.columns, gathered.levels)
+            yield [column[kept] for column in columns]
+
+    def _coded(self, stored: Clique, uncoded: Clique) -> Iterator[list[NDArray[Any]]]:
+        """Codes of stored attributes, then all else that each batch has."""
+        encoders = encoders_of(self.coding, self.readings, (*stored, *uncoded))
+        for batch in self._numbers((*stored, *uncoded)):
             codes = [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
-            yield [*codes[: len(attributes)], *batch[len(attributes) :]]
+            yield [*codes[: len(stored)], *batch[len(stored) :]]
 
-    def _encoders(self, attributes: Clique) -> list[Encoder]:
-        return [
-            encoder_of(self.coding.attribute(name), self.readings.get(name, PLAIN))
-            for name in attributes
-        ]
-
-    def _numbers(self, attributes: Clique, encoders: Sequence[Encoder]) -> Iterator[list[NDArray[Any]]]:
+    def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+        stored = self.coding.stored if self.persons else attributes
+        names = (*stored, self.persons.column) if self.persons else stored
         with Records(self.path, self.format) as records:
-            expressions = [
-                f"{encoder.expression(column)} AS c{axis}"
-                for axis, (encoder, column) in enumerate(
-                    zip(encoders, records.columns_named(attributes), strict=True)
-                )
-            ]
-            query = f"SELECT {', '.join(expressions)} FROM records"  # noqa: S608  # names are quoted
-            yield from records.batches(query)
+            columns = records.columns_named(names)
+            encoders = zip(
+                stored, encoders_of(self.coding, self.readings, stored), columns, strict=False
+            )
+            numbers = {name: encoder.expression(column) for name, encoder, column in encoders}
+            of_persons = self.persons and self.persons.query(columns[-1], numbers, attributes)
+            yield from records.batches(of_persons or query_of([numbers[name] for name in attributes]))
 
 
 class Records:
@@ -281,17 +298,3 @@ def silently(action: Callable[[], _Result]) -> _Result:
     except Exception:  # whatever it is, its text may quote a record
         refusal = DatasetUnavailableError()
     raise refusal
-
-
-def _how_read(file_format: FileFormat, readings: Mapping[str, Reading]) -> str:
-    """Format and readings as text, the same for what a job gets as JSON."""
-    unusual = {name: asdict(one) for name, one in readings.items() if one != PLAIN}
-    return json.dumps({"format": asdict(file_format), "readings": unusual}, sort_keys=True, default=str)
-
-
-def _hmac_of(path: Path, salt: bytes) -> str:
-    digest = hmac.new(salt, digestmod=sha256)
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -2,15 +2,17 @@
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from decimal import ROUND_CEILING, Decimal
 from itertools import combinations
 from pathlib import Path
+from types import MappingProxyType
 
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import SchemaDraft
-from gencard.controller.records.schema_file import schema_text
-from gencard.controller.settings.files import toml_text
+from gencard.controller.records.schema_file import PublicSchema, table_of_schema
+from gencard.controller.settings.files import Table, toml_text
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.noise.accounting import epsilon_of
@@ -138,3 +140,24 @@ def _format_text(file_format: FileFormat) -> str:
 def _epsilon_text(rho: Decimal) -> str:
     """The epsilon that a rho comes to at ``DELTA``, rounded up to one decimal."""
     return str(epsilon_of(rho, DELTA).quantize(Decimal("0.1"), ROUND_CEILING))
+
+
+def schema_text(
+    schema: PublicSchema, notes: Mapping[str, str] = MappingProxyType({}), remark: str = ""
+) -> str:
+    """The schema as TOML; ``notes`` are comments on attributes, ``remark`` one on the whole."""
+    table = table_of_schema(schema)
+    parts = [_lines({name: value for name, value in table.items() if not isinstance(value, list)})]
+    parts[0] += f"# {remark}\n" if remark else ""
+    for name in ("attributes", "structural_zeros"):
+        parts += [_section(name, entry, notes) for entry in table.get(name, ())]
+    return "\n".join(parts)
+
+
+def _section(heading: str, entry: Table, notes: Mapping[str, str]) -> str:
+    note = notes.get(entry.get("name", ""))
+    return f"[[{heading}]]{f'  # {note}' if note else ''}\n{_lines(entry)}"
+
+
+def _lines(table: Table) -> str:
+    return "".join(f"{name} = {toml_text(value)}\n" for name, value in table.items())

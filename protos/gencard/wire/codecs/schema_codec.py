@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
+from gencard.core.derivation import Derivation
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import common_pb2 as common
@@ -35,6 +36,13 @@ class DeclaredAttribute:
     @property
     def type(self) -> str:
         """Integer, decimal, date, boolean, ordered or nominal, with what qualifies it."""
+        how = self.attribute.derivation
+        per_person = ", per person" if how is not None and how.per_person else ""
+        derived = "" if how is None else f", derived from {', '.join(how.sources)}{per_person}"
+        return f"{self._type_of_values}{derived}"
+
+    @property
+    def _type_of_values(self) -> str:
         coding = self.attribute.coding
         if isinstance(coding, Edges):
             return self._type_of_edges(coding)
@@ -66,6 +74,9 @@ class DeclaredAttribute:
 
 def attribute_message(attribute: Attribute) -> pb.Attribute:
     message = pb.Attribute(name=attribute.name, description=attribute.description)
+    if (how := attribute.derivation) is not None:
+        derivation = pb.Derivation(sources=how.sources, codes=how.codes, per_person=how.per_person)
+        message.derivation.CopyFrom(derivation)
     match attribute.coding:
         case Labels(labels, integer, ordered, missing, boolean):
             message.labels.CopyFrom(
@@ -94,7 +105,10 @@ def attribute_of(message: pb.Attribute) -> Attribute:
         coding = Edges(tuple(edges.edges), edges.missing, decimals, edges.dates)
     else:
         raise InvalidInputError(field="attribute.coding", problem="is missing")
-    return Attribute(message.name, coding, message.description)
+    how, derivation = message.derivation, None
+    if message.HasField("derivation"):
+        derivation = Derivation(tuple(how.sources), tuple(how.codes), how.per_person)
+    return Attribute(message.name, coding, message.description, derivation)
 
 
 def declared_message(declared: DeclaredAttribute) -> pb.Attribute:
@@ -194,18 +208,32 @@ def _attribute_document(attribute: Attribute) -> Document:
             coding = {"edges": [repr(float(edge)) for edge in edges], "missing": missing}
             coding |= {} if decimals is None else {"decimals": str(decimals)}
             coding |= {"dates": True} if dates else {}
-    return {"name": attribute.name, **coding}
+    document = {"name": attribute.name, **coding}
+    if (how := attribute.derivation) is not None:
+        per_person = {"perPerson": True} if how.per_person else {}
+        codes = list(map(str, how.codes))
+        document["derivation"] = {"codes": codes, "sources": list(how.sources), **per_person}
+    return document
 
 
 def _attribute_of_document(entry: Document) -> Attribute:
-    name, missing = text_of(entry["name"]), _flag(entry["missing"])
+    how = _derivation_of_document(entry["derivation"]) if "derivation" in entry else None
+    return Attribute(text_of(entry["name"]), _coding_of_document(entry), derivation=how)
+
+
+def _coding_of_document(entry: Document) -> Labels | Edges:
+    missing = _flag(entry["missing"])
     if "edges" in entry:
         decimals = integer_of(entry["decimals"]) if "decimals" in entry else None
         edges = tuple(map(float, texts_of(entry["edges"])))
-        return Attribute(name, Edges(edges, missing, decimals, _flag(entry.get("dates", False))))
+        return Edges(edges, missing, decimals, _flag(entry.get("dates", False)))
     labels, boolean = texts_of(entry["labels"]), _flag(entry.get("boolean", False))
-    integer, ordered = _flag(entry["integer"]), _flag(entry["ordered"])
-    return Attribute(name, Labels(labels, integer, ordered, missing, boolean))
+    return Labels(labels, _flag(entry["integer"]), _flag(entry["ordered"]), missing, boolean)
+
+
+def _derivation_of_document(entry: Document) -> Derivation:
+    codes = tuple(map(integer_of, texts_of(entry["codes"])))
+    return Derivation(texts_of(entry["sources"]), codes, _flag(entry.get("perPerson", False)))
 
 
 def _zeros_of_document(entry: Document) -> StructuralZeros:

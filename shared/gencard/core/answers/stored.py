@@ -12,10 +12,11 @@ from gencard.core.answers.answer import Answer, Table, table_of
 from gencard.core.answers.design import Option, Question
 from gencard.core.answers.families.comparisons import means_table, one_term, quantile_shares
 from gencard.core.answers.families.levels import choice, level, response_of
-from gencard.core.coding import Edges, level_values
+from gencard.core.coding import Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
+from gencard.core.moment import level_values
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 

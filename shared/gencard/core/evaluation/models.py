@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gencard.core.coding import level_values
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.evaluation.evaluation import Finding, Line
@@ -19,6 +18,7 @@ from gencard.core.evaluation.precision import (
     rounded_gaps,
     rounded_share,
 )
+from gencard.core.moment import level_values
 from gencard.core.utility.analyses import analyses
 from gencard.core.utility.gap import gap_error, gap_of, gaps, records_within
 from gencard.core.utility.prediction import TEST_SHARE, Split, Task

@@ -1,0 +1,147 @@
+r"""Whose a record is: at most k records of a person count, and a person's records can be counted.
+
+Which of a person's records count follows from those records and a secret key alone: they are sorted by a
+keyed hash of all their stored attributes, and the first k count. So the choice is the same whatever is
+asked of the records, and what one person brings changes the choice among nobody else's. A rule by the
+place in the file would not do: a person more would move all others.
+"""
+
+import hmac
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.controller.records.encoding import Column, quoted
+from gencard.core.coding import Attribute, Edges, codes_of_numbers
+from gencard.core.errors import TooLargeError, UndeclaredLevelError
+from gencard.core.types import IntArray
+
+MOST_IN_MEMORY = 20_000_000
+"""Records of a dataset with a person key: codes and hashes of all are held at once, to be sorted."""
+
+_HASHES = ("person_high", "person_low", "place")
+
+
+@dataclass(frozen=True, slots=True)
+class Persons:
+    """The column that says whose a record is.
+
+    Args:
+        column: Its name in the file; its values leave no query but as keyed hashes.
+        most_records: Of one person that count.
+        key: Secret of the dataset: who chooses records without it cannot know which count.
+    """
+
+    column: str
+    most_records: int
+    key: bytes = b""
+
+    @classmethod
+    def of(cls, column: str, most_records: int, salt: bytes) -> "Persons":
+        """The key follows from the salt of the dataset."""
+        return cls(column, most_records, hmac.new(salt, b"gencard.persons.v1", sha256).digest())
+
+    @property
+    def rule(self) -> tuple[str, int]:
+        """Column and number: what decides about the counts, besides the key."""
+        return self.column, self.most_records
+
+    def query(self, column: Column, expressions: Mapping[str, str], names: Sequence[str]) -> str:
+        """SQL for some numbers of each record, then whose it is in two halves, its place, if nobody's.
+
+        Args:
+            column: Of the person.
+            expressions: Stored attribute -> one number; of all, since they decide about the place.
+            names: The attributes that are wanted.
+        """
+        short = {name: f"s{axis}" for axis, name in enumerate(expressions)}
+        inner = [f"{text} AS {short[name]}" for name, text in expressions.items()]
+        wanted = [f"{short[name]} AS c{axis}" for axis, name in enumerate(names)]
+        key = quoted(self.key.hex(), "'")
+        absent = f"({column.absent(())}) OR {column.text} = ''"
+        person = f"CASE WHEN {absent} THEN NULL ELSE sha256(concat({key}, 'person', {column.text})) END"
+        place = f"sha256(concat_ws('|', {key}, 'place', person, {', '.join(short.values())}))"
+        outer = [
+            *wanted,
+            f"coalesce({_word('person', 1)}, 0) AS person_high",
+            f"coalesce({_word('person', 17)}, 0) AS person_low",
+            f"{_word('hash', 1)} AS place",
+            "person IS NULL AS nobody",
+        ]
+        read = f"SELECT {', '.join(inner)}, {person} AS person FROM records"  # noqa: S608 - quoted
+        return f"SELECT {', '.join(outer)} FROM (SELECT *, {place} AS hash FROM ({read}))"  # noqa: S608
+
+    def gathered(self, batches: Iterator[list[NDArray[Any]]]) -> "Gathered":
+        """All records at once, sorted by person.
+
+        Args:
+            batches: What ``query`` yields, its expressions turned into codes.
+
+        Raises:
+            TooLargeError: They are too many to be sorted in memory.
+            UndeclaredLevelError: Of a record nobody knows whose it is.
+        """
+        parts: list[list[NDArray[Any]]] = []
+        records = 0
+        for *batch, nobody in batches:
+            if np.any(nobody):
+                raise UndeclaredLevelError(attribute=self.column)
+            records += len(batch[0])
+            if records > MOST_IN_MEMORY:
+                raise TooLargeError(what="A dataset with persons", limit=f"{MOST_IN_MEMORY} records")
+            parts.append(batch)
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        *columns, high, low, place = columns or [np.zeros(0, dtype=np.uint64)] * len(_HASHES)
+        order = np.lexsort((place, low, high))
+        high, low = high[order], low[order]
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+        return Gathered([column[order] for column in columns], np.flatnonzero(first))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """Records sorted by person, and among those of a person by their place.
+
+    Args:
+        columns: One array of shape ``(n,)`` each.
+        first: Position of each person's first record, increasing.
+    """
+
+    columns: list[NDArray[Any]]
+    first: IntArray
+
+    @property
+    def _numbers(self) -> IntArray:
+        """Number of records of each person."""
+        records = len(self.columns[0]) if self.columns else 0
+        return np.diff(self.first, append=records)
+
+    def kept(self, most_records: int) -> NDArray[np.intp]:
+        """Positions of the records that count, at most so many of each person."""
+        numbers = self._numbers
+        rank = np.arange(numbers.sum()) - np.repeat(self.first, numbers)
+        return np.flatnonzero(rank < most_records)
+
+    def levels(self, attribute: Attribute, counts: IntArray) -> NDArray[Any]:
+        """Of each record the code of its person's level.
+
+        Args:
+            attribute: Derived per person.
+            counts: 1 for each record that counts, else 0.
+        """
+        sums = np.add.reduceat(counts, self.first) if len(self.first) else counts
+        coding = attribute.coding
+        if not isinstance(coding, Edges):
+            return np.repeat(np.minimum(sums, 1), self._numbers)
+        clipped = np.minimum(sums, coding.edges[-1]).astype(np.float64)
+        return np.repeat(codes_of_numbers(attribute.name, coding, clipped), self._numbers)
+
+
+def _word(name: str, begin: int) -> str:
+    """64 bits of a hash in hex."""
+    return f"CAST('0x' || substr({name}, {begin}, 16) AS UBIGINT)"
