@@ -381,7 +381,7 @@ CHECKS: Mapping[str, Check] = {
     "marginals": statistics,
     "values": choice(*get_args(ValueForm)),
     "kind": choice(*Analysis),
-    "where": choice("made-up", "card"),
+    "where": optional_text,
     "neighbouring": choice(*Neighbouring),
     "answer": lambda field, value: value if isinstance(value, bytes) else path(field, value),
     "progress": progress,

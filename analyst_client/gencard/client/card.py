@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 from uuid import uuid4
 
 from gencard.client.answers.question import AnswerOptions, Question
-from gencard.client.arguments import checked, level_values, text
+from gencard.client.arguments import checked, choice, level_values, text
 from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset, suggesting_generators
 from gencard.client.checking.agreement import Agreement
@@ -398,7 +398,7 @@ class Card(CardView):
             return evaluation.known(self._connection, self.name)
         return evaluation.run(self._connection, self.name, names, progress)
 
-    @checked()
+    @checked(where=choice("made-up", "card"))
     def audit(
         self,
         black_box: str | None = None,

@@ -118,6 +118,8 @@ class Measured(TypedDict, total=False):
         neighbouring: Neighbouring relation, "add-remove" or "replace-one".
         weights: Weights of statistics in the budget, such as ``{("sex", "health"): 3}``; default 1.
         privacy: All of the above except the weights, as one value.
+        where: A condition, such as ``"sex == 'F'"``: the card is about these records. Each statistic
+            gets the attributes of the condition, and is priced and judged with them.
         measures: Evaluations that read records, to be run for the card, such as ``["dcr"]``.
         without_uniques: Remove replicated uniques; the card then allows one release.
         analyses: Runs on the records: ``Analyses`` or its fields, such as ``{"kinds": ["linear"],
@@ -130,6 +132,7 @@ class Measured(TypedDict, total=False):
     neighbouring: Neighbouring | str | None
     weights: Mapping[str | Sequence[str] | Moment, int] | None
     privacy: Privacy | None
+    where: str | None
     measures: Sequence[str] | None
     without_uniques: bool | None
     analyses: Analyses | Mapping[str, Any] | None
@@ -279,6 +282,7 @@ def proposed(
     """
     domain = entry.coding.domain
     cliques, moments = phi_of(marginals, domain)
+    cliques = _within(measured.get("where"), cliques, entry.coding)
     privacy = _for_persons(privacy_of(measured) or EXACT, entry.most_records)
     proposal = Proposal(
         dataset=entry.name,
@@ -294,6 +298,17 @@ def proposed(
         **alike(measured),
     )
     return proposal.in_order_of(domain)
+
+
+def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> tuple[Clique, ...]:
+    """Each clique with the attributes of a condition, each set once."""
+    if not where:
+        return cliques
+    from gencard.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
+
+    attributes, _ = read_condition(where, coding)
+    together = (coding.domain.canonical({*clique, *attributes}) for clique in cliques)
+    return tuple(dict.fromkeys(together))
 
 
 def countered(

@@ -24,6 +24,7 @@ from gencard.client.shell.terminal import (
     ModelFormula,
     Moments,
     Order,
+    Part,
     Relation,
     Rho,
     Rows,
@@ -67,6 +68,7 @@ def propose(
     weight: Weight = None,
     measure: Measures = None,
     without_uniques: WithoutUniques = False,
+    where: Part = None,
     analyses: RunKinds = None,
     checked_runs: CheckedRuns = 1,
     accept: Annotated[
@@ -78,7 +80,7 @@ def propose(
     """Propose a card. The controller answers with an offer: its terms, changes and price."""
     marginals = requested_statistics(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
-    how |= {"measures": measure, "without_uniques": without_uniques}
+    how |= {"measures": measure, "without_uniques": without_uniques, "where": where}
     how |= {"analyses": runs(analyses, checked_runs)}
     with connected(connection) as analyst:
         card = analyst.propose(
@@ -109,6 +111,7 @@ def price(
     weight: Weight = None,
     measure: Measures = None,
     without_uniques: WithoutUniques = False,
+    where: Part = None,
     analyses: RunKinds = None,
     checked_runs: CheckedRuns = 1,
     connection: Folder = HERE,
@@ -117,7 +120,7 @@ def price(
     """Show the offer and price that a proposal would get. Stores nothing, reads no record."""
     marginals = requested_statistics(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
-    how |= {"measures": measure, "without_uniques": without_uniques}
+    how |= {"measures": measure, "without_uniques": without_uniques, "where": where}
     how |= {"analyses": runs(analyses, checked_runs)}
     with connected(connection) as analyst:
         card = analyst.propose(

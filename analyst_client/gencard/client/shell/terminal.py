@@ -127,6 +127,12 @@ Generator = Annotated[str, typer.Option(help="Generator, as `gencard generators`
 Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Default: the policy's limit.")]
 
 
+Part = Annotated[
+    str | None,
+    typer.Option("--where", help="The part of the records that the card is about: \"sex == 'F'\"."),
+]
+
+
 def measured(
     epsilon: str | None,
     rho: str | None,

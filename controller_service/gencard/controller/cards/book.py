@@ -34,6 +34,8 @@ from gencard.wire.signatures.canonical import sha256, time_text
 from gencard.wire.signatures.dsse import subject_digest
 from gencard.wire.signatures.identity import Identity, Role
 
+OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
+
 
 @dataclass(frozen=True, slots=True)
 class CardBook:
@@ -134,6 +136,8 @@ class CardBook:
         )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
+        if outcome.terms.where:
+            _check_part(outcome.terms, dataset_entry)
         check_readable(outcome.terms, dataset_entry.schema.records, self.limits)
         statistics_of(
             outcome.terms.moments, dataset_entry.schema.coding
@@ -289,6 +293,20 @@ class CardBook:
             details=details,
             now=self.clock(),
         )
+
+
+def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
+    """Refuse a card about a part of the records of which not every statistic can say that it is of it.
+
+    Raises:
+        InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong with the condition.
+        ProposalRefusedError: A statistic lacks an attribute of the condition.
+    """
+    from gencard.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
+
+    attributes, _ = read_condition(terms.where, dataset_entry.schema.coding)
+    if not all(set(attributes) <= set(clique) for clique in terms.cliques):
+        raise ProposalRefusedError(reasons=OUTSIDE)
 
 
 def _why_safe(policy: Policy, tier: Tier) -> str:

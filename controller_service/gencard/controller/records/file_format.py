@@ -4,8 +4,10 @@ Stewards state it in the settings; `init` drafts it. CSV in UTF-8 is read by Duc
 by pyarrow, which decodes them all.
 """
 
+import hmac
 from codecs import lookup
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +148,12 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
 def literal(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def hmac_of(path: Path, salt: bytes) -> str:
+    """HMAC-SHA256 of the bytes of one file, in hex."""
+    digest = hmac.new(salt, digestmod=sha256)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

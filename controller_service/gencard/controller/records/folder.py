@@ -164,12 +164,3 @@ def _keys(name: str) -> tuple[str, ...]:
 
 def _refusal(problem: str) -> InvalidInputError:
     return InvalidInputError(field="data", problem=problem)
-
-
-def hmac_of(path: Path, salt: bytes) -> str:
-    """HMAC-SHA256 of the bytes of one file, in hex."""
-    digest = hmac.new(salt, digestmod=sha256)
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -27,8 +27,15 @@ from gencard.controller.records.encoding import (
     sources_of,
     with_derived,
 )
-from gencard.controller.records.file_format import USUAL, FileFormat, check_path, literal, open_table
-from gencard.controller.records.folder import ParquetFolder, hmac_of
+from gencard.controller.records.file_format import (
+    USUAL,
+    FileFormat,
+    check_path,
+    hmac_of,
+    literal,
+    open_table,
+)
+from gencard.controller.records.folder import ParquetFolder
 from gencard.controller.records.persons import Persons
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset

@@ -19,6 +19,7 @@ from gencard.core.typed_json import PAIRS_AS_OBJECT
 from gencard.core.types import Time
 
 LONGEST_PURPOSE = 2_000
+LONGEST_WHERE = 500
 MOST_MARGINALS = 10_000
 MOST_ROWS = 1_000_000_000
 LEAST_RUNS = 6
@@ -113,6 +114,8 @@ class Proposal:
         without_uniques: Rows that are unique, as a record is, are taken out of the one release, and
             others drawn; its seed is then nobody's to know. Goes with counts as they are.
         analyses: What may be run on the records besides.
+        where: A condition on attributes that all statistics hold: the part of the records that the card
+            is about. psi holds the rest of these attributes' levels too, and is priced and judged so.
 
     Raises:
         InvalidInputError, InvalidCliqueError, InvalidNumberError: Empty, repeated or out of bounds.
@@ -131,6 +134,7 @@ class Proposal:
     measures: tuple[str, ...] = field(default=(), metadata=written(omit=True))
     without_uniques: bool = field(default=False, metadata=written(omit=True))
     analyses: Analyses = field(default=NO_ANALYSES, metadata=written(omit=True))
+    where: str = field(default="", metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
@@ -148,6 +152,9 @@ class Proposal:
         _refuse_repeats(self.marginals)
         if len(set(self.moments)) != len(self.moments):
             raise InvalidInputError(field="moments", problem="must not repeat a moment")
+        if len(self.where) > LONGEST_WHERE or self.where != self.where.strip():
+            problem = f"must be a condition of at most {LONGEST_WHERE} characters"
+            raise InvalidInputError(field="where", problem=problem)
         self._check_measuring()
         self._check_measures()
         self.analyses.check_complete()
@@ -158,7 +165,8 @@ class Proposal:
     @property
     def about(self) -> tuple[tuple[str, str], ...]:
         """What the terms say in free text, for people: names and values."""
-        return (("Purpose", self.purpose),)
+        where = (("Only where", self.where),) if self.where else ()
+        return (("Purpose", self.purpose), *where)
 
     @property
     def cliques(self) -> tuple[Clique, ...]:
