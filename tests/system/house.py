@@ -195,7 +195,7 @@ class House:
     def analyst(self, name: str = "ana") -> Analyst:
         return Analyst.connect(self.address, folder=self.person(name))
 
-    def channel(self, name: str = "ana") -> grpc.Channel:
+    def channel(self, name: str = "ana", address: str = "") -> grpc.Channel:
         """A raw channel with somebody's certificate, for what the client would never send."""
         person = self.person(name)
         credentials = grpc.ssl_channel_credentials(
@@ -203,7 +203,7 @@ class House:
             (person / "key.pem").read_bytes(),
             (person / "certificate.pem").read_bytes(),
         )
-        channel = grpc.secure_channel(self.address, credentials)
+        channel = grpc.secure_channel(address or self.address, credentials)
         self._channels.append(channel)
         return channel
 

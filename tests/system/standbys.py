@@ -99,9 +99,8 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def copy_of(house: House, name: str, url: str) -> House:
+def copy_of(house: House, folder: Path, url: str) -> House:
     """The same controller on another machine: keys, people and settings, and no state."""
-    folder = house.folder.parent / name
     shutil.copytree(house.folder, folder, ignore=shutil.ignore_patterns("state"))
     copied = House(folder)
     copied.edit({"address": f'"localhost:{free_port()}"'})
@@ -120,7 +119,7 @@ def controllers(folder: Path, people: int = 1, records: int = 300) -> Iterator[C
         names = [f"analyst-{number}" for number in range(people)]
         for name in names:
             drafted.enrol(name)
-        houses = [copy_of(drafted, name, url) for name in ("first", "second", "watch")]
+        houses = [copy_of(drafted, folder / name, url) for name in ("first", "second", "watch")]
         first, second = (Controller(one, _port_of(one)) for one in houses[:2])
         held.callback(first.end)
         held.callback(second.end)

@@ -253,9 +253,9 @@ def lead(
     Raises:
         InvalidInputError, StorageError: The address or the database cannot be used.
     """
-    if settings.state.url is None or settings.state.database_url.startswith("sqlite"):
+    if not settings.state.shared:
         return None
-    leadership = Leadership(settings.state.database_url, ended.set)
+    leadership = Leadership(settings.state.database_url, settings.state.folder, ended.set)
     with ExitStack() as held:
         held.callback(leadership.close)
         address, tls = settings.server.address, tls_files(settings)
@@ -288,6 +288,7 @@ def serve(
     with ExitStack() as held:
         if leadership is not None:
             held.callback(leadership.close)
+            leadership.check()
         held.enter_context(state_lock(settings.state.folder))
         check_restored(settings.state)
         return _served(settings, clock, unreviewed, held, leadership)

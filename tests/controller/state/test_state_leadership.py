@@ -1,17 +1,20 @@
 """S69: of the controllers that share a database one leads, and none of an earlier time writes."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import select, text
 
 from gencard.controller.state import leadership as leadership_module
 from gencard.controller.state.database import SESSIONS, Database
+from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.leadership import Leadership
-from gencard.controller.state.tables import cards, leader
-from gencard.core.errors import NotLeadingError
+from gencard.controller.state.tables import cards, events, leader
+from gencard.core.errors import InvalidInputError, NotLeadingError
 from tests.controller.state import postgres
-from tests.controller.state.samples import insert_card
+from tests.controller.state.samples import NOW, insert_card
 from tests.system.raw_calls import eventually
 
 
@@ -20,10 +23,15 @@ def url(migrated_postgres: str, postgres_socket: str) -> str:
     return postgres.new_database(postgres_socket, migrated_postgres)
 
 
+def one_of(url: str, folder: Path, name: str) -> Leadership:
+    (folder / name).mkdir(exist_ok=True)
+    return Leadership(url, folder / name)
+
+
 @pytest.fixture
-def two(url: str) -> Iterator[tuple[Leadership, Leadership]]:
+def two(url: str, tmp_path: Path) -> Iterator[tuple[Leadership, Leadership]]:
     """The first leads."""
-    first, second = Leadership(url), Leadership(url)
+    first, second = one_of(url, tmp_path, "first"), one_of(url, tmp_path, "second")
     assert first.try_lead()
     yield first, second
     first.close()
@@ -110,9 +118,9 @@ class TestS69OneLeader:
         assert eventually(first.lost.is_set)
         assert not writes(url, first)
 
-    def test_s69_the_database_gives_a_silent_leader_up(self, url, monkeypatch):
+    def test_s69_the_database_gives_a_silent_leader_up(self, url, tmp_path, monkeypatch):
         monkeypatch.setattr(leadership_module, "SILENCE", 1)
-        silent, second = Leadership(url), Leadership(url)
+        silent, second = one_of(url, tmp_path, "silent"), one_of(url, tmp_path, "second")
         monkeypatch.setattr(silent, "_watching", lambda: None)
         silent._watch._target = lambda: None
         assert silent.try_lead()
@@ -120,3 +128,70 @@ class TestS69OneLeader:
         assert not writes(url, silent)
         silent.close()
         second.close()
+
+
+class TestS70AStateThatWentBack:
+    """As after a ``pg_restore``: what was decided since is known to the world, and not to the ledger."""
+
+    @pytest.fixture
+    def grown(self, two, url) -> tuple[Leadership, Leadership]:
+        """Both have seen a log of three entries."""
+        append_to(url, 3)
+        first, second = two
+        assert eventually(lambda: first._seen.entries == 3)
+        assert not second.try_lead()
+        assert second._seen == first._seen
+        first.close()
+        return first, second
+
+    def test_s70_a_state_that_only_grew_is_served(self, grown, url):
+        append_to(url, 1)
+        assert eventually(grown[1].try_lead)
+        grown[1].check()
+
+    def test_s70_a_standby_that_has_seen_more_does_not_serve_it(self, grown, url):
+        go_back(url)
+        assert eventually(grown[1].try_lead)
+        with pytest.raises(InvalidInputError, match="older state than this controller has seen"):
+            grown[1].check()
+
+    def test_s70_nor_does_the_leader_that_starts_again(self, grown, url, tmp_path):
+        go_back(url)
+        again = one_of(url, tmp_path, "first")
+        assert eventually(again.try_lead)
+        with pytest.raises(InvalidInputError, match="gencard-controller restore"):
+            again.check()
+        again.close()
+
+    def test_s70_once_it_was_restored_all_serve_it(self, grown, url, tmp_path):
+        _, second = grown
+        go_back(url)
+        steward = one_of(url, tmp_path, "first")
+        assert eventually(steward.try_lead)
+        steward.restored()
+        steward.close()
+        assert eventually(second.try_lead)
+        second.check()
+        second.close()
+        again = one_of(url, tmp_path, "first")
+        assert eventually(again.try_lead)
+        again.check()
+        again.close()
+
+
+def append_to(url: str, entries: int) -> None:
+    database = Database(url)
+    with database.transaction() as tx:
+        for _ in range(entries):
+            EventLog(lambda _: Ed25519PrivateKey.generate()).append(
+                tx, action="start", actor="x", resource="x", details={}, now=NOW
+            )
+    database.close()
+
+
+def go_back(url: str) -> None:
+    """To the log's first entry."""
+    database = Database(url)
+    with database.transaction() as tx:
+        tx.execute(events.delete().where(events.c.index > 0))
+    database.close()

@@ -71,6 +71,11 @@ class State(Section):
         return self.url.get_secret_value() if self.url else f"sqlite:///{self.folder / 'state.sqlite'}"
 
     @property
+    def shared(self) -> bool:
+        """Whether several controllers may share the database, of which one leads: all but SQLite."""
+        return not self.database_url.startswith("sqlite")
+
+    @property
     def releases(self) -> Path:
         return self.folder / "releases"
 

@@ -37,7 +37,7 @@ from gencard.controller.state import tables
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.upkeep.backup import back_up, state_lock
-from gencard.controller.upkeep.restoration import Restored, clear, place, take_over
+from gencard.controller.upkeep.restoration import Restored, alone, clear, place, take_over
 from gencard.controller.wiring import tls_files
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 
@@ -88,11 +88,16 @@ def restore(
 def _taken_over(
     settings: Settings, steward: str | None, known: list[bytes], *, complete: bool
 ) -> Restored:
-    opened = open_controller_state(settings)
-    try:
-        return take_over(opened, steward_uri(settings, steward), known, complete=complete)
-    finally:
-        opened.database.close()
+    with alone(settings.state) as leadership:
+        opened = open_controller_state(settings, fence=leadership.fence if leadership else None)
+        try:
+            opened.files.begin()
+            restored = take_over(opened, steward_uri(settings, steward), known, complete=complete)
+        finally:
+            opened.database.close()
+        if leadership is not None:
+            leadership.restored()
+        return restored
 
 
 def _say(restored: Restored, *, complete: bool) -> None:

@@ -10,13 +10,16 @@ import secrets
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
-from sqlalchemy import Connection, Engine, create_engine, select, text, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, Engine, create_engine, func, select, text, update
+from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from gencard.controller.settings.disk import write_whole
 from gencard.controller.state.database import SESSIONS, Database, Fence, translated
-from gencard.controller.state.tables import leader
+from gencard.controller.state.tables import events, leader
 from gencard.core.errors import InvalidInputError, StorageError
 
 SILENCE = 5
@@ -27,8 +30,29 @@ _LOCK = 0x67656E6C656164
 """The word "genlead": which of PostgreSQL's advisory locks is the leader's."""
 _OLDEST = 140_000
 """PostgreSQL 14, the first that ends idle sessions by itself."""
-AFTER_RESTORE = 1_000
-"""So far a restore moves the number on: beyond all that a lost machine may have reached since."""
+_AFTER_RESTORE = 1_000
+"""So far a restore moves the number of leaderships on: more than any controller can have seen since."""
+_NOTE_EVERY = 10
+"""Looks from one note on the disk to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How far a controller has seen the shared state: leaderships and entries of the log."""
+
+    number: int = 0
+    entries: int = 0
+
+    @classmethod
+    def read(cls, file: Path) -> "Seen":
+        """What the controller on this machine noted; nothing where there is no note."""
+        with suppress(OSError, ValueError, TypeError):
+            return cls(*map(int, file.read_text().split()))
+        return cls()
+
+    def is_older_than(self, other: "Seen") -> bool:
+        """Whether entries are gone, and no steward took that into service."""
+        return self.entries < other.entries and self.number < other.number + _AFTER_RESTORE // 2
 
 
 class Leadership:
@@ -36,6 +60,7 @@ class Leadership:
 
     Args:
         url: Of a PostgreSQL database.
+        folder: Of this controller; how far it has seen the state is noted there.
         on_loss: Called once, from another thread, when the leadership is over.
 
     Raises:
@@ -43,8 +68,9 @@ class Leadership:
         StorageError: It cannot be reached.
     """
 
-    def __init__(self, url: str, on_loss: Callable[[], None] = lambda: None) -> None:
-        self._url, self._on_loss = url, on_loss
+    def __init__(self, url: str, folder: Path, on_loss: Callable[[], None] = lambda: None) -> None:
+        self._url, self._on_loss, self._file = url, on_loss, folder / "seen"
+        self._seen, self._looks = Seen.read(self._file), 0
         self._holder = secrets.token_hex(16)
         with translated():
             self._engine = _engine_of(url, f"{SESSIONS}lock")
@@ -61,6 +87,7 @@ class Leadership:
         """
         try:
             if not self._try_lock():
+                self._look()
                 return False
             self._end_earlier()
         except SQLAlchemyError:
@@ -81,7 +108,51 @@ class Leadership:
         self._ended.set()
         if self._watch.is_alive():
             self._watch.join()
+        self._note()
         self._drop()
+
+    def check(self) -> None:
+        """A state that went back is not served before somebody said what became of everything since.
+
+        Raises:
+            InvalidInputError: The log has fewer entries than this controller has seen.
+            StorageError: The database failed.
+        """
+        with translated(), self._engine.connect() as session:
+            present = _present(session)
+        if present.is_older_than(self._seen):
+            problem = (
+                "holds an older state than this controller has seen; take it into service with "
+                "`gencard-controller restore`"
+            )
+            raise InvalidInputError(field="state.url", problem=problem)
+
+    def restored(self) -> None:
+        """A steward took the state as it is into service: all controllers may serve it.
+
+        Raises:
+            StorageError: The database or the disk failed.
+        """
+        with translated(), self._engine.connect() as session:
+            number = max(_present(session).number, self._seen.number) + _AFTER_RESTORE
+            session.execute(update(leader).values(fence=number))
+            self._seen = _present(session)
+        self._note()
+
+    def _look(self) -> None:
+        """See how far the state is; a database without tables has none yet."""
+        with suppress(ProgrammingError):
+            present = _present(self._session())
+            if not present.is_older_than(self._seen):
+                self._seen = present
+        self._looks += 1
+        if self._looks % _NOTE_EVERY == 0:
+            self._note()
+
+    def _note(self) -> None:
+        if Seen.read(self._file) != self._seen:
+            with suppress(StorageError):  # the next note may do
+                write_whole(self._file, [f"{self._seen.number} {self._seen.entries}\n".encode()])
 
     def _begun(self, tx: Connection) -> Fence:
         number = tx.execute(
@@ -126,6 +197,7 @@ class Leadership:
                     self._drop()
                     self._lose()
                     return
+                self._look()
 
     def _still_leads(self) -> bool:
         """Whether the lock is ours; one that a restart of the database took is taken again.
@@ -160,6 +232,12 @@ class Leadership:
         if not self.lost.is_set():
             self.lost.set()
             self._on_loss()
+
+
+def _present(session: Connection) -> Seen:
+    last = select(func.max(events.c.index)).scalar_subquery()
+    number, newest = session.execute(select(leader.c.fence, last)).one()
+    return Seen(number, 0 if newest is None else newest + 1)
 
 
 def _engine_of(url: str, name: str) -> Engine:

@@ -9,7 +9,8 @@ and no checkpoint shows otherwise, the state goes on as it was.
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from gencard.controller.controller_state import ControllerState
 from gencard.controller.settings.disk import flush_folder
 from gencard.controller.settings.settings import State
 from gencard.controller.state.audits import AuditStore
+from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.operations import OperationStore
 from gencard.controller.upkeep.backup import FILE, BackupList, check_state, copied, list_of
 from gencard.core.card.budget import Spend, SpendState
@@ -97,6 +99,26 @@ def clear(state: State) -> None:
             shutil.rmtree(path, ignore_errors=True)
         elif path.name != "lock":
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(state: State) -> Iterator[Leadership | None]:
+    """The lead for the length of the block, where controllers share the database.
+
+    Raises:
+        InvalidInputError: A service leads.
+        StorageError: The database cannot be reached.
+    """
+    if not state.shared:
+        yield None
+        return
+    leadership = Leadership(state.database_url, state.folder)
+    try:
+        if not leadership.try_lead():
+            raise InvalidInputError(field="state.url", problem="is in use by another service")
+        yield leadership
+    finally:
+        leadership.close()
 
 
 def take_over(
