@@ -1,26 +1,29 @@
-"""Counting where the records live: all pairs of 15 attributes of records in a folder of Parquet.
+"""Counting where the records live: all pairs of 15 attributes, from folders of Parquet and in databases.
 
-``python -m benchmarks.engines [--full] [--folder DIR] [--json FILE] [--plot FILE]``
+``python -m benchmarks.engines [--full] [--only NAME ...] [--folder DIR] [--json FILE] [--plot FILE]``
 
-1 and 10 million records; with ``--full`` 10 and 100 million, which take 3 GB of disk in a folder below
-DIR, the system's temporary folder by default, until the end.
+Folders of 1 and 10 million records; with ``--full`` of 10 and 100 million, which take 2 GB of disk below
+DIR, the system's temporary folder by default, until the end. The databases (``benchmarks.engine_rows``)
+have the smaller number of records. ``--only`` names parts: parquet, postgresql, duckdb, spark.
 """
 
 import os
 import tempfile
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import bench
+from benchmarks.engine_rows import ENGINES, Beside, beside
 from benchmarks.made_records import CODING, PAIRS, write
 from gencard.controller.records.vault import Vault
 from gencard.core.statistics.measure import measure
 
 _MILLION = 1_000_000
-_MOST_SECONDS, _MOST_MIB = 90, 1_024
+_MOST_SECONDS, _MOST_MIB, _MOST_TIMES = 90, 1_024, 3
+PARQUET = "parquet"
+PARTS = (PARQUET, *ENGINES)
 _SALT = b"salt of the benchmark"
 
 
@@ -59,20 +62,45 @@ def counted(folder: Path) -> Counted:
     return Counted(totals[0], size, took[0], used, version, before + above)
 
 
-def run(quick: bool, parent: Path | None = None) -> bench.Result:
-    sizes = (_MILLION, 10 * _MILLION) if quick else (10 * _MILLION, 100 * _MILLION)
+def run(quick: bool, parent: Path | None = None, only: Sequence[str] = PARTS) -> bench.Result:
+    few, many = (_MILLION, 10 * _MILLION) if quick else (10 * _MILLION, 100 * _MILLION)
     rows = []
-    with tempfile.TemporaryDirectory(prefix="gencard-engines-", dir=parent) as folder:
-        for first, last in pairwise((0, *sizes)):
-            write(Path(folder), first, last)
-            rows.append(bench.alone(counted, Path(folder)))
+    with tempfile.TemporaryDirectory(prefix="gencard-engines-", dir=parent) as scratch:
+        Path(scratch).chmod(0o755)  # PostgreSQL runs as another user
+        folder = Path(scratch) / "records"
+        write(folder, 0, few)
+        databases = [beside(engine, folder) for engine in ENGINES if engine in only]
+        if PARQUET in only:
+            rows.append(bench.alone(counted, folder))
+            write(folder, few, many)
+            rows.append(bench.alone(counted, folder))
+    parts = [_of_folders(rows, (few, many))] if rows else []
+    parts += [_of_databases(databases)] if databases else []
+    return bench.Result(
+        [table for part in parts for table in part.tables],
+        [target for part in parts for target in part.targets],
+        {"parquet": [one._asdict() for one in rows], "databases": [one._asdict() for one in databases]},
+        partial(_plot, rows=rows) if rows else None,
+    )
+
+
+def _of_folders(rows: Sequence[Counted], sizes: Sequence[int]) -> bench.Result:
     title = f"{len(PAIRS)} two-way marginals of {len(CODING.attributes)} attributes, folder of Parquet"
     columns = ("records", "MiB", "seconds", "processor seconds", "seconds of one version", "peak MiB")
     table = bench.Table(title, columns, [(f"{one.records:,}", *one[1:]) for one in rows])
-    plot = partial(_plot, rows=rows)
-    return bench.Result(
-        [table], _targets(rows, sizes), {"counted": [one._asdict() for one in rows]}, plot
-    )
+    return bench.Result([table], _targets(rows, sizes))
+
+
+def _of_databases(rows: Sequence[Beside]) -> bench.Result:
+    title = "The same pairs counted by databases, beside the GROUP BYs typed by hand"
+    columns = ("engine", "records", "seconds", "by hand", "times", "peak MiB of our process", "")
+    table = bench.Table(title, columns, [(one.engine, f"{one.records:,}", *one[2:]) for one in rows])
+    targets = [
+        bench.Target(f"{one.engine} beside by hand", one.times, _MOST_TIMES, "at most", "times")
+        for one in rows
+        if one.times is not None
+    ]
+    return bench.Result([table], targets)
 
 
 def _targets(rows: Sequence[Counted], sizes: Sequence[int]) -> list[bench.Target]:
@@ -112,5 +140,6 @@ def _plot(path: Path, rows: Sequence[Counted]) -> None:
 if __name__ == "__main__":
     options = bench.parser("engines", usually_quick=True)
     options.add_argument("--folder", type=Path, metavar="DIR", help="where the records are written")
+    options.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts; all by default")
     chosen = options.parse_args()
-    bench.finish("engines", partial(run, parent=chosen.folder), chosen)
+    bench.finish("engines", partial(run, parent=chosen.folder, only=chosen.only), chosen)

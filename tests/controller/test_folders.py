@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks import engine_rows, made_records
 from gencard.controller.records import folder as folders
 from gencard.controller.records.folder import ParquetFolder
 from gencard.controller.records.vault import Records, Vault
@@ -216,6 +217,17 @@ class TestRefusals:
     def test_more_files_than_can_be_opened(self, folder, monkeypatch):
         monkeypatch.setattr(folders, "MOST_FILES", 2)
         refusal(Vault(folder, CODING).check, TooLargeError)
+
+
+def test_the_vault_counts_what_group_bys_count(tmp_path, monkeypatch):
+    monkeypatch.setattr(made_records, "PIECE", 700)
+    made_records.write(tmp_path, 0, 2_000)
+    assert len(list(tmp_path.iterdir())) == 3
+    tables = Vault(tmp_path, made_records.CODING).count(engine_rows.sets())
+    statements = engine_rows.statements(f"'{tmp_path}/*.parquet'")
+    for statement, table in zip(statements, tables, strict=True):
+        rows = duckdb.execute(statement).fetchall()
+        assert sorted(row[-1] for row in rows) == sorted(table[table > 0].tolist())
 
 
 def test_init_and_check_take_a_folder(folder, tmp_path):

@@ -20,17 +20,29 @@ _MEMORY = "/dev/shm"
 _numbers = count()
 
 
+def _initdb() -> str | None:
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return str(installed[-1]) if installed else shutil.which("initdb")
+
+
+def has_server() -> bool:
+    """Whether ``server`` can run one here."""
+    return _initdb() is not None
+
+
 @contextmanager
-def server() -> Iterator[str]:
-    """The socket folder of a running server; skips where no server binary is installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    program = str(found[-1]) if found else shutil.which("initdb")
+def server(parent: Path | None = None) -> Iterator[str]:
+    """The socket folder of a running server; skips where no server binary is installed.
+
+    Args:
+        parent: Where its folder is made; in memory, if the system has such a folder.
+    """
+    program = _initdb()
     if program is None:
         pytest.skip("no PostgreSQL server binaries here (Debian: postgresql)")
     user = _user()
-    folder = Path(
-        tempfile.mkdtemp(prefix="gencard-pg-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None)
-    )
+    memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="gencard-pg-", dir=parent or memory))
     try:
         if user:
             shutil.chown(folder, user)
