@@ -151,7 +151,8 @@ class Leadership:
 
     def _note(self) -> None:
         if Seen.read(self._file) != self._seen:
-            with suppress(StorageError):  # the next note may do
+            with suppress(StorageError, OSError):  # the next note may do
+                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_whole(self._file, [f"{self._seen.number} {self._seen.entries}\n".encode()])
 
     def _begun(self, tx: Connection) -> Fence:
