@@ -5,8 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import dcr, dcr_once, reconstruction
+from benchmarks import dcr, dcr_once, person_noise, reconstruction
 from benchmarks.peers import Peer, Peers, record
+from gencard.core.card.budget import Neighbouring
+from gencard.core.card.noise import Mechanism
+from tests.core.seeded_noise import SeededNoise
 from tests.shared_data import oracle_file
 
 
@@ -74,3 +77,13 @@ def test_blind_rows_are_refuted_seldom_and_copies_bounded_below_their_epsilon():
         found = reconstruction.repeated(case.run, 3, 0)
         assert np.nanmax(found) < case.epsilon
         assert (found[:, 2] > 3).all()
+
+
+@pytest.mark.parametrize("mechanism", [Mechanism.LAPLACE, Mechanism.GAUSSIAN])
+@pytest.mark.parametrize("relation", Neighbouring)
+def test_s67_no_bound_passes_the_claim_for_persons_and_noise_for_records_is_found_out(
+    tmp_path, mechanism, relation
+):
+    rows = person_noise.bounds(tmp_path, 10, mechanism, relation, 300, SeededNoise(3))
+    proved = {row.way: row.proved > row.claim for row in rows}
+    assert proved == {"for a person": False, "for one record": True, "not limited": True}
