@@ -82,3 +82,11 @@ def test_a_card_on_a_part_of_the_records_is_one_whose_statistics_hold_its_attrib
     with pytest.raises(ProposalRefusedError, match="WHERE"):
         card.counter(marginals=[("health",)])
     assert card.accept().signed.terms.where == "sex == 'female'"
+    release = card.release(rows=50, seed=1)
+    assert set(release.to_frame()["sex"]) == {"female", "male"}
+    own, same, other = (
+        card.answer("~ health", "crosstab", **how).to_frame()
+        for how in ({}, {"where": "sex == 'female'"}, {"where": "sex == 'male'"})
+    )
+    assert own.equals(same)
+    assert not own.equals(other)

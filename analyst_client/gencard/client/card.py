@@ -224,7 +224,7 @@ class Card(CardView):
         Args:
             formula: Model formula as in R or patsy; see ``Analyst.plan``.
             kind: Type of analysis; ``gencard answer --help`` lists them.
-            options: See ``AnswerOptions``.
+            options: See ``AnswerOptions``; ``where`` is the card's own unless it is given.
 
         Raises:
             LackingMarginalsError: psi does not determine the analysis. ``error.lacking`` names the
@@ -235,6 +235,8 @@ class Card(CardView):
         """
         from gencard.client.answers.answering import answer_of_card  # noqa: PLC0415 - loads scipy.stats
 
+        if self.terms.where:
+            options.setdefault("where", self.terms.where)
         return answer_of_card(self, Question.of(formula, kind, options))
 
     @checked(values=level_values, where=text, kind=text)
