@@ -84,6 +84,33 @@ def test_a_budget_shows_what_is_held_and_a_line_is_voided_once(lived_in, chromiu
         assert state.ledger.line(tx, line).state == "voided"
 
 
+def test_a_budget_over_time_of_each_holder(lived_in, chromium):
+    house, *_ = lived_in
+    with signed_in(house, chromium) as sam:
+        page = sam.open("/budget")
+        for holder in ("pilot", "ana"):
+            row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=holder)).first
+            drawn = row.get_by_role("img", name=re.compile("exact statistics: .* spent since"))
+            assert not drawn.is_visible()
+            row.get_by_text("Over time").click()
+            assert drawn.is_visible()
+        sam.watch.assert_calm()
+
+
+def test_releases_of_one_dataset(lived_in, chromium):
+    house, card, _ = lived_in
+    with signed_in(house, chromium) as sam:
+        page = sam.open("/releases/of/datasets/survey")
+        assert page.get_by_role("heading", name="Releases and audits of survey").is_visible()
+        assert page.locator(f'a[href="/cards/{card}"]').count() == 2, "a release and an audit"
+        page = sam.open("/releases/of/datasets/elsewhere")
+        assert page.get_by_text("No release yet of this dataset").is_visible()
+        page.get_by_role("link", name="All").click()
+        page.get_by_role("heading", name="Releases and audits", exact=True).wait_for()
+        assert page.locator(f'a[href="/cards/{card}"]').count() == 2
+        sam.watch.assert_calm()
+
+
 def test_a_receipt_that_was_changed_is_called_wrong(lived_in, chromium):
     house, *_ = lived_in
     database = house.controller.controller_state.database

@@ -9,18 +9,23 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.checking.history import LOG_SEEN
+from gencard.client.shell.main import app as client_app
 from gencard.controller.controller_state import open_controller_state
 from gencard.controller.shell.main import app
 from gencard.controller.state import tables
 from gencard.controller.state.operations import OperationStore
+from gencard.controller.upkeep.backup import FILE
 from gencard.controller.upkeep.restoration import HELD
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
     BudgetExceededError,
     GencardError,
     InvalidInputError,
+    SecondStewardError,
     VerificationError,
 )
+from gencard.wire.documents.restore_approval import backup_facts
+from gencard.wire.signatures.identity import Role
 from tests.system import consistency
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import agreed
@@ -270,3 +275,52 @@ class TestS18Restore:
         controller_state.database.close()
         with pytest.raises(VerificationError, match="balances"):
             restore(elsewhere)
+
+
+def approve(house, name, backup, *words):
+    """The file of a steward's approval."""
+    file = backup.parent / f"{name}.json"
+    listed = backup / FILE
+    words = [*words, "--shown", backup_facts(listed.read_bytes()).digest, "--reason", "the disk broke"]
+    given = ["steward", "approve-restore", listed, "--output", file, "--yes", *words]
+    result = CliRunner().invoke(client_app, [*map(str, given), "-c", str(house.person(name))])
+    assert result.exit_code == 0, result.output
+    return file
+
+
+class TestS53Restore:
+    def test_s53_two_stewards_approve_a_restore_and_the_log_names_them(self, house, elsewhere, tmp_path):
+        for one in (house, elsewhere):
+            text = one.settings_file.read_text()
+            one.settings_file.write_text(f'{text}\n[stewards]\ntwo = ["restore"]\n')
+        house.enrol("eve", Role.STEWARD, "service")
+        shutil.copytree(house.folder / "identities", elsewhere.folder / "identities", dirs_exist_ok=True)
+        backup = back_up(house, tmp_path / "backup")
+        files = [approve(house, name, backup) for name in ("sam", "eve")]
+        for alone in ((), ("--approval", files[0]), ("--approval", files[0], "--approval", files[0])):
+            with pytest.raises(SecondStewardError):
+                restore(elsewhere, backup, *alone)
+        with pytest.raises(InvalidInputError, match="--complete"):
+            restore(elsewhere, backup, "--complete", "--approval", files[0], "--approval", files[1])
+        with pytest.raises(InvalidInputError, match="FOLDER"):
+            restore(elsewhere, "--approval", files[0], "--approval", files[1])
+        assert not (elsewhere.folder / "state" / FILE).exists()
+        restore(elsewhere, backup, "--approval", files[0], "--approval", files[1])
+        event = last_entry(elsewhere)
+        assert (event.action, event.details["approved"]) == ("restore", "sam, eve")
+        assert event.details["digest"] == backup_facts((backup / FILE).read_bytes()).digest
+
+    def test_s53_an_emergency_restores_alone_and_the_log_says_so(self, house, elsewhere, tmp_path):
+        text = elsewhere.settings_file.read_text()
+        elsewhere.settings_file.write_text(f'{text}\n[stewards]\ntwo = ["restore"]\n')
+        restore(elsewhere, back_up(house, tmp_path / "backup"), "--emergency")
+        assert last_entry(elsewhere).details["emergency"] == "one steward decided alone"
+
+
+def last_entry(house):
+    opened = open_controller_state(house.settings())
+    try:
+        with opened.database.reading() as tx:
+            return opened.log.last(tx)
+    finally:
+        opened.database.close()

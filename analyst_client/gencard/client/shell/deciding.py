@@ -62,7 +62,7 @@ def approve(
     waits for another steward, and has no effect until then.
     """
     with at_desk(connection) as desk:
-        digest, why = _confirmed("Approve", desk.review, name, shown, reason, yes)
+        digest, why = confirmed("Approve", desk.review, name, shown, reason, yes)
         _say(desk.approve(name, reason=why, shown=digest), as_json)
 
 
@@ -83,7 +83,7 @@ def counter(
         raise InvalidInputError(field="counter", problem="needs --drop or --rows; else approve")
     dropped = list(map(names_in, drop)) if drop else None
     with at_desk(connection) as desk:
-        digest, why = _confirmed("Counter", desk.review, name, shown, reason, yes)
+        digest, why = confirmed("Counter", desk.review, name, shown, reason, yes)
         _say(desk.counter(name, reason=why, drop=dropped, rows=rows, shown=digest), as_json)
 
 
@@ -98,7 +98,7 @@ def reject(
 ) -> None:
     """Reject a proposal."""
     with at_desk(connection) as desk:
-        digest, why = _confirmed("Reject", desk.review, name, shown, reason, yes)
+        digest, why = confirmed("Reject", desk.review, name, shown, reason, yes)
         _say(desk.reject(name, reason=why, remark=remark, shown=digest), as_json)
 
 
@@ -113,7 +113,7 @@ def revoke(
 ) -> None:
     """Revoke an agreed card for good, by a signed revocation."""
     with at_desk(connection) as desk:
-        digest, why = _confirmed("Revoke", desk.review, name, shown, reason, yes)
+        digest, why = confirmed("Revoke", desk.review, name, shown, reason, yes)
         _say(desk.revoke(name, reason=why, remark=remark, shown=digest), as_json)
 
 
@@ -137,7 +137,7 @@ def release(
 ) -> None:
     """Release an answer: green and amber numbers, unless options say otherwise."""
     with at_desk(connection) as desk:
-        digest, why = _confirmed("Release", desk.answer, name, shown, reason, yes)
+        digest, why = confirmed("Release", desk.answer, name, shown, reason, yes)
         part = desk.release(name, reason=why, shown=digest, withhold=withhold, digits=digits, red=red)
         _say(part, as_json)
 
@@ -153,7 +153,7 @@ def refuse(
 ) -> None:
     """Refuse an answer: no number leaves."""
     with at_desk(connection) as desk:
-        digest, why = _confirmed("Refuse", desk.answer, name, shown, reason, yes)
+        digest, why = confirmed("Refuse", desk.answer, name, shown, reason, yes)
         _say(desk.refuse(name, reason=why, code=code, shown=digest), as_json)
 
 
@@ -279,11 +279,11 @@ def _other(
 def _decided(
     desk: Steward, verb: str, preview: Preview, shown: str | None, reason: str | None, yes: bool
 ) -> Decision:
-    digest, why = _confirmed(verb, lambda _: preview, preview.resource, shown, reason, yes)
+    digest, why = confirmed(verb, lambda _: preview, preview.resource, shown, reason, yes)
     return desk.decide(replace(preview, shown=digest), reason=why)
 
 
-def _confirmed(
+def confirmed(
     verb: str,
     look: Callable[[str], Review],
     name: str,

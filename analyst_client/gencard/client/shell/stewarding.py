@@ -79,6 +79,11 @@ class Commands(LazyGroup):
         ),
         "disable": Home(_DECIDING, "disable", "Refuse a person's certificate from the next call on."),
         "enable": Home(_DECIDING, "enable", "Accept a person's certificate again."),
+        "approve-restore": Home(
+            "gencard.client.shell.restoring",
+            "approve_restore",
+            "Sign that a backup may take the place of the state; the service may be stopped.",
+        ),
         "refusals": Home(
             _HERE, "refusals", "List failures at the records that count against their analysts."
         ),

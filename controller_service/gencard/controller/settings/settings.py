@@ -154,12 +154,14 @@ class Alone(StrEnum):
 
     ROTATION = "rotation"
     ENROL = "enrol"
+    RESTORE = "restore"
 
 
 class StewardsTable(Section):
     """Decisions on the whole controller that two stewards take.
 
-    ``rotation`` of signing keys; ``enrol``: letting people in, by a request or again.
+    ``rotation`` of signing keys; ``enrol``: letting people in, by a request or again; ``restore`` of
+    a backup.
     """
 
     two: tuple[Alone, ...] = ()

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,7 @@ from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
     ConfigFile,
+    Emergency,
     StewardName,
     console,
     controller_state,
@@ -36,10 +37,12 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.state import tables
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
+from gencard.controller.upkeep.approvals import agreed_on
 from gencard.controller.upkeep.backup import back_up, state_lock
 from gencard.controller.upkeep.restoration import Restored, alone, clear, place, take_over
 from gencard.controller.wiring import tls_files
-from gencard.core.errors import GencardError, InvalidInputError, StorageError
+from gencard.core.errors import GencardError, InvalidInputError, StorageError, VerificationError
+from gencard.wire.signatures.canonical import sha256
 
 
 def backup(
@@ -67,17 +70,29 @@ def restore(
         bool,
         typer.Option("--complete", help="Nothing was decided after the backup: release the budgets."),
     ] = False,
+    approval: Annotated[
+        list[Path] | None,
+        typer.Option(help="File of `gencard steward approve-restore`. Repeatable."),
+    ] = None,
+    emergency: Emergency = False,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Take a backup into service. Remaining budgets are blocked until you know what was lost."""
+    """Take a backup into service. Remaining budgets are blocked until you know what was lost.
+
+    Where the settings let two stewards decide on it ([stewards] two = ["restore"]), both approve the
+    backup beforehand: `gencard steward approve-restore`.
+    """
     settings = Settings.load(config)
-    known = [_read(path) for path in checkpoint or ()]
+    known = [_read(path, "--checkpoint") for path in checkpoint or ()]
+    approvals = [_read(path, "--approval") for path in approval or ()]
+    agreed = agreed_on(settings, folder, approvals, complete=complete, emergency=emergency)
     with state_lock(settings.state.folder), console.status("Reading all of it"):
-        if folder is not None:
-            place(folder, settings.state)
+        placed = None if folder is None else place(folder, settings.state)
         try:
-            restored = _taken_over(settings, steward, known, complete=complete)
+            if placed is not None and sha256(placed.encoded()) != agreed["digest"]:
+                raise VerificationError(problem="the backup was changed meanwhile")
+            restored = _taken_over(settings, steward, known, agreed, complete=complete)
         except BaseException:
             if folder is not None:
                 clear(settings.state)
@@ -86,13 +101,19 @@ def restore(
 
 
 def _taken_over(
-    settings: Settings, steward: str | None, known: list[bytes], *, complete: bool
+    settings: Settings,
+    steward: str | None,
+    known: list[bytes],
+    agreed: Mapping[str, str],
+    *,
+    complete: bool,
 ) -> Restored:
     with alone(settings.state) as leadership:
         opened = open_controller_state(settings, fence=leadership.fence if leadership else None)
         try:
             opened.files.begin()
-            restored = take_over(opened, steward_uri(settings, steward), known, complete=complete)
+            uri = steward_uri(settings, steward)
+            restored = take_over(opened, uri, known, complete=complete, agreed=agreed)
         finally:
             opened.database.close()
         if leadership is not None:
@@ -119,11 +140,11 @@ def _say(restored: Restored, *, complete: bool) -> None:
     )
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, option: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError:
-        raise InvalidInputError(field="--checkpoint", problem=f"there is no file {path}") from None
+        raise InvalidInputError(field=option, problem=f"there is no file {path}") from None
 
 
 class Health(StrEnum):

@@ -21,6 +21,7 @@ DETAILS = frozenset(
         "account",
         "after",
         "alpha",
+        "approved",
         "attempt",
         "author",
         "before",

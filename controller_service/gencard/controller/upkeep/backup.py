@@ -33,6 +33,7 @@ from gencard.core.card.budget import SpendState
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError
 from gencard.wire.documents.key_history import CARDS, LOG
 from gencard.wire.documents.receipt import receipt_of_document
+from gencard.wire.documents.restore_approval import BACKUP
 from gencard.wire.signatures.canonical import (
     document_of,
     integer_of,
@@ -138,7 +139,6 @@ FILE = "backup.json"
 """Lies in a backup, and in a state that was restored from one until all of it was found in order."""
 
 DATABASE = "state.sqlite"
-_KIND = "gencard.backup.v1"
 _NAME = re.compile(r"(state\.sqlite|releases/[\w.-]+|kept/[\w-]+/\w+)")
 _CHUNK = 1 << 20
 
@@ -158,7 +158,7 @@ class BackupList:
     made: str
 
     def encoded(self) -> bytes:
-        document = {"kind": _KIND, "entries": str(self.entries), "files": dict(self.files)}
+        document = {"kind": BACKUP, "entries": str(self.entries), "files": dict(self.files)}
         return json_bytes(document | {"made": self.made})
 
 
@@ -171,7 +171,7 @@ def list_of(folder: Path) -> BackupList:
     with suppress(OSError, KeyError, TypeError, ValueError):
         document = document_of((folder / FILE).read_bytes(), FILE)
         files = {text_of(name): text_of(digest) for name, digest in document["files"].items()}
-        if document["kind"] == _KIND and all(map(_NAME.fullmatch, files)):
+        if document["kind"] == BACKUP and all(map(_NAME.fullmatch, files)):
             made = time_text_of(document["made"])
             return BackupList(files, integer_of(document["entries"]), made)
     raise InvalidInputError(field="backup", problem=f"has no {FILE}, so it is not a complete backup")

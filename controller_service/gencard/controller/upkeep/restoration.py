@@ -9,7 +9,7 @@ and no checkpoint shows otherwise, the state goes on as it was.
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,11 @@ from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.operations import OperationStore
 from gencard.controller.upkeep.backup import FILE, BackupList, check_state, copied, list_of
 from gencard.core.card.budget import Spend, SpendState
-from gencard.core.errors import InvalidInputError, StorageError, VerificationError
+from gencard.core.errors import (
+    InvalidInputError,
+    StorageError,
+    VerificationError,
+)
 from gencard.wire.signatures.identity import Identity
 
 HELD = "restore"
@@ -122,13 +126,19 @@ def alone(state: State) -> Iterator[Leadership | None]:
 
 
 def take_over(
-    controller_state: ControllerState, steward: str, known: Sequence[bytes], *, complete: bool
+    controller_state: ControllerState,
+    steward: str,
+    known: Sequence[bytes],
+    *,
+    complete: bool,
+    agreed: Mapping[str, str] | None = None,
 ) -> Restored:
     """Check the state that lies there, and write down what became of everything since.
 
     Args:
         known: Checkpoints of the log that others keep.
         complete: Nothing was decided after the backup: the state goes on as it was.
+        agreed: What the log says of who approved.
 
     Raises:
         InvalidInputError: A checkpoint shows that it is not complete.
@@ -142,7 +152,8 @@ def take_over(
         restored = Restored(entries, most, (), 0, 0)
         if not complete:
             restored = _close(controller_state, tx, entries, most)
-        _log(controller_state, tx, steward, "complete" if complete else "older", restored)
+        reason = "complete" if complete else "older"
+        _log(controller_state, tx, steward, {"reason": reason, **(agreed or {})}, restored)
     _forget_list(controller_state.settings.state)
     return restored
 
@@ -186,10 +197,14 @@ def _hold(controller_state: ControllerState, tx: Connection, dataset: str) -> Sp
 
 
 def _log(
-    controller_state: ControllerState, tx: Connection, steward: str, reason: str, restored: Restored
+    controller_state: ControllerState,
+    tx: Connection,
+    steward: str,
+    facts: Mapping[str, str],
+    restored: Restored,
 ) -> None:
     details = {
-        "reason": reason,
+        **facts,
         "entries": str(restored.entries),
         "known_entries": str(restored.known),
     }

@@ -36,6 +36,7 @@ REVOCATION = "urn:gencard:revocation:v1"
 CHECKPOINT = "urn:gencard:log-checkpoint:v1"
 KEY_CHANGE = "urn:gencard:key-change:v1"
 ENROLMENT_REQUEST = "urn:gencard:enrolment-request:v1"
+RESTORE_APPROVAL = "urn:gencard:restore-approval:v1"
 
 
 def key_id(key: Ed25519PublicKey) -> str:

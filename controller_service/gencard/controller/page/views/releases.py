@@ -20,19 +20,18 @@ _MOST_BLOCKS = 20
 
 
 def _releases(request: Request, desk: Desk, who: Identity) -> Context:
-    archive = desk.archive(who)
-    query = request.query_params
+    """Of one dataset where the path names it, which may be on offer no more; else of all."""
+    archive, query = desk.archive(who), request.query_params
+    dataset = request.path_params.get("name") or None
+    evidence = [one for one in archive.evidence() if dataset in (None, one.dataset)]
     return {
         "firsts": [one for one in desk.first_decisions(who) if one.kind == Kind.CLEAR_AUDITS],
-        "releases": archive.releases(token=query.get("before", "")),
-        "audits": archive.audits(token=query.get("audits-before", "")),
-        "evidence": [
-            {
-                "box": one,
-                "shown": _clearing(desk, who, one),
-            }
-            for one in archive.evidence()
-        ],
+        "datasets": archive.datasets,
+        "dataset": dataset,
+        "address": f"/releases/of/{dataset}" if dataset else "/releases",
+        "releases": archive.releases(dataset, query.get("before", "")),
+        "audits": archive.audits(dataset, query.get("audits-before", "")),
+        "evidence": [{"box": one, "shown": _clearing(desk, who, one)} for one in evidence],
     }
 
 
@@ -161,6 +160,7 @@ def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
 
 VIEWS = (
     View("/releases", "releases.html", _releases, "Releases and audits", label="Releases", key="r"),
+    View("/releases/of/{name:path}", "releases.html", _releases, "Releases", under="/releases"),
     View("/releases/{name:path}", "release.html", _release, "Release", under="/releases"),
     View("/audits/{name:path}", "audit.html", _audit, "Audit", under="/releases"),
 )
