@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gencard.client import Analyst
 from gencard.client.card import Card
-from gencard.core.errors import AnswerWaitingError
+from gencard.core.errors import AnswerWaitingError, RunRefusedError
 from gencard.wire.signatures.canonical import sha256
 from tests.page.by_http import PageHouse
 from tests.system.sandboxes import isolation_works
@@ -24,8 +24,11 @@ HOSTILE = (
 )
 """Purposes: markup, templates, attributes, a word without end, a text without end."""
 
-RUNS = "analyses = { reviewed_runs = 3, program_numbers = 60 }\n"
-"""Of a policy that lets analysts' programs run, reviewed."""
+RUNS = (
+    'analyses = { kinds = ["crosstab"], checked_runs = 3, numbers = 200, reviewed_runs = 3, '
+    'program_numbers = 60, release = "steward" }\n'
+)
+"""Of a policy that lets analyses and analysts' programs run; all wait for a steward."""
 
 PROGRAM = f"""
 # {SCRIPT}
@@ -71,6 +74,7 @@ def _sam(house: PageHouse) -> Steward:
 
 def _agreed(house: PageHouse, analyst: Analyst) -> Card:
     granted = {"programs": [sha256(PROGRAM.encode())], "reviewed_runs": 3, "program_numbers": 60}
+    granted |= {"kinds": ["crosstab"], "checked_runs": 3, "numbers": 200}
     marginals = [("sex", "health"), ("sex", "age"), ("region", "work")]
     asked = analyst.propose("survey", marginals, purpose=HOSTILE[0], analyses=granted)
     _sam(house).approve(asked.name)
@@ -78,7 +82,10 @@ def _agreed(house: PageHouse, analyst: Analyst) -> Card:
 
 
 def _let_wait(card: Card, folder: Path) -> None:
-    """A reviewed run that waits for a steward."""
+    """A reviewed run that waits for a steward, and checked ones whose formula quotes a label."""
+    for where in (f"health != '{LABEL}'", f"health == '{LABEL}' or sex == 'male'"):
+        with suppress(AnswerWaitingError, RunRefusedError):
+            card.run("health ~ sex", "crosstab", where=where, progress=False)
     program = folder / "analysis.py"
     program.write_text(PROGRAM)
     with suppress(AnswerWaitingError):

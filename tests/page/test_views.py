@@ -57,7 +57,8 @@ def steward(house, chromium):
 def kind_of(path: str) -> str:
     """Paths that one template shows are of one kind."""
     path = re.sub(r"/cards/[0-9a-f]{16}", "/cards/*", path.partition("?")[0].partition("#")[0])
-    return re.sub(r"/(answers|releases|audits)/[0-9a-f]{8,}", r"/\\1/*", re.sub(r"/\\d+", "/*", path))
+    path = re.sub(r"/log/\d+", "/log/*", path)
+    return re.sub(r"/(releases|audits)/[0-9a-f]{8,}", r"/\1/*", path)
 
 
 def walk(guest: Visitor) -> Iterator[tuple[str, Page]]:

@@ -197,7 +197,7 @@ class TestOthers:
         assert "PERMISSION_DENIED" in run(who, command, *words, code=1)
 
     def test_every_command_is_tried(self):
-        assert CALLS.keys() == Commands.homes.keys() - {"enrol"}
+        assert CALLS.keys() == Commands.homes.keys() - {"approve-restore", "enrol"}
 
     @pytest.mark.parametrize("purpose", ["To see \x1b]0;owned\x07", "To see \x9b2J", "To \u202egpj.exe"])
     def test_hostile_words_of_an_analyst_are_not_obeyed(self, run, house, purpose):

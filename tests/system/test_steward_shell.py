@@ -157,11 +157,12 @@ def test_the_risk_of_a_card_is_shown_and_the_log_says_who_looked(run, asked, wat
     assert any("kim" in line for line in looks)
 
 
-def test_a_card_with_noise_adds_no_exact_counts(run, watched_house):
+def test_a_card_whose_noise_the_policy_takes_off_is_looked_at_as_exact(run, watched_house):
+    """The policy has no mechanism but exact counts: approving would offer those."""
     noise = {"epsilon": "0.1", "neighbouring": "add-remove"}
     with watched_house.analyst() as analyst:
         card = analyst.propose("survey", [("work", "region")], purpose="To see", rows=100, **noise)
-        assert "region" not in run("risk", card.name)
+    assert "region" in run("risk", card.name)
 
 
 def test_every_decision_is_in_a_log_that_verifies(run, asked, watched_house):
