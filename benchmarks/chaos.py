@@ -9,6 +9,7 @@ state is checked as ``restore`` checks it, and compared with the round before.
 """
 
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -180,6 +181,7 @@ def rounds_of(folder: Path, rounds: int, analysts: int, every: int = 4) -> tuple
             for number in range(1, rounds + 1):
                 outcome, before = play(pair, work, before, stopped=number % every == 0)
                 played.append(outcome)
+                print(f"{number}: {outcome.kind}, {outcome.seconds:.1f} s", file=sys.stderr, flush=True)
         last = seen(pair)
         if lost := losses(before, last, work.received):
             played.append(Round("end", 0.0, len(last.releases), tuple(lost)))
