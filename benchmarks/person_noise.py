@@ -5,7 +5,7 @@
 One person has 20 records, all in one cell; records with and without the person (or with another person
 in another cell) are measured again and again. A test on the noisy counts of these cells, its threshold
 chosen on half of the runs, tells the two apart in the other half; what it reaches bounds epsilon from
-below (Clopper-Pearson, wrong once in a thousand). Bounds may not pass the claim. They do where k records
+below (Clopper-Pearson, wrong once in a thousand). Bounds may not pass the claim. They can where k records
 of a person count and noise is drawn for one record ("for one record"), and where besides all 20 count
 ("not limited").
 """
@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import log
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,7 @@ from gencard.core.card.mechanism import noise_with
 from gencard.core.card.noise import AddedNoise, Mechanism, Noise
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.noise.accounting import epsilon_of
-from gencard.core.noise.mechanisms import noisy
+from gencard.core.noise.mechanisms import noisy_marginal
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray
 
@@ -92,15 +91,21 @@ def lower_bound(low: FloatArray, high: FloatArray, *, delta: float, beta: float)
     """
     half = len(low) // 2
     thresholds = np.unique(np.concatenate([low[:half], high[:half]]))
-    best = max(thresholds, key=lambda t: _epsilon(low[:half], high[:half], t, delta, beta))
-    return max(0.0, _epsilon(low[half:], high[half:], best, delta, beta))
+    chosen = thresholds[_epsilons(low[:half], high[:half], thresholds, delta, beta).argmax()]
+    return max(0.0, float(_epsilons(low[half:], high[half:], np.array([chosen]), delta, beta)[0]))
 
 
-def _epsilon(low: FloatArray, high: FloatArray, threshold: float, delta: float, beta: float) -> float:
-    hits, false = int((high >= threshold).sum()), int((low >= threshold).sum())
-    least = stats.beta.ppf(beta / 2, hits, len(high) - hits + 1) if hits else 0.0
-    most = stats.beta.ppf(1 - beta / 2, false + 1, len(low) - false) if false < len(low) else 1.0
-    return log((least - delta) / most) if least > delta else -np.inf
+def _epsilons(
+    low: FloatArray, high: FloatArray, thresholds: FloatArray, delta: float, beta: float
+) -> FloatArray:
+    """What each threshold proves; minus infinity where it proves nothing."""
+    hits, false = (len(part) - np.searchsorted(np.sort(part), thresholds) for part in (high, low))
+    least = np.where(hits, stats.beta.ppf(beta / 2, hits, len(high) - hits + 1), 0.0)
+    few = np.minimum(false, len(low) - 1)
+    most = np.where(false < len(low), stats.beta.ppf(1 - beta / 2, few + 1, len(low) - few), 1.0)
+    with np.errstate(divide="ignore"):
+        proved: FloatArray = np.log(np.maximum(least - delta, 0.0) / most)
+    return proved
 
 
 def _counted(folder: Path, limit: int, *, there: bool, relation: Neighbouring) -> Psi:
@@ -119,11 +124,18 @@ def _counted(folder: Path, limit: int, *, there: bool, relation: Neighbouring) -
 
 def _scores(psi: Psi, privacy: AddedNoise, runs: int, noise: Noise) -> FloatArray:
     """Of each measurement the noisy counts of the person's cells, less those of the other person's."""
-    scores = []
-    for _ in range(runs):
-        one, two = (measurement.values for measurement in noisy(psi, privacy, noise).measurements)
-        scores.append(one[0] + two[0, 0] - one[2] - two[2, 1])
-    return np.array(scores, dtype=np.float64)
+    budgets = privacy.parts([1] * len(psi.measurements))
+    one, two = (
+        noisy_marginal(repeated(measurement, runs), privacy, noise, budget).values
+        for measurement, budget in zip(psi.measurements, budgets, strict=True)
+    )
+    scores: FloatArray = np.asarray(one[:, 0] + two[:, 0, 0] - one[:, 2] - two[:, 2, 1], dtype=float)
+    return scores
+
+
+def repeated(measurement: Measurement, runs: int) -> Measurement:
+    """The same table so many times, along a first axis: noise on each count is drawn by itself."""
+    return Measurement(measurement.clique, np.repeat(measurement.values[None], runs, axis=0))
 
 
 def table(rows: Sequence[Bound]) -> str:
