@@ -53,3 +53,16 @@ def test_bytes_that_are_no_message_are_garbage(error):
     assert decoder(ProposeCardRequest.FromString)(b"\x0f") == Garbage()
     with pytest.raises(InvalidInputError, match="valid message"):
         check_request(Garbage())
+
+
+def test_s71_a_request_above_its_limit_is_refused_before_it_is_decoded():
+    decode = decoder(lambda data: pytest.fail("decoded"), 10)
+    assert decode(b"\0" * 11) == Garbage(limit=10)
+    with pytest.raises(TooLargeError, match="10 bytes"):
+        check_request(decode(b"\0" * 11))
+    assert decoder(ProposeCardRequest.FromString, 10)(b"") == ProposeCardRequest()
+
+
+def test_s71_the_number_of_parts_is_what_a_message_weighs():
+    assert check_request(cliques_of(5_000)) == 5_000
+    assert check_request(ProposeCardRequest()) == 0

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gencard.controller.service.access import Bounds, Shares
+from gencard.controller.service.access import PARTS_PER_CALL, Bounds, Shares
 from gencard.core.errors import ServiceBusyError
 
 WIDE = 1_000
@@ -36,3 +36,16 @@ def test_a_call_gives_its_place_back_however_it_ends(kind):
     for _ in range(20):
         with pytest.raises(KeyError), getattr(shares, kind)("ana"):
             raise KeyError
+
+
+def test_s71_a_message_of_many_parts_counts_as_many_calls():
+    """Its sender is refused for it, and nobody else."""
+    shares = shares_of(WIDE, WIDE)
+    with shares.taken("ana"):
+        shares.weigh("ana", 10 * WIDE * PARTS_PER_CALL)
+    with pytest.raises(ServiceBusyError), shares.taken("ana"):
+        pass
+    with shares.taken("bea"):
+        shares.weigh("bea", PARTS_PER_CALL - 1)
+    with shares.taken("bea"):
+        pass

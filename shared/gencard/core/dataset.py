@@ -107,7 +107,7 @@ class Dataset:
         hasher = hashlib.sha256(f"gencard.dataset.v1\x00{header}{len(self)}\x00".encode())
         for axis, size in enumerate(self.domain.sizes):
             wire = code_dtype(size).newbyteorder("<")
-            hasher.update(np.ascontiguousarray(self.codes[:, axis], dtype=wire).tobytes())
+            hasher.update(np.ascontiguousarray(self.codes[:, axis], dtype=wire).data)
         return hasher.hexdigest()
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -113,13 +114,19 @@ def caller_of(context: grpc.ServicerContext, enrolled: Enrolled, development: st
     if not pems and development is not None:
         identity = Identity.of(development)
     elif len(pems) == 1:  # a second certificate could carry another identity than the verified one
-        identity = Identity.of_certificate(_certificate(pems[0]))
+        identity = _identity_in(pems[0])
     else:
         raise UnauthenticatedError
     # a certificate cannot be recalled before it expires; removal from the list acts at once
     if not enrolled(identity):
         raise UnauthenticatedError
     return identity
+
+
+@lru_cache(maxsize=1_024)
+def _identity_in(pem: bytes) -> Identity:
+    """Read once for each certificate; whether the identity is enrolled is looked up for each call."""
+    return Identity.of_certificate(_certificate(pem))
 
 
 def tls_key_of(context: grpc.ServicerContext) -> frozenset[str]:
@@ -146,6 +153,9 @@ MOST_BUCKETS = 1_000
 
 BURST_SECONDS = 10
 """So many seconds' calls may come at once, after as long a pause."""
+
+PARTS_PER_CALL = 1_000
+"""Every so many parts of one message count as one call more: their check costs as much time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +220,13 @@ class Shares:
                 raise ServiceBusyError(what="concurrent calls of one certificate")
             self._exempt[who] += 1
         yield from self._until_done(self._exempt, who)
+
+    def weigh(self, who: str, parts: int) -> None:
+        """Count a message of many parts as more calls than one; those that follow are refused for it."""
+        if parts >= PARTS_PER_CALL:
+            with self._lock:
+                left, before = self._buckets.get(who, (0.0, self.now()))
+                self._buckets[who] = left - parts // PARTS_PER_CALL, before
 
     def _until_done(self, counter: Counter[str], who: str) -> Iterator[None]:
         try:

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NoReturn, TypeAlias, cast
 
 import grpc
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
-from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_status import rpc_status
 
 from gencard.controller.operations.turns import traced
@@ -49,6 +49,12 @@ TRACE = "gencard-trace"
 MOST_PARTS = 100_000
 """Entries in all lists of one message; ten times what the richest proposal needs."""
 
+MOST_BYTES = 1 << 20
+MOST_UPLOAD_BYTES = 4 << 20
+"""Of one request; the second of ``UPLOADS``, which carry tables and programs."""
+
+UPLOADS = frozenset({"/gencard.v1.AuditService/RunBlackBox", "/gencard.v1.AnswersService/RunProgram"})
+
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """What a database cannot keep, and what would move the cursor of a terminal."""
 
@@ -58,15 +64,20 @@ Encode = Callable[[Any], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Stands in for a request whose bytes were no message."""
+    """Stands in for a request whose bytes were no message, or more than ``limit``."""
+
+    limit: int = 0
 
 
-def decoder(decode: Decode | None) -> Decode | None:
-    """The same decoder, with ``Garbage`` in place of its errors."""
+def decoder(decode: Decode | None, most: int = MOST_UPLOAD_BYTES) -> Decode | None:
+    """The same decoder, with ``Garbage`` in place of its errors, and of more than ``most`` bytes."""
     if decode is None:
         return None
 
     def decoded(data: bytes) -> Any:
+        # a message of small parts holds up all other calls while it is decoded
+        if len(data) > most:
+            return Garbage(limit=most)
         try:
             return decode(data)
         except (DecodeError, ValueError, RecursionError):
@@ -76,46 +87,61 @@ def decoder(decode: Decode | None) -> Decode | None:
     return decoded
 
 
+def check_request(request: Any) -> int:
+    """Look at the form of a request before anybody looks at what it says.
+
+    Returns:
+        The number of its parts.
+
+    Raises:
+        InvalidInputError: Garbage bytes, a field this service does not know, a control
+            character in a text.
+        TooLargeError: More than ``MOST_PARTS`` parts, or too many bytes.
+    """
+    if isinstance(request, Garbage):
+        if request.limit:
+            raise TooLargeError(what="The request", limit=f"{request.limit:,} bytes")
+        raise InvalidInputError(field="request", problem="is not a valid message")
+    return _check_parts(request) if isinstance(request, Message) else 0
+
+
+def _check_parts(message: Message) -> int:
+    waiting, parts = [message], 0
+    while waiting:
+        for descriptor, value in waiting.pop().ListFields():
+            is_message, is_text, repeated = _kind_of(descriptor)
+            parts += len(value) if repeated else 1
+            # before any field is judged: small parts cost more memory decoded than on the wire
+            if parts > MOST_PARTS:
+                raise TooLargeError(what="The number of parts of the message", limit=MOST_PARTS)
+            if is_message:
+                waiting.extend(value if repeated else (value,))
+            elif is_text and _CONTROL.search(" ".join(value) if repeated else value):
+                raise InvalidInputError(field=descriptor.name, problem="holds a control character")
+    _check_known(message)
+    return parts
+
+
+def _check_known(message: Message) -> None:
+    """An unknown field may be a restriction of a newer client: ignoring it would grant too much."""
+    size = message.ByteSize()
+    message.DiscardUnknownFields()  # those of all parts, which has no other quick way to be seen
+    if message.ByteSize() != size:
+        raise InvalidInputError(field="request", problem="holds fields that this service does not know")
+
+
+@cache
+def _kind_of(field: FieldDescriptor) -> tuple[bool, bool, bool]:
+    """Whether it holds messages, whether texts, and whether a list of them."""
+    is_text = field.type == FieldDescriptor.TYPE_STRING
+    return field.message_type is not None, is_text, bool(field.is_repeated)
+
+
 def encoder(encode: Encode | None) -> Encode | None:
     """The same encoder, for answers that are messages; answers that are bytes are encoded already."""
     if encode is None:
         return None
     return lambda answer: answer if isinstance(answer, bytes) else encode(answer)
-
-
-def check_request(request: Any) -> None:
-    """Look at the form of a request before anybody looks at what it says.
-
-    Raises:
-        InvalidInputError: Garbage bytes, a field this service does not know, a control
-            character in a text.
-        TooLargeError: More than ``MOST_PARTS`` parts.
-    """
-    if isinstance(request, Garbage):
-        raise InvalidInputError(field="request", problem="is not a valid message")
-    if isinstance(request, Message):
-        _check_parts(request)
-
-
-def _check_parts(message: Message) -> None:
-    waiting, parts = [message], 0
-    while waiting:
-        part = waiting.pop()
-        # an unknown field may be a restriction of a newer client: ignoring it would grant too much
-        if len(UnknownFieldSet(part)):
-            raise InvalidInputError(
-                field="request", problem="holds fields that this service does not know"
-            )
-        for descriptor, value in part.ListFields():
-            values = value if descriptor.is_repeated else (value,)
-            parts += len(values)
-            # before any field is judged: small parts cost more memory decoded than on the wire
-            if parts > MOST_PARTS:
-                raise TooLargeError(what="The number of parts of the message", limit=MOST_PARTS)
-            if descriptor.message_type is not None:
-                waiting.extend(values)
-            elif descriptor.type == FieldDescriptor.TYPE_STRING and any(map(_CONTROL.search, values)):
-                raise InvalidInputError(field=descriptor.name, problem="holds a control character")
 
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -188,7 +214,9 @@ class Guard(grpc.ServerInterceptor):
         return None if handler is None else self._guarded(handler, details.method)
 
     def _guarded(self, handler: Handler, method: str) -> Handler:
-        decode, encode = decoder(handler.request_deserializer), encoder(handler.response_serializer)
+        most = MOST_UPLOAD_BYTES if method in UPLOADS else MOST_BYTES
+        decode = decoder(handler.request_deserializer, most)
+        encode = encoder(handler.response_serializer)
         if handler.unary_unary:
             single = self._single(handler.unary_unary, method)
             return grpc.stream_unary_rpc_method_handler(single, decode, encode)
@@ -234,7 +262,7 @@ class Guard(grpc.ServerInterceptor):
                 request = next(requests, None)
             if request is None:
                 return
-            check_request(request)
+            self._shares.weigh(identity().uri, check_request(request))
             yield request
 
     @contextmanager
