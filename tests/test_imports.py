@@ -26,7 +26,8 @@ BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.
 MEASURES = {"core.psi_risk", "core.privacy", "core.utility", "core.evaluation"}
 CORE = BELOW_AUDIT | {"core.audit", "core.answers", "core.output_checks", *MEASURES}
 RUN = {"run.levels", "run.r_language"}
-CONTROLLER = {"controller", "controller.records.vault"}
+RECORDS = {"controller.records.vault", "controller.records.tables.engines"}
+CONTROLLER = {"controller", *RECORDS}
 
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
@@ -49,7 +50,7 @@ MAY_IMPORT = {
     "wire": CORE | {"v1", "wire"},
     "controller": CORE | {"boxes", "formulas", "wire", *RUN, "shell", "controller.service"} | CONTROLLER,
     "controller.service": CORE | {"v1", "wire", "controller"},  # the only room that knows protobuf
-    "controller.records.vault": CORE | {"wire", "controller"},
+    **dict.fromkeys(RECORDS, CORE | {"wire", "controller"} | RECORDS),
     "run": BASE
     | {"core.generators", "run.levels", "wire"},  # shown in sandboxes, and so never the controller
     "run.levels": BASE,
@@ -59,12 +60,19 @@ MAY_IMPORT = {
 }
 """Rooms by the name after ``gencard.``; the longest that fits a module is its room."""
 
-VAULT_KEYS = {
-    "gencard.controller.jobs.measurement",  # the job runner
-    "gencard.controller.records.records",  # versions and checks, before anything is served
-    "gencard.controller.records.profiles",  # a first look before there is a service
-    "gencard.controller.records.undeclared",  # values, for the steward's shell
+KEYS = {
+    "controller.records.vault": {
+        "gencard.controller.jobs.measurement",  # the job runner
+        "gencard.controller.records.records",  # versions and checks, before anything is served
+        "gencard.controller.records.profiles",  # a first look before there is a service
+        "gencard.controller.records.undeclared",  # values, for the steward's shell
+    },
+    "controller.records.tables.engines": {
+        "gencard.controller.records.vault",  # files and tables by one door
+        "gencard.controller.records.undeclared",
+    },
 }
+"""Who may open records, by the room that does."""
 
 CORE_LIBRARIES = {"numpy", "scipy"}
 PROTOBUF = {"google", "grpc", "grpc_health"}
@@ -116,8 +124,9 @@ def wrong_imports(module: str, source: str) -> set[str]:
     }
     wrong |= {name for name in imported if name.split(".")[0] in UNSAFE_MODULES}
     wrong |= {name for name in imported if name.startswith("numpy.random")}
-    if module not in VAULT_KEYS | {"gencard.controller.records.vault"}:
-        wrong |= {name for name in imported if room_of(name) == "controller.records.vault"}
+    for opening, keys in KEYS.items():
+        if module not in keys and room != opening:
+            wrong |= {name for name in imported if room_of(name) == opening}
     if not module.removeprefix("gencard.").startswith(MAY_USE_PROTOBUF):
         wrong |= {name for name in imported if name.split(".")[0] in PROTOBUF}
     if room.startswith(("core.", "boxes", "formulas")):

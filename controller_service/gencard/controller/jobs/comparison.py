@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gencard.controller.jobs.measurement import confirm, opened, records_over
+from gencard.controller.jobs.measurement import opened, records_over
 from gencard.controller.jobs.recipes import cliques_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
@@ -84,7 +84,5 @@ def _dataset(job: Job, which: str, attributes: Clique) -> Dataset | None:
 
 def _read(job: Job, which: str, attributes: Clique) -> Dataset:
     """The records, if they are the version named before and after."""
-    vault = opened(job[which])
-    dataset = vault.dataset(attributes, most_records=job["most_records"])
-    confirm(vault, job[which])
-    return dataset
+    with opened(job[which]) as source:
+        return source.dataset(attributes, most_records=job["most_records"])

@@ -9,6 +9,7 @@ from typing import Any
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import table_of_schema
+from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.sandbox.recipes import PROGRAM
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.mechanism import Privacy
@@ -263,13 +264,17 @@ class Descriptions:
         }
 
     def _records(self, dataset_entry: DatasetEntry, version: str) -> Job:
-        return {
-            "data": str(dataset_entry.data),
+        place = dataset_entry.data
+        described: Job = {
+            "data": str(place),
             "format": asdict(dataset_entry.format),
             "schema": table_of_schema(dataset_entry.schema),
             "version": version,
             "salt": self.salt.hex(),
         }
+        if isinstance(place, TableAddress):  # read for each job: the password may be another by now
+            described["table"], described["secret"] = True, place.secret()
+        return described
 
 
 def whole_recipe(recipe: Mapping[str, Any], dataset_entry: DatasetEntry, model_cells: int) -> Job:

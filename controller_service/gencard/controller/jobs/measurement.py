@@ -1,13 +1,16 @@
-"""The task that measures psi, and opening the vault for the tasks that need records."""
+"""The task that measures psi, and opening the records for the tasks that need them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from gencard.controller.jobs.recipes import cliques_of, linear_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_file import schema_of_table
-from gencard.controller.records.vault import Vault
+from gencard.controller.records.source import RecordSource
+from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.vault import open_source
 from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import Noise
 from gencard.core.dataset import Dataset
@@ -47,19 +50,17 @@ def measured(
     Raises:
         DatasetChangedError: They are not the version that the job names, before or after.
     """
-    vault = opened(records)
-    psi = door.measure(
-        vault,
-        statistics,
-        vault.coding.domain,
-        privacy,
-        noise=_noise() if privacy.noisy else None,
-        weights=weights,
-        transform=transform,
-        zeros=vault.coding.structural_zeros,
-    )
-    confirm(vault, records)
-    return psi
+    with opened(records) as source:
+        return door.measure(
+            source,
+            statistics,
+            source.coding.domain,
+            privacy,
+            noise=_noise() if privacy.noisy else None,
+            weights=weights,
+            transform=transform,
+            zeros=source.coding.structural_zeros,
+        )
 
 
 def _noise() -> Noise:
@@ -83,27 +84,24 @@ def records_as_stored(
         DatasetChangedError: They are not the version that the job names, before or after.
         TooManyRecordsError: There are more.
     """
-    vault = opened(records)
-    attributes = vault.coding.domain.covered_by(cliques).attributes
-    contents = vault.read(attributes, uncoded, most_records=most_records)
-    confirm(vault, records)
-    return contents
+    with opened(records) as source:
+        attributes = source.coding.domain.covered_by(cliques).attributes
+        return source.read(attributes, uncoded, most_records=most_records)
 
 
-def opened(records: Job) -> Vault:
-    """The vault that a job describes.
+@contextmanager
+def opened(records: Job) -> Iterator[RecordSource]:
+    """The records that a job describes; nothing is to be done with them before the context has ended.
 
     Raises:
-        DatasetChangedError: It does not hold the version that the job names.
+        DatasetChangedError: They are not the version that the job names, before or after.
     """
     schema = schema_of_table(records["schema"])
-    persons = schema.persons(bytes.fromhex(records["salt"]))
+    place = TableAddress(records["data"]) if records.get("table") else Path(records["data"])
     file_format = FileFormat(**records["format"])
-    vault = Vault(Path(records["data"]), schema.coding, schema.readings, file_format, persons)
-    confirm(vault, records)
-    return vault
-
-
-def confirm(vault: Vault, records: Job) -> None:
-    """Raises DatasetChangedError where the vault no longer holds the version that the job names."""
-    vault.confirm(records["version"], bytes.fromhex(records["salt"]))
+    version, salt = records["version"], bytes.fromhex(records["salt"])
+    persons, secret = schema.persons(salt), records.get("secret", "")
+    with open_source(place, schema, file_format, persons, secret=secret) as source:
+        source.confirm(version, salt)
+        yield source
+        source.confirm(version, salt)

@@ -3,7 +3,9 @@
 A task is a name: nothing here opens a record, and the function behind the name is loaded where it
 runs. The descriptions:
 
-    records     {"data": path, "schema": schema as in its TOML file, "version": hex, "salt": hex}
+    records     {"data": path or address of a table, with "table": true and "secret": its password,
+                 where it is a table's,
+                 "schema": schema as in its TOML file, "version": hex, "salt": hex}
     recipe      {"kind": "honest" | "adds_marginal" | "copies_rows", "generator": name,
                  "cliques": [[attribute, ...], ...], "max_cells": int, "zeros": zeros,
                  "extra": [attribute, ...] (adds_marginal), "share": decimal (copies_rows),

@@ -7,6 +7,7 @@ from pathlib import Path
 from gencard.controller.policy.policy import Policy
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import PublicSchema
+from gencard.controller.records.tables.address import TableAddress
 from gencard.core.domain import Domain
 from gencard.core.errors import NotFoundError
 from gencard.core.evaluation.material import NOTHING_DECLARED, Declared
@@ -17,9 +18,9 @@ PREFIX = "datasets/"
 
 @dataclass(frozen=True, slots=True)
 class Holdout:
-    """Where the records lie, their version, and the salted digest of their file."""
+    """Where the records lie, their version, and the salted digest of their file or table's place."""
 
-    data: Path
+    data: Path | TableAddress
     version: str
     digest: str
 
@@ -30,9 +31,9 @@ class DatasetEntry:
 
     Args:
         name: datasets/{dataset}.
-        data: Where its records lie; only the vault opens it.
+        data: Where its records lie: a file or folder, which only the vault opens, or a table.
         version: Salted digest of the records and of how they are read, in hex.
-        digest: Salted digest of their file alone.
+        digest: Salted digest of their file alone, or of the place of their table.
         holdout: Other records under the same schema, that no release is made from, and their version.
         declared: What measures of cards are told.
         format: How the files are written.
@@ -41,7 +42,7 @@ class DatasetEntry:
     name: str
     schema: PublicSchema
     policy: Policy
-    data: Path
+    data: Path | TableAddress
     version: str
     digest: str
     holdout: Holdout | None = None

@@ -1,4 +1,4 @@
-"""How a file of records is written: encoding, delimiter, decimal mark, dates.
+"""How a file of records is written (encoding, delimiter, decimal mark, dates), and its bytes.
 
 Stewards state it in the settings; `init` drafts it. CSV in UTF-8 is read by DuckDB, in other encodings
 by pyarrow, which decodes them all.
@@ -6,16 +6,18 @@ by pyarrow, which decodes them all.
 
 import hmac
 from codecs import lookup
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import DatasetUnavailableError, GencardError, InvalidInputError
 
 _KINDS = (".csv", ".parquet")
+_Result = TypeVar("_Result")
 _UTF8 = ("utf-8", "utf-8-sig")
 
 MARKS_OF_PATTERNS = "*?["
@@ -150,8 +152,28 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def silently(action: Callable[[], _Result]) -> _Result:
+    """Run the action; let no word of its errors out, neither as text nor as cause.
+
+    Raises:
+        DatasetUnavailableError: Any error, but
+        GencardError: one of ours, and
+        MemoryError: the engine's lack of memory.
+    """
+    refusal: Exception
+    try:
+        return action()
+    except GencardError:  # its text is ours
+        raise
+    except (duckdb.OutOfMemoryException, MemoryError):
+        refusal = MemoryError()
+    except Exception:  # whatever it is, its text may quote a record
+        refusal = DatasetUnavailableError()
+    raise refusal
+
+
 def hmac_of(path: Path, salt: bytes) -> str:
-    """HMAC-SHA256 of the bytes of one file, in hex."""
+    """HMAC-SHA256 of a file's bytes, in hex."""
     digest = hmac.new(salt, digestmod=sha256)
     with path.open("rb") as file:
         while block := file.read(1 << 20):

@@ -1,7 +1,7 @@
 """Datasets of the settings as they are offered; their records are read for a version, or a check."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -9,7 +9,9 @@ from pathlib import Path
 from gencard.controller.policy.statistics import objection
 from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout
 from gencard.controller.records.schema_file import PublicSchema, read_schema
-from gencard.controller.records.vault import Vault
+from gencard.controller.records.source import RecordSource
+from gencard.controller.records.tables.address import TableAddress, secret_of
+from gencard.controller.records.vault import open_source
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.errors import GencardError
 
@@ -24,15 +26,16 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
     schema = read_schema(entry.schema_file)
-    vault = _vault(entry, schema)
-    digest = vault.digest(salt)
+    with _opened(entry, schema) as source:
+        digest = source.digest(salt)
+        version = source.version(salt, digest)
     return DatasetEntry(
         name=f"{PREFIX}{entry.name}",
         schema=schema,
         policy=entry.policy.policy(),
         data=entry.data,
         format=entry.format.format(),
-        version=vault.version(salt, digest),
+        version=version,
         digest=digest,
         holdout=_holdout(entry, schema, salt),
         declared=entry.measures.declared(),
@@ -46,8 +49,10 @@ def check_records(entry: DatasetTable, *, holdout: bool = False) -> None:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
     schema = read_schema(entry.schema_file)
-    with _naming(f"{PREFIX}{entry.name}: {'holdout' if holdout else 'data'}"):
-        _vault(entry, schema, entry.holdout if holdout else None).check()
+    place = entry.holdout if holdout else None
+    naming = _naming(f"{PREFIX}{entry.name}: {'holdout' if holdout else 'data'}")
+    with naming, _opened(entry, schema, place) as source:
+        source.check()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,9 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
         pair for pair in combinations(domain.attributes, 2) if objection(pair, policy, domain) is None
     ]
     single = few = occupied = 0
-    for counts in _vault(entry, schema).count(pairs) if pairs else ():
+    with _opened(entry, schema) as source:
+        tables = source.count(pairs) if pairs else ()
+    for counts in tables:
         single += int((counts == 1).sum())
         few += int(((counts > 0) & (counts < FEW)).sum())
         occupied += int((counts > 0).sum())
@@ -98,12 +105,14 @@ def _naming(place: str) -> Iterator[None]:
 def _holdout(entry: DatasetTable, schema: PublicSchema, salt: bytes) -> Holdout | None:
     if entry.holdout is None:
         return None
-    vault = _vault(entry, schema, entry.holdout)
-    digest = vault.digest(salt)
-    return Holdout(entry.holdout, vault.version(salt, digest), digest)
+    with _opened(entry, schema, entry.holdout) as source:
+        digest = source.digest(salt)
+        return Holdout(entry.holdout, source.version(salt, digest), digest)
 
 
-def _vault(entry: DatasetTable, schema: PublicSchema, path: Path | None = None) -> Vault:
-    return Vault(
-        path or entry.data, schema.coding, schema.readings, entry.format.format(), schema.persons()
-    )
+def _opened(
+    entry: DatasetTable, schema: PublicSchema, place: Path | TableAddress | None = None
+) -> AbstractContextManager[RecordSource]:
+    place = place or entry.data
+    file_format, persons = entry.format.format(), schema.persons()
+    return open_source(place, schema, file_format, persons, secret=secret_of(place))

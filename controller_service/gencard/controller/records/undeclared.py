@@ -5,6 +5,7 @@ For the steward alone: this is where values leave the records, and only the stew
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 
@@ -14,6 +15,7 @@ from gencard.controller.records.ordered_labels import in_order
 from gencard.controller.records.profiles import MOST_LABELS, NUMBER_MARKS
 from gencard.controller.records.round_edges import rounded
 from gencard.controller.records.schema_file import PublicSchema
+from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Records
 from gencard.controller.settings.files import Table
 from gencard.controller.settings.settings import DatasetTable
@@ -52,26 +54,65 @@ def undeclared_values(
     Raises:
         DatasetError: The records cannot be read, or lack an attribute.
     """
-    path = entry.holdout if holdout and entry.holdout else entry.data
-    with Records(path, entry.format.format()) as records:
-        undeclared = [
-            _undeclared(records, attribute, schema.readings.get(attribute.name, PLAIN))
-            for attribute in schema.coding.attributes
-            if attribute.derivation is None
-        ]
-    return [values for values in undeclared if values.counts]
+    place = entry.holdout if holdout and entry.holdout else entry.data
+    attributes = [one for one in schema.coding.attributes if one.derivation is None]
+    if isinstance(place, TableAddress):
+        values = _of_table(place, schema)
+    else:
+        with Records(place, entry.format.format()) as records:
+            values = [_of_file(records, one, _reading(schema, one)) for one in attributes]
+    return [
+        _listed(one, _reading(schema, one), *without_level)
+        for one, without_level in zip(attributes, values, strict=True)
+        if without_level[0]
+    ]
 
 
-def _undeclared(records: Records, attribute: Attribute, reading: Reading) -> UndeclaredValues:
+_Counts = dict[str, int]
+_Numbers = dict[str, float]
+
+
+def _reading(schema: PublicSchema, attribute: Attribute) -> Reading:
+    return schema.readings.get(attribute.name, PLAIN)
+
+
+def _of_table(address: TableAddress, schema: PublicSchema) -> list[tuple[_Counts, _Numbers]]:
+    """Values without a level and their counts, and what numbers they are, by attribute."""
+    from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
+
+    with open_table(address, address.secret(), schema.coding, schema.readings) as table:
+        counts = [table.undeclared(name) for name in schema.coding.domain.attributes]
+    dates = [isinstance(one.coding, Edges) and one.coding.dates for one in schema.coding.attributes]
+    return [
+        (values, {text: _number_of(text, dates=is_dates) for text in values})
+        for values, is_dates in zip(counts, dates, strict=True)
+    ]
+
+
+def _number_of(text: str, *, dates: bool) -> float:
+    if dates:
+        with suppress(ValueError):
+            return float(days_of_date(date.fromisoformat(text[:10])))
+    number = number_of(text)
+    return math.inf if number is None else number
+
+
+def _of_file(records: Records, attribute: Attribute, reading: Reading) -> tuple[_Counts, _Numbers]:
     (column,) = records.columns_named([attribute.name])
     encoder = encoder_of(attribute, reading)
     query = f"SELECT coalesce({column.text}, ''), {encoder.expression(column)}, count(*)"
-    numbers: dict[str, float] = {}
-    counts: dict[str, int] = {}
+    numbers: _Numbers = {}
+    counts: _Counts = {}
     for batch in records.batches(f"{query} FROM records GROUP BY 1, 2"):
         undeclared = ~encoder.declared(batch[1])
         for text, number, count in zip(*(part[undeclared] for part in batch), strict=True):
             numbers[text], counts[text] = float(number), counts.get(text, 0) + int(count)
+    return counts, numbers
+
+
+def _listed(
+    attribute: Attribute, reading: Reading, counts: _Counts, numbers: _Numbers
+) -> UndeclaredValues:
     ordered = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
     mended, notes = _mended(attribute, reading, {text: numbers[text] for text in ordered})
     return UndeclaredValues(attribute.name, ordered, mended, notes)

@@ -6,12 +6,12 @@ so they are dropped here: only the kind of an error leaves, with neither text no
 """
 
 import hmac
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -34,17 +34,20 @@ from gencard.controller.records.file_format import (
     hmac_of,
     literal,
     open_table,
+    silently,
 )
 from gencard.controller.records.folder import ParquetFolder
 from gencard.controller.records.persons import Persons
+from gencard.controller.records.schema_file import PublicSchema
+from gencard.controller.records.source import RecordSource
+from gencard.controller.records.tables.address import TableAddress
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     DatasetChangedError,
-    DatasetUnavailableError,
     EmptyDatasetError,
-    GencardError,
+    InvalidInputError,
     MissingAttributeError,
     TooManyRecordsError,
     UndeclaredLevelError,
@@ -61,7 +64,6 @@ _ENGINE: dict[str, str | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,35 @@ class Vault:
             yield from records.batches(of_persons or query_of([numbers[name] for name in attributes]))
 
 
+@contextmanager
+def open_source(
+    place: Path | TableAddress,
+    schema: PublicSchema,
+    file_format: FileFormat,
+    persons: Persons | None,
+    *,
+    secret: str = "",
+) -> Iterator[RecordSource]:
+    """The records at a place, as long as the context lasts; a database may want a secret.
+
+    Raises:
+        DatasetUnavailableError: The database cannot be reached, or has no such table.
+        InvalidInputError: The libraries for it are not installed, or a table has a file's format.
+    """
+    if isinstance(place, Path):
+        yield Vault(place, schema.coding, schema.readings, file_format, persons)
+        return
+    from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
+
+    if persons is not None or any(one.derivation for one in schema.coding.attributes):
+        problem = "persons and derived attributes are for files; a table needs a view without them"
+        raise InvalidInputError(field="schema", problem=problem)
+    if replace(file_format, dates=tuple(file_format.dates)) != USUAL:  # a job has lists
+        raise InvalidInputError(field="format", problem="is for files; a table of a database has none")
+    with open_table(place, secret, schema.coding, schema.readings) as table:
+        yield table
+
+
 class Records:
     """One file or folder, opened by an engine that can reach nothing else; ``records`` is its table."""
 
@@ -285,23 +316,3 @@ def folder_at(path: Path) -> ParquetFolder | None:
     if not path.is_dir():
         return None
     return silently(lambda: ParquetFolder.at(path))
-
-
-def silently(action: Callable[[], _Result]) -> _Result:
-    """Run the action; let no word of its errors out, neither as text nor as cause.
-
-    Raises:
-        DatasetUnavailableError: Any error, but
-        GencardError: one of ours, and
-        MemoryError: the engine's lack of memory.
-    """
-    refusal: Exception
-    try:
-        return action()
-    except GencardError:  # its text is ours
-        raise
-    except (duckdb.OutOfMemoryException, MemoryError):
-        refusal = MemoryError()
-    except Exception:  # whatever it is, its text may quote a record
-        refusal = DatasetUnavailableError()
-    raise refusal

@@ -2,10 +2,11 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     Field,
     PositiveInt,
     SecretStr,
@@ -15,6 +16,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gencard.controller.records.file_format import FileFormat
+from gencard.controller.records.tables.address import TableAddress, place_of
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.settings.boxes import BoxEntry, CellTable, LendingTable, Name
 from gencard.controller.settings.files import (
@@ -193,17 +195,26 @@ class FormatTable(Section):
         return FileFormat(**self.model_dump())
 
 
+def _place(value: object) -> object:
+    return place_of(value) if isinstance(value, str) else value
+
+
+Place = Annotated[Path | TableAddress, BeforeValidator(_place)]
+"""A file or folder of records, or the address of a table."""
+
+
 class DatasetTable(Section):
     """A dataset on offer.
 
     ``holdout`` names other records of the same population under the same schema, for evaluations; no
-    release is made from them.
+    release is made from them. Both may be addresses of tables: ``postgresql://role@host/database?table=
+    name``, ``duckdb:///file?table=name``, ``spark://`` or ``sc://``.
     """
 
     name: Name
-    data: Path
+    data: Place
     schema_file: Path = Field(alias="schema")
-    holdout: Path | None = None
+    holdout: Place | None = None
     format: FormatTable = FormatTable()
     measures: MeasuresTable = MeasuresTable()
     policy: PolicyTable
@@ -307,6 +318,8 @@ def _anchored(value: Any, folder: Path) -> Any:
     match value:
         case Path():
             return folder / value
+        case TableAddress():
+            return value.below(folder)
         case BaseModel():
             fields = {name: _anchored(getattr(value, name), folder) for name in type(value).model_fields}
             return value.model_copy(update=fields)

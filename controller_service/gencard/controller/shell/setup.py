@@ -202,9 +202,9 @@ _VALUE_COLUMNS = ("attribute", "value", "records")
 def _check_files(settings: Settings) -> None:
     """Raises InvalidInputError if a file named in the settings is missing or unusable."""
     for entry in settings.datasets:
-        _check_file(entry.data, f"datasets/{entry.name}: data")
-        if entry.holdout is not None:
-            _check_file(entry.holdout, f"datasets/{entry.name}: holdout")
+        for key, place in (("data", entry.data), ("holdout", entry.holdout)):
+            if isinstance(place, Path):
+                _check_file(place, f"datasets/{entry.name}: {key}")
     tls_files(settings)
     read_identities(settings.signing.identities)
 

@@ -201,8 +201,8 @@ def _findings(config: Path) -> Iterator[Finding]:
 
 def _files(settings: Settings) -> Finding:
     for entry in settings.datasets:
-        for path in (entry.data, entry.schema_file, *([entry.holdout] if entry.holdout else [])):
-            if not os.access(path, os.R_OK):
+        for path in filter(None, (entry.data, entry.schema_file, entry.holdout)):
+            if isinstance(path, Path) and not os.access(path, os.R_OK):
                 problem = f"there is no file {path} that this account can read"
                 raise InvalidInputError(field=f"datasets/{entry.name}", problem=problem)
     return Finding("settings", Health.OK, f"datasets: {len(settings.datasets)}; their files are there")

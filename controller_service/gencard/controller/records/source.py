@@ -1,0 +1,48 @@
+"""Where records come from: a file or folder in the vault, or a table of a database, by one interface."""
+
+from typing import Protocol
+
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.statistics.measure import MarginalSource
+from gencard.core.types import FloatArray
+
+
+class RecordSource(MarginalSource, Protocol):
+    """Records under a public schema: they can be counted, checked, and read up to a bound.
+
+    Every method may raise DatasetUnavailableError, MissingAttributeError, UndeclaredLevelError and
+    EmptyDatasetError.
+    """
+
+    @property
+    def coding(self) -> Coding:
+        """What their values may be."""
+        ...
+
+    def digest(self, salt: bytes) -> str:
+        """Says whether two sources are the same one, in hex."""
+        ...
+
+    def version(self, salt: bytes, digest: str = "") -> str:
+        """Says whether the records are the same, in hex: another one wherever their counts differ."""
+        ...
+
+    def confirm(self, version: str, salt: bytes) -> None:
+        """Raises DatasetChangedError where the records are not the version named."""
+        ...
+
+    def check(self) -> None:
+        """Raises UndeclaredLevelError, which names all attributes with undeclared values."""
+        ...
+
+    def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
+        """The records on some attributes, in memory; raises TooManyRecordsError."""
+        ...
+
+    def read(
+        self, attributes: Clique, uncoded: Clique, *, most_records: int
+    ) -> tuple[Dataset, dict[str, FloatArray]]:
+        """The same, and numbers of some attributes as they are stored; raises TooManyRecordsError."""
+        ...

@@ -1,0 +1,179 @@
+"""Where a table of records lies: an address of the settings. It holds no password.
+
+    postgresql://ROLE@HOST:PORT/DATABASE?table=SCHEMA.NAME
+    duckdb:///FILE?table=NAME
+    spark://local?table=NAME, or a master's HOST:PORT
+    sc://HOST:PORT/;use_ssl=true?table=NAME         a server of Spark Connect
+
+``parquet=FOLDER`` names a folder that Spark reads, in place of a table. ``password_file=FILE`` or
+``password_variable=NAME`` say where the password, or the token of Spark Connect, is read for each job.
+"""
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from gencard.controller.settings.files import secret_bytes
+from gencard.core.errors import InvalidInputError
+
+_SECRETS = {"password_file", "password_variable"}
+_TLS = {"sslmode", "sslrootcert", "sslcert", "sslkey"}
+_OPTIONS = {
+    "postgresql": {"table", "host", *_SECRETS, *_TLS},
+    "duckdb": {"table"},
+    "spark": {"table", "parquet"},
+    "sc": {"table", "parquet", *_SECRETS},
+}
+"""What may stand behind the question mark, by engine."""
+
+_FILES = ("password_file", "sslrootcert", "sslcert", "sslkey", "parquet")
+_VERIFIED = ("verify-ca", "verify-full")
+
+
+def is_address(text: str) -> bool:
+    """Whether a text of the settings is an address, and not a path of a file.
+
+    >>> [is_address(text) for text in ("postgresql://db/office?table=people", "people.csv")]
+    [True, False]
+    """
+    return "://" in text
+
+
+def place_of(text: str) -> "Path | TableAddress":
+    """The file, folder or table that a text of the settings names.
+
+    Raises:
+        InvalidInputError: It is an address that cannot be used; names no part of it.
+    """
+    return TableAddress(text) if is_address(text) else Path(text)
+
+
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """The address of a table, as a text of the settings.
+
+    Raises:
+        InvalidInputError: The engine or an option is unknown, the table is missing, a password is in it,
+            or records would cross a network unprotected.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.engine not in _OPTIONS:
+            raise _refusal(f"must be a file, a folder, or an address of {', '.join(_OPTIONS)}")
+        if "token=" in self.text or ":" in urlsplit(self.text).netloc.rpartition("@")[0]:
+            raise _refusal("holds a password: name password_file or password_variable instead")
+        if unknown := self.options.keys() - _OPTIONS[self.engine]:
+            known = ", ".join(sorted(_OPTIONS[self.engine]))
+            problem = "password" if "password" in unknown else "an option that is not known"
+            raise _refusal(f"holds {problem}; {self.engine} takes {known}")
+        if len(self.options.keys() & {"table", "parquet"}) != 1:
+            raise _refusal("must name the table, as in ?table=people")
+        if not all(self.table_parts) or len(self.table_parts) > 3:
+            raise _refusal("must name the table as NAME, SCHEMA.NAME or CATALOGUE.SCHEMA.NAME")
+        if self.engine == "duckdb" and (urlsplit(self.text).netloc or not self.path.name):
+            raise _refusal(
+                "must name the file of DuckDB with three slashes, as in duckdb:///srv/x.duckdb"
+            )
+        if not self.is_protected:
+            how = "use_ssl=true" if self.engine == "sc" else f"sslmode={' or '.join(_VERIFIED)}"
+            raise _refusal(f"is on another machine: it needs {how}")
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def engine(self) -> str:
+        return self.text.partition("://")[0]
+
+    @property
+    def options(self) -> dict[str, str]:
+        return dict(parse_qsl(urlsplit(self.text).query))
+
+    @property
+    def table_parts(self) -> tuple[str, ...]:
+        """Catalogue, schema and name, as far as they are given."""
+        return tuple(self.options.get("table", "records").split("."))
+
+    @property
+    def name(self) -> str:
+        """The table's own name, or that of the folder."""
+        return Path(self.options["parquet"]).stem if self.parquet else self.table_parts[-1]
+
+    @property
+    def parquet(self) -> str:
+        """The folder that Spark reads; empty for a table."""
+        return self.options.get("parquet", "")
+
+    @property
+    def path(self) -> Path:
+        """The file of DuckDB."""
+        return Path(urlsplit(self.text).path)
+
+    @property
+    def url(self) -> str:
+        """What the engine's own client reads: without what is ours."""
+        kept = {key: value for key, value in self.options.items() if key in {"host", *_TLS}}
+        return urlunsplit(urlsplit(self.text)._replace(query=urlencode(kept, quote_via=quote)))
+
+    @property
+    def identity(self) -> str:
+        """The same for all addresses of one table that differ in credentials alone."""
+        parts = urlsplit(self.text)
+        where = self.options.get("host", ""), parts.netloc.rpartition("@")[2], parts.path
+        return " ".join((self.engine, *where, self.parquet, *self.table_parts))
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether nobody on a network can read or change what is sent."""
+        parts = urlsplit(self.text)
+        if self.engine not in ("postgresql", "sc") or _is_here(self.options.get("host", parts.hostname)):
+            return True
+        if self.engine == "sc":
+            return "use_ssl=true" in parts.path.split(";")
+        return self.options.get("sslmode") in _VERIFIED
+
+    def secret(self) -> str:
+        """The password, read now; empty where there is none.
+
+        Raises:
+            InvalidInputError: The file cannot be read or others can read it, or the variable is not set.
+        """
+        if file := self.options.get("password_file"):
+            return secret_bytes(Path(file), "password_file").decode(errors="replace").strip()
+        name = self.options.get("password_variable", "")
+        if name and name not in os.environ:
+            raise InvalidInputError(field="password_variable", problem="is not set in the environment")
+        return os.environ[name] if name else ""
+
+    def below(self, folder: Path) -> "TableAddress":
+        """The same with relative paths below a folder."""
+        options = {
+            key: str(folder / value) if key in _FILES else value for key, value in self.options.items()
+        }
+        if options == self.options:
+            return self
+        query = urlencode(options, quote_via=quote, safe="/.")
+        return TableAddress(urlunsplit(urlsplit(self.text)._replace(query=query)))
+
+
+def secret_of(place: Path | TableAddress) -> str:
+    """The password for a place; empty where it needs none; raises as ``TableAddress.secret``."""
+    return place.secret() if isinstance(place, TableAddress) else ""
+
+
+def _is_here(host: str | None) -> bool:
+    """Whether a host is this machine: a socket's folder, or loopback."""
+    if not host or host.startswith("/") or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refusal(problem: str) -> InvalidInputError:
+    return InvalidInputError(field="data", problem=problem)

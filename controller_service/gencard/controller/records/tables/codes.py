@@ -1,0 +1,161 @@
+"""How a stored value becomes a code inside a database: CASE expressions of Ibis.
+
+The codes are those that ``records.encoding`` gives for a file with the same values.
+"""
+
+from calendar import isleap
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from itertools import pairwise
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.controller.records.encoding import Reading, TextEncoder, encoder_of, number_of
+from gencard.core.coding import Attribute, Edges, Labels, date_of_days
+from gencard.core.errors import InvalidInputError
+from gencard.core.types import FloatArray
+
+UNDECLARED = -1
+
+_NUMBER = r"^\s*[+-]?([0-9]{1,200}\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?\s*$"
+"""Texts that every engine reads as the same finite number. A CASE keeps the others from being read."""
+
+_Cases = list[tuple[Any, int]]
+
+
+def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
+    """An expression of the code of a column's value; ``UNDECLARED`` for a value without a level.
+
+    Raises:
+        InvalidInputError: Values of the column's type cannot be read so.
+    """
+    import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+    coding = attribute.coding
+    absent = coding.size - 1 if coding.missing else UNDECLARED
+    missing = [(test, absent) for test in _absent(column, reading.absent)]
+    rest = UNDECLARED
+    match coding:
+        case Labels(labels) if isinstance(encoder_of(attribute, reading), TextEncoder):
+            cases = _of_texts(column, attribute.name, coding)
+            rest = labels.index(reading.other) if reading.other else UNDECLARED
+        case Edges() if _is_of_dates(coding, reading):
+            day = as_date(column, attribute.name)
+            bounds = enumerate(_periods(coding, reading))
+            cases = [((day >= first) & (day < end), code) for code, (first, end) in bounds]
+        case _:
+            number = as_number(column)
+            missing.append((number.isnan(), absent))
+            cases = _of_numbers(number, coding)
+    return ibis.cases(*missing, *cases, else_=rest).cast("int64")
+
+
+def as_date(column: Any, name: str) -> Any:
+    """The column's values as dates.
+
+    Raises:
+        InvalidInputError: They are stored as something else.
+    """
+    if not (column.type().is_date() or column.type().is_timestamp()):
+        problem = f"'{name}' must be stored as a date in the table, or be cast to one in a view"
+        raise InvalidInputError(field="data", problem=problem)
+    return column.cast("date")
+
+
+def as_number(column: Any) -> Any:
+    """Values as floats: NaN for texts that say so, infinite for texts that are no number."""
+    import ibis  # noqa: PLC0415
+
+    if column.type().is_numeric():
+        return column.cast("float64")
+    text = column.cast("string")
+    nan = text.strip().lower().isin(["nan", "+nan", "-nan"])
+    read = ((nan, ibis.literal(float("nan"))), (text.re_search(_NUMBER), text.cast("float64")))
+    return ibis.cases(*read, else_=ibis.literal(float("inf")))
+
+
+def stored_number(column: Any, attribute: Attribute, reading: Reading) -> Any:
+    """An expression of the value without its coding: a float, or a date where days or ages count."""
+    if _is_of_dates(attribute.coding, reading):
+        return as_date(column, attribute.name)
+    return as_number(column)
+
+
+def numbers_of_stored(values: NDArray[Any], attribute: Attribute, reading: Reading) -> FloatArray:
+    """Values of ``stored_number`` that are declared -> numbers, days since 1970-01-01, or ages."""
+    coding = attribute.coding
+    if not isinstance(coding, Edges) or not _is_of_dates(coding, reading):
+        return values.astype(np.float64)
+    days = values.astype("datetime64[D]")
+    if reading.age_at is None:
+        return days.astype(np.int64).astype(np.float64)
+    low, high = ceil(coding.edges[0]), floor(coding.edges[-1])
+    births = [np.datetime64(born_before(age, reading.age_at)) for age in range(high, low - 1, -1)]
+    return high - np.searchsorted(np.array(births), days, side="right").astype(np.float64)
+
+
+def born_before(age: int, day: date) -> date:
+    """Who is so old on a day, in completed years, was born before this date; nobody else was.
+
+    As in DuckDB, who was born on 29 February is a year older on 28 February where there is no 29th, and
+    who is born in the year after the day is 0 years old.
+    """
+    if age <= 0:
+        return _years_later(day, 1 - age)
+    last = _years_later(day, -age)
+    if (day.month, day.day) == (2, 28) and isleap(last.year) and not isleap(day.year):
+        last = last.replace(day=29)
+    return last + timedelta(1)
+
+
+def _years_later(day: date, years: int) -> date:
+    year = min(max(day.year + years, date.min.year), date.max.year)
+    in_february = (day.month, day.day) == (2, 29) and not isleap(year)
+    return day.replace(year=year, day=28 if in_february else day.day)
+
+
+def _absent(column: Any, tokens: Sequence[str]) -> list[Any]:
+    tests = [column.isnull()]
+    if tokens:
+        tests.append(column.cast("string").isin(list(tokens)))
+    numbers = [number for token in tokens if (number := number_of(token)) is not None]
+    if numbers and (column.type().is_numeric() or column.type().is_string()):
+        tests.append(as_number(column).isin(numbers))
+    return tests
+
+
+def _of_texts(column: Any, name: str, coding: Labels) -> _Cases:
+    if column.type().is_floating() or column.type().is_decimal():
+        # as text 1 is 1, 1.0 or 1.00, by engine and type
+        problem = f"'{name}' is stored with decimals: declare labels that are numbers, or edges"
+        raise InvalidInputError(field="data", problem=problem)
+    text = column.cast("string")
+    text = text.lower() if coding.boolean else text
+    return [(text == label, code) for code, label in enumerate(coding.labels)]
+
+
+def _of_numbers(value: Any, coding: Labels | Edges) -> _Cases:
+    if isinstance(coding, Labels):
+        return [(value == float(label), code) for code, label in enumerate(coding.labels)]
+    edges = list(coding.edges)
+    inner = [((value >= low) & (value < high), code) for code, (low, high) in enumerate(pairwise(edges))]
+    return [*inner, (value == edges[-1], len(edges) - 2)]
+
+
+def _is_of_dates(coding: Labels | Edges, reading: Reading) -> bool:
+    return isinstance(coding, Edges) and (coding.dates or reading.age_at is not None)
+
+
+def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:
+    """The first day of each level, and the one after its last."""
+    *inner, last = coding.edges
+    if reading.age_at is None:
+        starts = [date_of_days(edge) for edge in inner]
+        yield from pairwise([*starts, date_of_days(last) + timedelta(1)])
+        return
+    ages = [*map(ceil, inner), floor(last) + 1]  # as there are no other ages than whole ones
+    for low, high in pairwise(ages):
+        yield born_before(high, reading.age_at), born_before(low, reading.age_at)

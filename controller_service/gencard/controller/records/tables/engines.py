@@ -1,0 +1,160 @@
+"""Opening tables of PostgreSQL, DuckDB and Spark: read-only, and as one snapshot where there are any."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from gencard.controller.records.encoding import Reading
+from gencard.controller.records.file_format import silently
+from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.tables.table import Table
+from gencard.core.coding import Coding
+from gencard.core.errors import InvalidInputError
+
+_BATCH = 1 << 16
+
+_SESSION = "-c default_transaction_read_only=on -c datestyle=ISO -c timezone=UTC -c search_path="
+"""Of PostgreSQL: what a cast to text or date says must not depend on how a server is set up."""
+
+_DUCKDB: dict[str, Any] = {
+    "memory_limit": "1GiB",
+    "threads": 2,
+    "temp_directory": "",  # nothing may spill to disk
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+_SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.log.level": "OFF",  # a log may quote a record
+}
+
+
+@contextmanager
+def open_table(
+    address: TableAddress, secret: str, coding: Coding, readings: Mapping[str, Reading]
+) -> Iterator[Table]:
+    """The table at an address, as long as the context lasts.
+
+    Args:
+        secret: Password of PostgreSQL, or token of Spark Connect; empty for none.
+
+    Raises:
+        DatasetUnavailableError: The database cannot be reached, or has no such table.
+        InvalidInputError: The libraries for it are not installed.
+    """
+    with open_backend(address, secret) as backend:
+        records = silently(lambda: _records(backend, address))
+        snapshot = address.engine in ("postgresql", "duckdb")
+        run = _run_by_duckdb if address.engine == "duckdb" else _run
+        yield Table(partial(run, backend), records, coding, readings, address.identity, snapshot)
+
+
+@contextmanager
+def open_backend(address: TableAddress, secret: str) -> Iterator[Any]:
+    """The backend of Ibis; raises as ``open_table``."""
+    _check_installed(address.engine)
+    opened = {"postgresql": _postgres, "duckdb": _duckdb}.get(address.engine, _spark)
+    with opened(address, secret) as backend:
+        yield backend
+
+
+@contextmanager
+def _postgres(address: TableAddress, secret: str) -> Iterator[Any]:
+    import ibis  # noqa: PLC0415
+    import psycopg  # noqa: PLC0415
+
+    given: dict[str, Any] = {"password": secret} if secret else {}
+    connection = silently(
+        lambda: psycopg.connect(
+            address.url, autocommit=True, connect_timeout=10, options=_SESSION, **given
+        )
+    )
+    try:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        backend = silently(lambda: ibis.postgres.from_connection(connection))
+        # the transactions that Ibis opens become savepoints of this one
+        with connection.transaction():
+            yield backend
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _duckdb(address: TableAddress, _secret: str) -> Iterator[Any]:
+    import duckdb  # noqa: PLC0415
+    import ibis  # noqa: PLC0415
+
+    # no other process can write the file while this one has it open
+    connection = silently(lambda: duckdb.connect(address.path, read_only=True, config=_DUCKDB))
+    try:
+        backend = silently(lambda: ibis.duckdb.from_connection(connection))
+        connection.execute("SET enable_progress_bar = false")
+        connection.execute("SET enable_external_access = false")  # views may name other files
+        connection.execute("SET lock_configuration = true")
+        yield backend
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _spark(address: TableAddress, secret: str) -> Iterator[Any]:
+    import ibis  # noqa: PLC0415
+
+    session = silently(lambda: _session(address, secret))
+    try:
+        yield silently(lambda: ibis.pyspark.connect(session))
+    finally:
+        silently(session.stop)
+
+
+def _session(address: TableAddress, secret: str) -> Any:
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    if address.engine == "sc":
+        token = f";token={secret}" if secret else ""
+        return SparkSession.builder.remote(
+            address.url.rstrip("/;") + "/" * (";" not in address.url) + token
+        ).create()
+    os.environ.setdefault("PATH", os.defpath)  # jobs have no environment, and Spark looks for Java there
+    master = "local[2]" if address.url == "spark://local" else address.url
+    builder = SparkSession.builder.master(master).appName("gencard")
+    for key, value in _SPARK.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _records(backend: Any, address: TableAddress) -> Any:
+    if address.parquet:
+        return backend.read_parquet(address.parquet)
+    *database, name = address.table_parts
+    if address.engine == "postgresql" and not database:
+        database = ["public"]
+    return backend.table(name, database=tuple(database) or None)
+
+
+def _run(backend: Any, query: Any) -> Iterable[Any]:
+    batches: Iterable[Any] = backend.to_pyarrow_batches(query, chunk_size=_BATCH)
+    return batches
+
+
+def _run_by_duckdb(backend: Any, query: Any) -> Iterable[Any]:
+    # Ibis 12 calls what DuckDB 2 no longer has
+    batches: Iterable[Any] = backend.con.sql(backend.compile(query)).to_arrow_reader(_BATCH)
+    return batches
+
+
+def _check_installed(engine: str) -> None:
+    extra = "spark" if engine in ("spark", "sc") else "ibis"
+    for module in ("ibis", *(["pyspark"] if extra == "spark" else [])):
+        try:
+            import_module(module)
+        except ImportError:
+            problem = f"needs pip install 'gencard[{extra}]'"
+            raise InvalidInputError(field="data", problem=problem) from None

@@ -1,0 +1,244 @@
+"""Records in a table of a database, as a source of marginals: the database counts.
+
+- Recodes are CASE expressions, so that the database sends numbers of cells and counts, never values.
+- A ``cover`` of the cliques is counted by few wide GROUP BYs; marginals are summed out of its tables.
+- A table has no bytes to digest. Its version is a fingerprint: an HMAC of the tables of counts of a
+  cover of all pairs of attributes. Those tables are kept, and serve all cliques inside them.
+"""
+
+import hmac
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.controller.records.encoding import PLAIN, Reading
+from gencard.controller.records.file_format import silently
+from gencard.controller.records.tables.codes import (
+    UNDECLARED,
+    code_of,
+    numbers_of_stored,
+    stored_number,
+)
+from gencard.core.coding import Coding, Edges
+from gencard.core.dataset import Dataset, code_dtype
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import (
+    DatasetChangedError,
+    EmptyDatasetError,
+    InvalidInputError,
+    MissingAttributeError,
+    TooLargeError,
+    TooManyRecordsError,
+    UndeclaredLevelError,
+)
+from gencard.core.statistics.counting import MOST_CELLS, cover
+from gencard.core.statistics.marginals import project
+from gencard.core.types import FloatArray
+
+_TABLE_CELLS = 10**6
+"""Cells of one table that is counted for many cliques: 8 MB."""
+
+_MOST_KEPT = 24
+"""Tables of a fingerprint, which are kept."""
+
+_Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A table of Ibis under its public schema.
+
+    Args:
+        run: Executes an expression: batches of Arrow.
+        identity: Says which table it is, whatever it holds.
+        snapshot: All statements see the same records, so that one look at their version is enough.
+
+    Every method may raise DatasetUnavailableError (the database cannot be reached, or refuses),
+    MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
+    """
+
+    run: Callable[[Any], Iterable[Any]]
+    records: Any
+    coding: Coding
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    identity: str = ""
+    snapshot: bool = False
+    _kept: dict[Clique, _Counts] = field(default_factory=dict, init=False, repr=False)
+    _looks: list[str] = field(default_factory=list, init=False, repr=False)
+
+    def digest(self, salt: bytes) -> str:
+        """HMAC-SHA256 of where the table is, in hex: two datasets on one table are the same records."""
+        return hmac.new(salt, f"gencard.table.v1 {self.identity}".encode(), sha256).hexdigest()
+
+    def version(self, salt: bytes, digest: str = "") -> str:  # noqa: ARG002  # a file's version needs it
+        """The fingerprint, in hex, of the records as they are coded.
+
+        Equal fingerprints mean that the marginals on all pairs of attributes are equal, where a cover of
+        the pairs has at most ``_MOST_KEPT`` tables; else those on the sets of a cover of the attributes.
+        """
+        if self.snapshot and self._looks:
+            return self._looks[0]
+        self._check_columns(self.coding.domain.attributes)
+        fingerprint = hmac.new(salt, f"gencard.fingerprint.v1 {self.coding.domain}".encode(), sha256)
+        for names in self._fingerprinted():
+            table = self._counted(names)
+            cells = np.flatnonzero(table)
+            fingerprint.update(np.column_stack([cells, table.ravel()[cells]]).astype("<i8").tobytes())
+            self._kept.setdefault(names, table)
+        self._looks.append(fingerprint.hexdigest())
+        return self._looks[-1]
+
+    def confirm(self, version: str, salt: bytes) -> None:
+        """Raises DatasetChangedError where the table is not the version named."""
+        if not hmac.compare_digest(self.version(salt), version):
+            raise DatasetChangedError()
+
+    def check(self) -> None:
+        """Count every attribute: all values are declared, and nothing occurs that cannot.
+
+        Raises:
+            UndeclaredLevelError: Names all attributes with undeclared values, or those of a structural
+                zero.
+        """
+        alone = [(name,) for name in self.coding.domain.attributes]
+        zeros = self.coding.structural_zeros
+        tables = self.count([*alone, *(entry.clique for entry in zeros)])
+        for entry, table in zip(zeros, tables[len(alone) :], strict=True):
+            if any(table[cell] for cell in entry.cells):
+                raise UndeclaredLevelError(attribute=", ".join(entry.clique))
+
+    def count(self, cliques: Sequence[Clique]) -> list[_Counts]:
+        """Marginals on the cliques, in their order: a ``MarginalSource``."""
+        domain = self.coding.domain
+        if sum(domain.project(clique).cells for clique in cliques) > MOST_CELLS:
+            raise TooLargeError(what="The number of cells of the marginals", limit=MOST_CELLS)
+        self._check_columns(name for clique in cliques for name in clique)
+        marginals: dict[Clique, _Counts] = {}
+        undeclared: set[str] = set()
+        for inside, table in self._tables(cliques):
+            for clique in {tuple(one) for one in cliques if set(one) <= set(inside)} - marginals.keys():
+                marginal = project(table, inside, clique)
+                undeclared |= {name for axis, name in enumerate(clique) if marginal.take(0, axis).any()}
+                marginals[clique] = np.array(marginal[(slice(1, None),) * len(clique)], order="C")
+        self._refuse(undeclared)
+        return [marginals[tuple(clique)] for clique in cliques]
+
+    def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
+        """The records on some attributes, held in memory; raises as ``read``."""
+        return self.read(attributes, (), most_records=most_records)[0]
+
+    def read(
+        self, attributes: Clique, uncoded: Clique, *, most_records: int
+    ) -> tuple[Dataset, dict[str, FloatArray]]:
+        """The records on some attributes, and the numbers of some attributes as they are stored.
+
+        A table has no order: the records are sorted.
+
+        Args:
+            uncoded: Attributes with edges; each number lies between them, and NaN stands for missing.
+
+        Raises:
+            TooManyRecordsError: There are more than ``most_records``.
+            InvalidInputError: An uncoded attribute is not one of numbers.
+        """
+        names = tuple(dict.fromkeys((*attributes, *uncoded)))
+        self._check_columns(names)
+        expressions = {f"c{axis}": self._code(name) for axis, name in enumerate(names)}
+        expressions |= {f"v{axis}": self._stored(name) for axis, name in enumerate(uncoded)}
+        query = self.records.select(**expressions).limit(most_records + 1)
+        columns = [np.concatenate(parts) for parts in zip(*self._batches(query), strict=True)]
+        if not columns or not len(columns[0]):
+            raise EmptyDatasetError()
+        if len(columns[0]) > most_records:
+            raise TooManyRecordsError(limit=most_records)
+        codes = dict(zip(names, columns[: len(names)], strict=True))
+        self._refuse({name for name in names if codes[name].min() == UNDECLARED})
+        stored = zip(uncoded, columns[len(names) :], strict=True)
+        numbers = {name: self._numbers(name, values, codes[name]) for name, values in stored}
+        order = np.lexsort([*numbers.values(), *codes.values()][::-1])
+        domain = self.coding.domain.project(attributes)
+        coded = [codes[name][order].astype(code_dtype(domain.size(name))) for name in attributes]
+        return Dataset.of_columns(domain, coded), {name: one[order] for name, one in numbers.items()}
+
+    def undeclared(self, name: str) -> dict[str, int]:
+        """Values of an attribute that have no level, as text, and their counts: for stewards alone."""
+        self._check_columns([name])
+        text = self.records[name].cast("string").fill_null("")
+        coded = self.records.select(value=text, code=self._code(name))
+        query = coded.filter(coded.code == UNDECLARED).group_by("value")
+        counted = query.aggregate(records=lambda table: table.count())
+        batches = ((texts.tolist(), counts.tolist()) for texts, counts in self._batches(counted))
+        return {text: count for batch in batches for text, count in zip(*batch, strict=True)}
+
+    def _fingerprinted(self) -> tuple[Clique, ...]:
+        domain = self._with_undeclared()
+        pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
+        sets = cover(domain, pairs, _TABLE_CELLS)
+        alone = [(name,) for name in domain.attributes]
+        return sets if len(sets) <= _MOST_KEPT else cover(domain, alone, _TABLE_CELLS)
+
+    def _tables(self, cliques: Sequence[Clique]) -> Iterator[tuple[Clique, _Counts]]:
+        """Tables on sets of attributes such that every clique lies inside one of them."""
+        rest = [one for one in cliques if not any(set(one) <= set(names) for names in self._kept)]
+        yield from self._kept.items()
+        for names in cover(self._with_undeclared(), rest, _TABLE_CELLS):
+            yield names, self._counted(names)
+
+    def _with_undeclared(self) -> Domain:
+        """The domain with one more level each, in front: what is not declared."""
+        sizes = zip(self.coding.domain.attributes, self.coding.domain.sizes, strict=True)
+        return Domain.of({name: size + 1 for name, size in sizes})
+
+    def _counted(self, names: Clique) -> _Counts:
+        domain = self._with_undeclared().project(names)
+        cell: Any = 0
+        for name, size in zip(names, domain.sizes, strict=True):
+            cell = cell * size + (self._code(name) + 1)
+        counted = self.records.select(cell=cell).group_by("cell")
+        query = counted.aggregate(records=lambda table: table.count())
+        flat = np.zeros(domain.cells, dtype=np.int64)
+        for cells, counts in self._batches(query):
+            flat[cells] = counts
+        if not flat.any():
+            raise EmptyDatasetError()
+        return flat.reshape(domain.sizes)
+
+    def _code(self, name: str) -> Any:
+        return code_of(self.records[name], self.coding.attribute(name), self._reading(name))
+
+    def _stored(self, name: str) -> Any:
+        attribute = self.coding.attribute(name)
+        if not isinstance(attribute.coding, Edges):
+            raise InvalidInputError(field="uncoded", problem=f"'{name}' has no declared edges")
+        return stored_number(self.records[name], attribute, self._reading(name))
+
+    def _numbers(self, name: str, values: NDArray[Any], codes: NDArray[Any]) -> FloatArray:
+        attribute = self.coding.attribute(name)
+        numbers = numbers_of_stored(values, attribute, self._reading(name))
+        if attribute.coding.missing:
+            numbers[codes == attribute.coding.size - 1] = np.nan
+        return numbers
+
+    def _check_columns(self, names: Iterable[str]) -> None:
+        """Raises MissingAttributeError, which names all that the table lacks."""
+        if missing := [name for name in dict.fromkeys(names) if name not in self.records.columns]:
+            raise MissingAttributeError(attribute=", ".join(missing))
+
+    def _reading(self, name: str) -> Reading:
+        return self.readings.get(name, PLAIN)
+
+    def _refuse(self, undeclared: set[str]) -> None:
+        if undeclared:
+            names = (name for name in self.coding.domain.attributes if name in undeclared)
+            raise UndeclaredLevelError(attribute=", ".join(names))
+
+    def _batches(self, query: Any) -> Iterator[list[NDArray[Any]]]:
+        """The answer in batches, one array per column."""
+        reader = silently(lambda: iter(self.run(query)))
+        while (batch := silently(lambda: next(reader, None))) is not None:
+            yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]

@@ -1,0 +1,70 @@
+"""A whole controller whose records lie in PostgreSQL; its password is nowhere but where it was."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from gencard.client import all_marginals
+from gencard.core.errors import DatasetChangedError
+from tests.controller.state import postgres
+from tests.system.house import House, build, survey
+
+pytest.importorskip("ibis")
+PASSWORD = "CANARY-of-a-password"
+
+
+@pytest.fixture(scope="module")
+def database(postgres_socket: str) -> str:
+    """The survey in a table, and a role that may read it and nothing else."""
+    url = postgres.new_database(postgres_socket).replace("+psycopg", "")
+    frame = survey(500)
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "CREATE SCHEMA office; CREATE ROLE clerk LOGIN; GRANT USAGE ON SCHEMA office TO clerk"
+        )
+        connection.execute(
+            "CREATE TABLE office.people (sex text, health text, work text, region text, age float8)"
+        )
+        connection.execute("GRANT SELECT ON office.people TO clerk")
+        with connection.cursor().copy("COPY office.people FROM STDIN") as copy:
+            for row in frame.values.tolist():
+                copy.write_row(row)
+    return url
+
+
+@pytest.fixture(scope="module")
+def house(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    house = build(tmp_path_factory.mktemp("served"), survey(500))
+    address = f"{database.replace('gencard@', 'clerk@')}&table=office.people"
+    house.edit({"data": f'"{address}&password_variable=OFFICE_PASSWORD"'})
+    house.edit({"format": "{}"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OFFICE_PASSWORD", PASSWORD)
+        yield house.start()
+        house.stop()
+
+
+def test_a_release_from_a_table_replays(house):
+    with house.analyst() as analyst:
+        card = analyst.propose("survey", all_marginals(2, ["sex", "work"]), purpose="trial", rows=50)
+        card.accept()
+        data = card.generate(rows=50, seed=3)
+        assert card.replay(data) is not None
+
+
+def test_s65_a_password_is_in_no_file_and_no_setting(house):
+    files = [file for file in house.folder.rglob("*") if file.is_file()]
+    assert not [file for file in files if PASSWORD.encode() in file.read_bytes()]
+    assert PASSWORD not in repr(house.settings())
+    assert PASSWORD not in repr(house.controller)
+
+
+def test_a_card_on_other_records_is_refused(house, database):
+    with house.analyst() as analyst:
+        card = analyst.propose("survey", all_marginals(2, ["sex", "age"]), purpose="trial", rows=50)
+        card.accept()
+        with psycopg.connect(database) as connection:
+            connection.execute("INSERT INTO office.people VALUES ('male', 'good', 'none', 'north', 30)")
+        with pytest.raises(DatasetChangedError):
+            card.generate(rows=50, seed=3)
