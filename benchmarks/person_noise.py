@@ -5,9 +5,9 @@
 One person has 20 records, all in one cell; records with and without the person (or with another person
 in another cell) are measured again and again. A test on the noisy counts of these cells, its threshold
 chosen on half of the runs, tells the two apart in the other half; what it reaches bounds epsilon from
-below (Clopper-Pearson, wrong once in a thousand). Bounds may not pass the claim. They can where k records
-of a person count and noise is drawn for one record ("for one record"), and where besides all 20 count
-("not limited").
+below (Clopper-Pearson, wrong once in a thousand). Bounds may not pass the claim. They can where k
+records of a person count and noise is drawn for one record ("for one record"), and where besides all 20
+count ("not limited").
 """
 
 import argparse
