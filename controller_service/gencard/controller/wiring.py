@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gencard.controller.answers.answers import KIND as RUN
@@ -79,7 +80,12 @@ def servicers(
     run.clear(work)
     controller_state.files.begin()
     controller_state.boxes.prepare()
-    jobs = Descriptions(controller_state.salt, settings.limits.model_cells, settings.limits.records)
+    jobs = Descriptions(
+        controller_state.salt,
+        settings.limits.model_cells,
+        settings.limits.records,
+        _cluster(settings),
+    )
     audits = _audits(controller_state, operations, jobs)
     boxes = BoxRelease(database, audits.card_audits, ReleaseStore(), jobs, controller_state.files)
     releases = _releases(controller_state, operations, jobs, audits, boxes)
@@ -103,6 +109,22 @@ def servicers(
         LogServicer(database, cards.log, cards.clock).register,
         OperationsServicer(operations).register,
     ]
+
+
+def _cluster(settings: Settings) -> dict[str, object]:
+    """What a job needs to know of the cluster, where the settings have one.
+
+    Raises:
+        InvalidInputError: The libraries for it are not installed.
+    """
+    table, limits = settings.cluster, settings.limits
+    if table is None:
+        return {}
+    if find_spec("distributed") is None:
+        problem = "needs more libraries: pip install 'gencard[cluster]'"
+        raise InvalidInputError(field="cluster", problem=problem)
+    bounds = {"cpu_seconds": limits.cpu_seconds, "memory_mib": limits.memory_mib}
+    return {"scheduler": table.scheduler, "folder": str(table.folder), **bounds}
 
 
 def _audits(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:

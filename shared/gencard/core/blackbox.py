@@ -1,5 +1,6 @@
 """Black boxes: programs from a dataset to synthetic rows, and the form in which rows may leave."""
 
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -16,6 +17,24 @@ class BlackBox(Protocol):
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         """Synthetic records, ``rows`` of them, over the domain of ``dataset``."""
         ...
+
+
+@runtime_checkable
+class ManyRunsBox(BlackBox, Protocol):
+    """A black box that can make several runs at the same time, on other machines for instance."""
+
+    def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
+        """What a call with each seed would give, in the order of the seeds."""
+        ...
+
+
+def runs_of(box: BlackBox, dataset: Dataset, rows: int, seeds: Sequence[int]) -> Iterator[Dataset]:
+    """One run for each seed, in their order: at the same time where the box can, else one by one."""
+    if isinstance(box, ManyRunsBox):
+        yield from box.runs_by_seed(dataset, rows, seeds=seeds)
+        return
+    for seed in seeds:
+        yield box(dataset, rows, seed=seed)
 
 
 class FittedBox(Protocol):

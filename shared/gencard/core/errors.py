@@ -736,6 +736,12 @@ class IsolationError(OperationError):
     advice = "Steward: install bubblewrap and allow it namespaces; see docs/controllers.md."
 
 
+class ClusterError(OperationError):
+    reason = "CLUSTER"
+    text = "The controller's cluster cannot perform this: {problem}."
+    advice = "Steward: run `gencard-controller doctor`, and look at the workers' own messages."
+
+
 class DeadlineError(OperationError):
     reason = "DEADLINE"
     text = "The call exceeded its deadline."

@@ -1,6 +1,7 @@
 """The task that audits a black box at the real records; its runs are kept until the audit has ended."""
 
 import hmac
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit as core_audit
 from gencard.core.audit.wording import report_to_json_object
-from gencard.core.blackbox import BlackBox, in_domain
+from gencard.core.blackbox import BlackBox, in_domain, runs_of
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, JobLimitError
 from gencard.core.typed_json import PLAIN
@@ -40,12 +41,20 @@ class JournaledBox:
             BlackBoxError: They are not over the domain of ``dataset``, or of another number.
             StorageError: A run can be neither kept nor read again.
         """
-        kept = RowsFile(self.folder / f"{seed:020d}.run")
-        if kept.path.exists():
-            return kept.dataset()
-        output = in_domain(self.box(dataset, rows, seed=seed), dataset.domain, rows)
-        kept.write(output)
-        return output
+        return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
+
+    def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
+        """One for each seed, as a call gives it; raises the same."""
+        files = {seed: RowsFile(self.folder / f"{seed:020d}.run") for seed in seeds}
+        lacking = [seed for seed in seeds if not files[seed].path.exists()]
+        made = runs_of(self.box, dataset, rows, lacking)
+        for seed in seeds:
+            if seed in lacking:
+                output = in_domain(next(made), dataset.domain, rows)
+                files[seed].write(output)
+                yield output
+            else:
+                yield files[seed].dataset()
 
 
 def audit(job: Job, progress: Progress) -> Job:
@@ -58,7 +67,7 @@ def audit(job: Job, progress: Progress) -> Job:
     plan = PLAIN.read(AuditPlan, job["plan"], field="plan")
     named = [*plan.cliques, *(statistic.clique for statistic in plan.linear)]
     dataset = records_over(named, job["records"], most_records=job["most_records"])
-    box = JournaledBox(box_of(job["recipe"]), Path(job["journal"]))
+    box = JournaledBox(_performed(job), Path(job["journal"]))
     versions = [(name, version) for name, version in job["versions"]]
     with suppress(BlackBoxError, JobLimitError):
         report = core_audit(
@@ -71,6 +80,15 @@ def audit(job: Job, progress: Progress) -> Job:
         )
         return {"report": report_to_json_object(report)}
     raise BlackBoxError(problem="its runs at the records did not finish correctly")
+
+
+def _performed(job: Job) -> BlackBox:
+    """The box here, or on the workers of a cluster."""
+    if "cluster" not in job:
+        return box_of(job["recipe"])
+    from gencard.controller.cluster.executor import cluster_box  # noqa: PLC0415 - of an extra
+
+    return cluster_box(job["recipe"], job["cluster"])
 
 
 def _digest_key(records: Job, plan: AuditPlan) -> bytes:

@@ -32,11 +32,13 @@ class Descriptions:
         salt: Secret of the digests of records.
         model_cells: Most cells of a model.
         most_records: Most records that a job holds in memory.
+        cluster: Where runs of audits are performed; empty for the process of the job.
     """
 
     salt: bytes = field(repr=False)
     model_cells: int
     most_records: int = 2_000_000
+    cluster: Mapping[str, Any] = field(default_factory=dict)
 
     def measure(self, dataset_entry: DatasetEntry, version: str, terms: Proposal) -> Job:
         """The version is the card's: records that have changed since are not measured."""
@@ -91,6 +93,7 @@ class Descriptions:
             "versions": [list(pair) for pair in versions],
             "most_records": self.most_records,
             "journal": str(journal),
+            **({"cluster": dict(self.cluster)} if self.cluster else {}),
         }
 
     def compare(

@@ -4,15 +4,18 @@ import contextlib
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 from gencard.core.errors import JobLimitError
 
 Message = dict[str, Any]
+
+_LENGTH = struct.Struct("<Q")
 
 _COMMAND = (sys.executable, "-I", "-m", "gencard.controller.jobs.worker")
 _ENVIRONMENT = {
@@ -26,16 +29,36 @@ _ENVIRONMENT = {
 """The whole environment of a worker; nothing of the service's own is passed on."""
 
 
+def write_frame(file: IO[bytes], content: bytes) -> None:
+    """Bytes, after their number in eight bytes."""
+    file.write(_LENGTH.pack(len(content)))
+    file.write(content)
+    file.flush()
+
+
+def read_frame(file: IO[bytes]) -> bytes | None:
+    """What ``write_frame`` wrote; None where there is no more, or where it is cut short."""
+    length = file.read(_LENGTH.size)
+    if len(length) < _LENGTH.size:
+        return None
+    size = _LENGTH.unpack(length)[0]
+    content = file.read(size)
+    return content if len(content) == size else None
+
+
 class WorkerProcess:
     """A process that waits for one job, does it, and ends.
 
     It leads a session of its own, so that killing its group ends whatever it started; and it ends
     by itself when the service does, because its standard input ends then.
+
+    Args:
+        command: Another one than for jobs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *command: str) -> None:
         self._process = subprocess.Popen(
-            _COMMAND,
+            command or _COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # a traceback may quote a record
@@ -63,6 +86,15 @@ class WorkerProcess:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         if self.end() == -signal.SIGXCPU:
             raise JobLimitError(what="CPU time")
+
+    def exchange(self, content: bytes) -> bytes | None:
+        """Send a frame; the frame that comes back, or None where the process has ended."""
+        into, out = self._process.stdin, self._process.stdout
+        with contextlib.suppress(OSError, ValueError):
+            if into and out:
+                write_frame(into, content)
+                return read_frame(out)
+        return None
 
     def _send(self, request: Message) -> None:
         # where it has ended already, there will be no answer, and that is handled

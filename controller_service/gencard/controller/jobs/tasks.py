@@ -22,7 +22,9 @@ runs. The descriptions:
                      "rows": int, "seed": int, "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
     audit           {"records": records, "recipe": recipe, "plan": plan, "versions": [[name, version]],
-                     "most_records": int, "journal": path of a folder}
+                     "most_records": int, "journal": path of a folder,
+                     "cluster": {"scheduler": address, "folder": path, "cpu_seconds": int,
+                                 "memory_mib": int}, where runs are for workers of a cluster}
                     -> {"report": report's JSON object}
     compare         {"rows_file": path, "measures": [name, ...], "psi": psi's document,
                      "cliques": [[attribute, ...], ...], "schema": schema as in its TOML file,

@@ -118,22 +118,40 @@ def issue(authority: KeyPair, uri: str, now: datetime, *, hosts: Sequence[str] =
     return KeyPair(certify(authority, uri, key.public_key(), now, hosts=hosts), key)
 
 
+def issue_member(authority: KeyPair, uri: str, now: datetime) -> KeyPair:
+    """A certificate for a member of a cluster, who is server and client to the others."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return KeyPair(certify(authority, uri, key.public_key(), now, uses=(_SERVER, _CLIENT)), key)
+
+
+_SERVER, _CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
+
+
 def certify(
-    authority: KeyPair, uri: str, key: _PublicKey, now: datetime, *, hosts: Sequence[str] = ()
+    authority: KeyPair,
+    uri: str,
+    key: _PublicKey,
+    now: datetime,
+    *,
+    hosts: Sequence[str] = (),
+    uses: Sequence[x509.ObjectIdentifier] = (),
 ) -> x509.Certificate:
     """The same for a key that is there already.
+
+    Args:
+        uses: In place of what ``hosts`` says.
 
     Raises:
         InvalidInputError: ``uri`` is not exactly an identity's; a service would refuse its holder.
     """
     _check_identity(uri)
     builder = _builder(_name(uri.rpartition("/")[2]), uri, key, now=now, life=LEAF_LIFE, hosts=hosts)
-    use = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+    uses = uses or [_SERVER if hosts else _CLIENT]
     builder = (
         builder.issuer_name(authority.certificate.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage("digital_signature"), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
             critical=False,

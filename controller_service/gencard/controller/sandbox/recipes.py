@@ -6,9 +6,11 @@
  "isolation": word, "limits": {name: int}}
 
 The service compares distributions with their RECORDs; a job refuses what has changed since, by the
-stamp, and reads the files of a program again.
+stamp, and reads the files of a program again. For another machine ``carried`` puts the files in place of
+folder, runtime and environment: "files": {path: base64, ...}; ``received`` finds the others there.
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -96,8 +98,43 @@ def sandboxed_box_of(
     return SandboxedProgram(program, sandbox, workload, values or {})
 
 
+def carried(recipe: Document) -> Document:
+    """The recipe for another machine, which has no files of this one.
+
+    Raises:
+        GeneratorChangedError: The files of the program are not those of the recipe any more.
+        InvalidInputError: They cannot be read.
+    """
+    program = _program_of(recipe)
+    if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
+        raise GeneratorChangedError
+    files = {} if recipe["box"] else {path: b64encode(data).decode() for path, data in program.files}
+    left = ("folder", "runtime", "environment")
+    return {**{name: recipe[name] for name in recipe if name not in left}, "files": files}
+
+
+def received(recipe: Document, compiled: str = "") -> Document:
+    """The recipe of another machine for this one: the same program, by the interpreter that is here.
+
+    Args:
+        compiled: A folder of compiled copies; see ``environment.CompiledCopies``.
+
+    Raises:
+        GeneratorChangedError: With the interpreter and the distributions here it has another digest.
+        InvalidInputError: A distribution is not installed here.
+    """
+    program = _program_of({**recipe, "folder": ""})
+    here = {**recipe, "folder": "", "runtime": program.runtime()}
+    if program.digest(here["runtime"]) != recipe["digest"]:
+        raise GeneratorChangedError
+    return {**here, "environment": asdict(program.environment(compiled))}
+
+
 def _program_of(recipe: Document) -> Program:
     if recipe["box"]:
         return built_in_program(recipe["box"], recipe["parameters"])
+    if "files" in recipe:
+        files = tuple((path, b64decode(data)) for path, data in sorted(recipe["files"].items()))
+        return Program(tuple(recipe["command"]), files, recipe["parameters"], tuple(recipe["libraries"]))
     folder = Path(recipe["folder"])
     return Program.read(folder, recipe["command"], recipe["parameters"], recipe["libraries"])

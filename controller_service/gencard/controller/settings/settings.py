@@ -178,6 +178,17 @@ class MetricsTable(Section):
     address: Address = "127.0.0.1:7445"
 
 
+class ClusterTable(Section):
+    """Workers on other machines for the runs of audits, by Dask; ``pip install 'gencard[cluster]'``.
+
+    ``scheduler``: what `gencard-controller worker scheduler` serves. ``folder``: this controller's
+    certificate in the cluster, which the first `gencard-controller worker certificate` makes.
+    """
+
+    scheduler: str = Field(pattern=r"^tls://[A-Za-z0-9.:\[\]-]{1,250}:[0-9]{1,5}$")
+    folder: Path = Path("cluster/controller")
+
+
 class FormatTable(Section):
     """How a file of records is written, where it is not CSV or Parquet as programs write them."""
 
@@ -236,6 +247,7 @@ class Settings(BaseSettings):
     stewards: StewardsTable = StewardsTable()
     page: PageTable | None = None
     metrics: MetricsTable | None = None
+    cluster: ClusterTable | None = None
     cell: CellTable = CellTable()
     datasets: tuple[DatasetTable, ...] = ()
     black_boxes: tuple[BoxEntry, ...] = ()

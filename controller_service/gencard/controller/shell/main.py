@@ -22,6 +22,7 @@ RISK = "gencard.controller.shell.risk"
 SCHEMA = "gencard.controller.shell.schema"
 SETUP = "gencard.controller.shell.setup"
 UPKEEP = "gencard.controller.shell.upkeep"
+WORKER = "gencard.controller.cluster.commands"
 
 
 class Commands(LazyGroup):
@@ -64,6 +65,7 @@ class Commands(LazyGroup):
         "log": Home(LOG, "app", "Show, verify or sign the append-only log."),
         "notify": Home(NOTIFY, "app", "Word to stewards by webhook and mail, as the settings say."),
         "refusals": Home(REVIEWS, "refusals_app", "Show or dismiss failures at the records."),
+        "worker": Home(WORKER, "app", "Machines that perform the runs of audits, by Dask."),
     }
 
 

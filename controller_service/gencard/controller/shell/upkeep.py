@@ -327,6 +327,23 @@ def _page(settings: Settings) -> Finding:
     return Finding("page", Health.OK, f"at {settings.page.address} once the service runs")
 
 
+def _cluster(settings: Settings) -> Finding:
+    if settings.cluster is None:
+        return Finding("cluster", Health.OK, "not configured")
+    try:
+        from gencard.controller.cluster.executor import examined  # noqa: PLC0415  # of an extra
+    except ModuleNotFoundError:
+        return Finding(
+            "cluster", Health.BROKEN, "a library is missing", "pip install 'gencard[cluster]'"
+        )
+    there, other = examined(settings.cluster.scheduler, settings.cluster.folder)
+    if not there:
+        advice = "Start `gencard-controller worker start` there, with this controller's version."
+        return Finding("cluster", Health.BROKEN, f"no worker; {other} of another version", advice)
+    state, advice = (Health.WARNING, "Upgrade them, or stop them.") if other else (Health.OK, "")
+    return Finding("cluster", state, f"{there} workers; {other} of another version", advice)
+
+
 EXAMINATIONS: dict[str, Callable[[Settings], Finding]] = {
     "settings": _files,
     "permissions": _permissions,
@@ -337,4 +354,5 @@ EXAMINATIONS: dict[str, Callable[[Settings], Finding]] = {
     "database": _database,
     "R": _libraries,
     "page": _page,
+    "cluster": _cluster,
 }

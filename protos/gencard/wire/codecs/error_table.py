@@ -99,6 +99,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.NotLeadingError: grpc.StatusCode.UNAVAILABLE,
     errors.ServiceBusyError: _EXHAUSTED,
     errors.IsolationError: _INTERNAL,
+    errors.ClusterError: _INTERNAL,
     errors.DeadlineError: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.InternalError: _INTERNAL,
 }

@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.blackbox import BlackBox, in_domain
+from gencard.core.blackbox import BlackBox, in_domain, runs_of
 from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, GencardError
 from gencard.core.types import Progress
@@ -65,10 +65,12 @@ class Runner:
             BlackBoxError: The output is not over the declared domain, has another number of rows, or
                 the box raised an error that is not Gencard's (whose message is not handed on).
         """
-        for run in range(self.plan.terms.runs):
+        runs = range(self.plan.terms.runs)
+        seeds = [run_seed(self.plan.seed, step, side, run) for run in runs]
+        outputs = runs_of(self.box, dataset, self.plan.rows, seeds)
+        for run in runs:
             self._tell(step, side, run)
-            output = self._run(dataset, run_seed(self.plan.seed, step, side, run))
-            yield in_domain(output, dataset.domain, self.plan.rows)
+            yield in_domain(_next(outputs), dataset.domain, self.plan.rows)
 
     def skip(self, step: Step, side: Side) -> None:
         """Tell progress as if the box were run: whether it is may depend on records."""
@@ -83,13 +85,14 @@ class Runner:
         stage = f"{step.name.lower()}, run {number} of {calls(runs)}"
         self.progress(stage, round(begin + (end - begin) * run / runs, 4))
 
-    def _run(self, dataset: Dataset, seed: int) -> object:
-        try:
-            return self.box(dataset, self.plan.rows, seed=seed)
-        except GencardError:
-            raise
-        except Exception:
-            raise BlackBoxError(problem="it raised an error") from None
+
+def _next(outputs: Iterator[Dataset]) -> object:
+    try:
+        return next(outputs)
+    except GencardError:
+        raise
+    except Exception:
+        raise BlackBoxError(problem="it raised an error") from None
 
 
 def run_seed(seed: int, step: Step, side: Side, run: int) -> int:

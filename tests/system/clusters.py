@@ -1,0 +1,97 @@
+"""A cluster on this machine: authority, scheduler and workers, each member a program of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gencard.controller.people.certificates import KeyPair, issue_member, new_authority, write_new
+
+PROGRAM = (str(Path(sys.executable).with_name("gencard-controller")),)
+
+
+def write_member(folder: Path, authority: KeyPair, name: str) -> Path:
+    """Authority, certificate and key of one member, as `worker certificate` writes them."""
+    uri = f"spiffe://cluster.house.example/health/controller/{name}"
+    write_new(folder / "authority.pem", authority.certificate_pem, private=False)
+    issue_member(authority, uri, datetime.now(UTC)).write(folder)
+    return folder
+
+
+@dataclass
+class Cluster:
+    """Started by ``with``; every member ends with it.
+
+    Args:
+        folder: For certificates.
+    """
+
+    folder: Path
+    authority: KeyPair = field(
+        default_factory=lambda: new_authority("cluster.house.example", datetime.now(UTC))
+    )
+    scheduler: str = ""
+    workers: list[subprocess.Popen[str]] = field(default_factory=list)
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> "Cluster":
+        self.files = write_member(self.folder / "controller", self.authority, "controller")
+        files = str(write_member(self.folder / "scheduler", self.authority, "scheduler"))
+        line = first_line(self.member("scheduler", "--files", files, "--port", "0"))
+        self.scheduler = line.removeprefix("Ready at ").strip(" .\n")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    def add(self, number: int = 1, *, runs: int = 1, program: Sequence[str] = PROGRAM) -> None:
+        """Start workers; all are ready when this returns."""
+        for _ in range(number):
+            name = f"worker-{len(self.workers)}"
+            files = str(write_member(self.folder / name, self.authority, name))
+            words = (
+                "--scheduler",
+                self.scheduler,
+                "--files",
+                files,
+                "--runs",
+                str(runs),
+                "--name",
+                name,
+            )
+            self.workers.append(self.member("start", *words, program=program))
+        for worker in self.workers[-number:]:
+            assert first_line(worker).startswith("Ready")
+
+    def member(self, *words: str, program: Sequence[str] = PROGRAM) -> subprocess.Popen[str]:
+        """A member, starting."""
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        process = subprocess.Popen(
+            [*program, "worker", *words], stdout=subprocess.PIPE, text=True, env=variables
+        )
+        self.stack.callback(end, process)
+        return process
+
+    def job(self) -> dict[str, object]:
+        """What the description of a job says of this cluster."""
+        limits = {"cpu_seconds": 600, "memory_mib": 4_096}
+        return {"scheduler": self.scheduler, "folder": str(self.files), **limits}
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """What a member says once it is ready."""
+    assert process.stdout
+    return process.stdout.readline()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill a member, and reap it."""
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    if process.stdout:
+        process.stdout.close()
