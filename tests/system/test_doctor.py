@@ -11,7 +11,18 @@ from gencard.controller.people.certificates import issue, read_authority
 from gencard.controller.shell.main import app
 from tests.system.house import build
 
-PARTS = ["settings", "permissions", "clock", "disk", "certificates", "sandbox", "database", "R", "page"]
+PARTS = [
+    "settings",
+    "permissions",
+    "clock",
+    "disk",
+    "certificates",
+    "sandbox",
+    "database",
+    "R",
+    "page",
+    "cluster",
+]
 
 
 @pytest.fixture
