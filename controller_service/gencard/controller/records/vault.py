@@ -313,6 +313,4 @@ class Records:
 
 def folder_at(path: Path) -> ParquetFolder | None:
     """The folder of Parquet files, where the path is one; raises as ``ParquetFolder.at``."""
-    if not path.is_dir():
-        return None
-    return silently(lambda: ParquetFolder.at(path))
+    return silently(lambda: ParquetFolder.at(path) if path.is_dir() else None)
