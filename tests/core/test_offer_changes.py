@@ -36,6 +36,7 @@ OTHER = {
     "marginals": (("age", "sex"), ("health", "work"), ("age",)),
     "audit": AuditTerms(runs=20, order=2, alpha="0.01"),
     "analyses": Analyses(kinds=("linear",), checked_runs=2),
+    "where": "sex == 'F'",
 }
 
 
