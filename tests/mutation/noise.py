@@ -20,8 +20,8 @@ MUTANTS = (
     mutant(
         "replacing a record counts as moving one cell",
         NOISE,
-        "Fraction(2 if self.neighbouring is Neighbouring.REPLACE_ONE else 1)",
-        "Fraction(1)",
+        "pair = 2 if self.neighbouring is Neighbouring.REPLACE_ONE else 1",
+        "pair = 1",
         SCALES,
     ),
     mutant(
