@@ -30,7 +30,7 @@ MOST_SMALL_WITH_ONE_IMPORTER = 1
 UNREACHABLE: set[str] = set()
 """Last parts of the names of modules that only tests and benchmarks import; none may be added."""
 
-MOST_RUN = {"propose": 60, "generate": 106}
+MOST_RUN = {"propose": 62, "generate": 108}
 """Files that one call runs, on both sides; two more than seen, for what runs now and then."""
 
 STEP = re.compile(r"^\d+\. `([\w/]+\.py)`: \S", re.MULTILINE)
