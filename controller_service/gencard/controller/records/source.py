@@ -1,10 +1,15 @@
 """Where records come from: a file or folder in the vault, or a table of a database, by one interface."""
 
+from collections.abc import Sequence
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.errors import UndeclaredLevelError
 from gencard.core.statistics.measure import MarginalSource
 from gencard.core.types import FloatArray
 
@@ -46,3 +51,24 @@ class RecordSource(MarginalSource, Protocol):
     ) -> tuple[Dataset, dict[str, FloatArray]]:
         """The same, and numbers of some attributes as they are stored; raises TooManyRecordsError."""
         ...
+
+
+def checked_cliques(coding: Coding) -> list[Clique]:
+    """What is counted to check records: each attribute, then each structural zero."""
+    alone = [(name,) for name in coding.domain.attributes]
+    return [*alone, *(entry.clique for entry in coding.structural_zeros)]
+
+
+def check_zeros(coding: Coding, tables: Sequence[NDArray[np.int64]]) -> None:
+    """Nothing occurs that cannot.
+
+    Args:
+        tables: Counts of ``checked_cliques``.
+
+    Raises:
+        UndeclaredLevelError: Names the attributes of a structural zero that occurs.
+    """
+    zeros = coding.structural_zeros
+    for entry, table in zip(zeros, tables[len(tables) - len(zeros) :], strict=True):
+        if any(table[cell] for cell in entry.cells):
+            raise UndeclaredLevelError(attribute=", ".join(entry.clique))

@@ -39,7 +39,7 @@ from gencard.controller.records.file_format import (
 from gencard.controller.records.folder import ParquetFolder
 from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.source import RecordSource
+from gencard.controller.records.source import RecordSource, check_zeros, checked_cliques
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -123,17 +123,13 @@ class Vault:
             UndeclaredLevelError: Names all attributes with undeclared values, or those of a structural
                 zero.
         """
-        alone = [(name,) for name in self.coding.domain.attributes]
-        zeros = self.coding.structural_zeros
         tables: list[NDArray[np.int64]] = []
         with suppress(UndeclaredLevelError):
-            tables = self.count([*alone, *(entry.clique for entry in zeros)])
+            tables = self.count(checked_cliques(self.coding))
         if not tables:
             nobody = self.persons.column if self.persons else ""
             raise UndeclaredLevelError(attribute=", ".join(self._undeclared()) or nobody)
-        for entry, table in zip(zeros, tables[len(alone) :], strict=True):
-            if any(table[cell] for cell in entry.cells):
-                raise UndeclaredLevelError(attribute=", ".join(entry.clique))
+        check_zeros(self.coding, tables)
 
     def count(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
         """Marginals on the cliques, in their order: the ``MarginalSource`` of real records."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import PLAIN, Reading
 from gencard.controller.records.file_format import silently
+from gencard.controller.records.source import check_zeros, checked_cliques
 from gencard.controller.records.tables.codes import (
     UNDECLARED,
     code_of,
@@ -105,12 +106,7 @@ class Table:
             UndeclaredLevelError: Names all attributes with undeclared values, or those of a structural
                 zero.
         """
-        alone = [(name,) for name in self.coding.domain.attributes]
-        zeros = self.coding.structural_zeros
-        tables = self.count([*alone, *(entry.clique for entry in zeros)])
-        for entry, table in zip(zeros, tables[len(alone) :], strict=True):
-            if any(table[cell] for cell in entry.cells):
-                raise UndeclaredLevelError(attribute=", ".join(entry.clique))
+        check_zeros(self.coding, self.count(checked_cliques(self.coding)))
 
     def count(self, cliques: Sequence[Clique]) -> list[_Counts]:
         """Marginals on the cliques, in their order: a ``MarginalSource``."""
