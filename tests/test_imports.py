@@ -70,6 +70,7 @@ KEYS = {
     "controller.records.tables.engines": {
         "gencard.controller.records.vault",  # files and tables by one door
         "gencard.controller.records.undeclared",
+        "gencard.controller.records.tables.rights",  # catalogs alone
     },
 }
 """Who may open records, by the room that does."""

@@ -19,6 +19,7 @@ PARTS = [
     "certificates",
     "sandbox",
     "database",
+    "tables",
     "R",
     "page",
     "cluster",

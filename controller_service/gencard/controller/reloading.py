@@ -13,10 +13,11 @@ from pathlib import Path
 from gencard.controller.controller_state import ControllerState, caps_of
 from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
-from gencard.controller.records.records import entry_of
+from gencard.controller.records.records import check_rights, entry_of
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.upkeep.readiness import check_catalogue
+from gencard.core.errors import DatasetUnavailableError
 
 _AT_ONCE = ("policy", "caps")
 """Keys of a dataset that is served already."""
@@ -88,8 +89,11 @@ class Reloading:
         for table in settings.datasets:
             entry = served.get(f"{PREFIX}{table.name}")
             if entry is None:
+                check_rights(table, settings.datasets)
                 yield entry_of(table, self._state.salt)
             else:
+                with suppress(DatasetUnavailableError):  # caps can be lowered while a database is away
+                    check_rights(table, settings.datasets)
                 yield replace(entry, policy=table.policy.policy())
 
     def _waiting(self, settings: Settings) -> Iterator[str]:

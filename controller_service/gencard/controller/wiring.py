@@ -29,6 +29,7 @@ from gencard.controller.operations import run
 from gencard.controller.operations.operations import OperationBounds, Operations
 from gencard.controller.people.identities import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
+from gencard.controller.records.records import check_rights
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import KIND as RELEASE
 from gencard.controller.releases.releases import Releases
@@ -304,6 +305,7 @@ def serve(
         InvalidInputError: A schema was drafted from records and nobody has reviewed it; a policy or
             a person's file holds a mistake; another service works on the same state, or the state is a
             backup that nobody restored.
+        RoleNotReadOnlyError: The role of a database may write, or see more than the declared tables.
         IsolationError: A black box is to run in a cell, and none can be closed.
     """
     leadership = leadership or lead(settings, threading.Event())
@@ -320,6 +322,8 @@ def _served(
     settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack, leadership: Leadership | None
 ) -> Controller:
     people = read_identities(settings.signing.identities)
+    for entry in settings.datasets:
+        check_rights(entry, settings.datasets)
     controller_state = open_controller_state(settings, clock, leadership.fence if leadership else None)
     check_catalogue(controller_state.cards.catalogue, controller_state.boxes, unreviewed=unreviewed)
     check_cells(settings)

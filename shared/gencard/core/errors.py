@@ -553,6 +553,14 @@ class DatasetUnavailableError(DatasetError):
     text = "The records of this dataset cannot be read at present."
 
 
+class RoleNotReadOnlyError(DatasetError):
+    """``dataset`` names it; ``problem`` are rights as the database's catalogs say."""
+
+    reason = "ROLE_NOT_READ_ONLY"
+    text = "{dataset}: role {role} of the database may do more than read the declared tables: {problem}."
+    advice = "Steward: revoke these rights, so that the role has SELECT on the declared tables alone."
+
+
 class DatasetChangedError(DatasetError):
     reason = "DATASET_CHANGED"
     text = "The records have changed since the card was agreed."

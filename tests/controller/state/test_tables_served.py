@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from gencard.client import all_marginals
-from gencard.core.errors import DatasetChangedError
+from gencard.controller.shell.main import app
+from gencard.core.errors import DatasetChangedError, RoleNotReadOnlyError
 from tests.controller.state import postgres
 from tests.system.house import House, build, survey
 
@@ -58,6 +60,25 @@ def test_s65_a_password_is_in_no_file_and_no_setting(house):
     assert not [file for file in files if PASSWORD.encode() in file.read_bytes()]
     assert PASSWORD not in repr(house.settings())
     assert PASSWORD not in repr(house.controller)
+
+
+def test_s72_a_role_that_may_write_is_refused_by_start_reload_check_and_doctor(house, database):
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("GRANT DELETE ON office.people TO clerk")
+        with pytest.raises(RoleNotReadOnlyError):
+            house.controller.reload(house.settings())
+        house.stop()
+        with pytest.raises(RoleNotReadOnlyError):
+            house.start()
+        options = ["--config", str(house.settings_file)]
+        with pytest.raises(RoleNotReadOnlyError):
+            CliRunner().invoke(app, ["check", *options], catch_exceptions=False)
+        done = CliRunner().invoke(app, ["doctor", *options])
+        assert done.exit_code == 1
+        assert "REVOKE DELETE ON TABLE office.people FROM clerk" in done.stdout
+        connection.execute("REVOKE DELETE ON office.people FROM clerk")
+        assert "read-only, and no others" in CliRunner().invoke(app, ["doctor", *options]).stdout
+    house.start()
 
 
 def test_a_card_on_other_records_is_refused(house, database):

@@ -1,6 +1,6 @@
 """Datasets of the settings as they are offered; their records are read for a version, or a check."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -40,6 +40,30 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
         holdout=_holdout(entry, schema, salt),
         declared=entry.measures.declared(),
     )
+
+
+def check_rights(entry: DatasetTable, among: Iterable[DatasetTable]) -> bool:
+    """Whoever reads tables for a dataset can read what the settings declare, and change nothing.
+
+    Args:
+        among: All datasets of the settings: one role may read the tables of several.
+
+    Returns:
+        Whether that could be asked. Spark cannot be; files of DuckDB are opened read-only.
+
+    Raises:
+        RoleNotReadOnlyError: A role may do more; names the statements that change it.
+        DatasetUnavailableError: A database cannot be reached.
+    """
+    tables = [place for place in (entry.data, entry.holdout) if isinstance(place, TableAddress)]
+    for address in tables:
+        if address.engine == "postgresql":
+            from gencard.controller.records.tables.rights import check_role  # noqa: PLC0415 - large libraries
+
+            places = (place for one in among for place in (one.data, one.holdout))
+            declared = [place for place in places if isinstance(place, TableAddress)]
+            check_role(address, address.secret(), f"{PREFIX}{entry.name}", declared)
+    return not any(address.engine in ("spark", "sc") for address in tables)
 
 
 def check_records(entry: DatasetTable, *, holdout: bool = False) -> None:

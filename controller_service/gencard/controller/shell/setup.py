@@ -18,7 +18,13 @@ from rich.markup import escape
 from gencard.controller.people.enrolment import PROJECT
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
-from gencard.controller.records.records import FEW, SmallCells, check_records, small_cells
+from gencard.controller.records.records import (
+    FEW,
+    SmallCells,
+    check_records,
+    check_rights,
+    small_cells,
+)
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.undeclared import undeclared_values
 from gencard.controller.reloading import Reload, SettingsWatch
@@ -134,6 +140,9 @@ def check(
     """Check settings, schemas, keys and every record."""
     settings = Settings.load(config)
     _check_files(settings)
+    for entry in settings.datasets:
+        if not check_rights(entry, settings.datasets):
+            say(f"{entry.name}: Spark does not say what its account may do beside reading these tables.")
     with controller_state(config) as opened:
         check_apart(opened.cards.catalogue)
         check_policies(opened.cards.catalogue, opened.boxes.names, opened.boxes.facts)

@@ -17,6 +17,8 @@ from sqlalchemy import Connection, inspect, make_url, text
 from gencard.controller.controller_state import open_controller_state
 from gencard.controller.notify.waiting import certificate_ends
 from gencard.controller.policy.quotas import quotas_of
+from gencard.controller.records.records import check_rights
+from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.sandbox.analyses import check_libraries
 from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.sandbox.r_packages import home
@@ -317,6 +319,17 @@ def _libraries(settings: Settings) -> Finding:
     return Finding("R", Health.OK, str(there) if there else "not installed, and no policy offers it")
 
 
+def _tables(settings: Settings) -> Finding:
+    places = (place for entry in settings.datasets for place in (entry.data, entry.holdout))
+    if not any(isinstance(place, TableAddress) for place in places):
+        return Finding("tables", Health.OK, "not configured")
+    asked = [check_rights(entry, settings.datasets) for entry in settings.datasets]
+    if not all(asked):
+        advice = "Let the account of Spark read the declared tables alone."
+        return Finding("tables", Health.WARNING, "rights on Spark cannot be asked", advice)
+    return Finding("tables", Health.OK, "read-only, and no others can be seen")
+
+
 def _page(settings: Settings) -> Finding:
     if settings.page is None:
         return Finding("page", Health.OK, "not configured")
@@ -352,6 +365,7 @@ EXAMINATIONS: dict[str, Callable[[Settings], Finding]] = {
     "certificates": _certificates,
     "sandbox": _sandbox,
     "database": _database,
+    "tables": _tables,
     "R": _libraries,
     "page": _page,
     "cluster": _cluster,

@@ -73,6 +73,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.BudgetExceededError: _EXHAUSTED,
     errors.DatasetError: _PRECONDITION,
     errors.DatasetUnavailableError: _PRECONDITION,
+    errors.RoleNotReadOnlyError: _PRECONDITION,
     errors.DatasetChangedError: _PRECONDITION,
     errors.EmptyDatasetError: _PRECONDITION,
     errors.MissingAttributeError: _PRECONDITION,

@@ -104,6 +104,11 @@ class TableAddress:
         return Path(self.options["parquet"]).stem if self.parquet else self.table_parts[-1]
 
     @property
+    def schema_and_name(self) -> tuple[str, str]:
+        """Of a table of PostgreSQL."""
+        return ("public", *self.table_parts)[-2], self.name
+
+    @property
     def parquet(self) -> str:
         """The folder that Spark reads; empty for a table."""
         return self.options.get("parquet", "")
@@ -118,6 +123,12 @@ class TableAddress:
         """What the engine's own client reads: without what is ours."""
         kept = {key: value for key, value in self.options.items() if key in {"host", *_TLS}}
         return urlunsplit(urlsplit(self.text)._replace(query=urlencode(kept, quote_via=quote)))
+
+    @property
+    def session(self) -> tuple[str, ...]:
+        """The same for all addresses of one database that one role reads."""
+        parts = urlsplit(self.text)
+        return self.engine, self.options.get("host", ""), parts.netloc, parts.path
 
     @property
     def identity(self) -> str:
