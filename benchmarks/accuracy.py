@@ -20,8 +20,7 @@ from gencard.core.card.noise import Gaussian
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
-from gencard.core.noise.accounting import rho_of
-from gencard.core.noise.mechanisms import noisy
+from gencard.core.noise import noisy, rho_of
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
 

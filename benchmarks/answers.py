@@ -30,7 +30,7 @@ from gencard.core.answers.noise.reconciled import NoisyMargins
 from gencard.core.card.noise import Laplace, Mechanism, laplace
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
 from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.noise.mechanisms import noisy
+from gencard.core.noise import noisy
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray, IntArray
 

@@ -20,8 +20,7 @@ from benchmarks.adult import adult
 from benchmarks.count import records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.psi_risk.bounds import CellBounds
-from gencard.core.psi_risk.released import ReleasedTables
+from gencard.core.psi_risk.released import CellBounds, ReleasedTables
 from gencard.core.psi_risk.risk import PsiRisk, psi_risk
 from gencard.core.psi_risk.wide import bounds_of_four, equations
 from gencard.core.statistics.counting import count

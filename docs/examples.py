@@ -16,7 +16,7 @@ from gencard.core.card.budget import Price
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.statistics.closure import dimension
+from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.codecs.schema_codec import coding_digest, coding_document
 from gencard.wire.documents.card_document import card_document, card_statement

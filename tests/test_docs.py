@@ -22,7 +22,7 @@ from gencard.controller.settings.policy import Caps, PolicyTable
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.event_log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.transform import USUAL_CHECKS
+from gencard.core.card.mechanism import USUAL_CHECKS
 from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.documents.psi_document import psi_document

@@ -17,7 +17,6 @@ BASE = {
     "core.json_codecs",
     "core.moment",
     "core.program_outputs",
-    "core.transform",
     "core.typed_json",
     "core.types",
 }

@@ -22,7 +22,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
 from gencard.core.generators.contract import synthesise
 from gencard.core.generators.registry import generator_digest, generator_named
-from gencard.core.statistics.closure import dimension
+from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.measure import measure_dataset
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis

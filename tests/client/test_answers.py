@@ -21,7 +21,7 @@ from gencard.core.answers import kinds
 from gencard.core.answers.answer import Scalar, Table, coefficients_of
 from gencard.core.card.card import CardState
 from gencard.core.card.noise import Mechanism, laplace
-from gencard.core.noise.mechanisms import noisy
+from gencard.core.noise import noisy
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.signatures.canonical import json_bytes

@@ -14,6 +14,7 @@ from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit as run_audit
+from gencard.core.card.mechanism import AS_COUNTED
 from gencard.core.card.noise import gaussian
 from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
@@ -25,8 +26,7 @@ from gencard.core.evaluation.material import Declared, Material
 from gencard.core.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
 from gencard.core.evaluation.tables import AssociationsFinding
 from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.noise.accounting import USUAL_DELTA, epsilon_of
-from gencard.core.transform import AS_COUNTED
+from gencard.core.noise import USUAL_DELTA, epsilon_of
 from tests.wire.samples import CARD, RECEIPT
 
 EVIL = '<script>alert("1")</script>'

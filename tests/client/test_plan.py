@@ -10,8 +10,8 @@ from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
-from gencard.core.statistics.closure import dimension
 from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.marginals import dimension
 from tests.client.fake_controller import CODING
 from tests.client.test_report import text_of
 from tests.client.test_views import rich_text

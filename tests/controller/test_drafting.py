@@ -23,12 +23,12 @@ from gencard.controller.records.vault import Vault
 from gencard.controller.settings.drafting import draft
 from gencard.controller.settings.files import secret_bytes, signing_key
 from gencard.controller.settings.settings import Settings
+from gencard.core.card.mechanism import USUAL_CHECKS
 from gencard.core.card.noise import Mechanism, gaussian
 from gencard.core.coding import Edges, Labels
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
 from gencard.core.generators.registry import GENERATORS
-from gencard.core.noise.accounting import epsilon_of
-from gencard.core.transform import USUAL_CHECKS
+from gencard.core.noise import epsilon_of
 from tests.messy_files import MESSY
 
 LEFT_OUT = {

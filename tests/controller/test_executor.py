@@ -16,12 +16,11 @@ from gencard.controller.jobs import process, tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.process import WorkerProcess
 from gencard.controller.releases.rows_file import RowsFile
-from gencard.core.card.mechanism import EXACT
+from gencard.core.card.mechanism import AS_COUNTED, EXACT
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.transform import AS_COUNTED
 from gencard.wire.codecs.privacy_codec import privacy_document, transform_document
 from gencard.wire.documents.psi_document import psi_document
 from tests.system.raw_calls import eventually, is_alive, open_files

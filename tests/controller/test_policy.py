@@ -21,7 +21,7 @@ from gencard.controller.policy.policy import AnalysesPolicy, MomentPolicy, Polic
 from gencard.controller.policy.statistics import price_of
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, Price
-from gencard.core.card.mechanism import EXACT, InsideGenerator
+from gencard.core.card.mechanism import EXACT, InsideGenerator, Transform
 from gencard.core.card.noise import Gaussian, Laplace, Mechanism
 from gencard.core.card.terms import AuditTerms, CounterOffer, Proposal, Refusal, Tier
 from gencard.core.domain import Domain
@@ -33,8 +33,7 @@ from gencard.core.errors import (
     TooManyRecordsError,
 )
 from gencard.core.moment import Moment, MomentKind
-from gencard.core.statistics.closure import dimension
-from gencard.core.transform import Transform
+from gencard.core.statistics.marginals import dimension
 from tests.core.strategies import domains, workloads
 
 LIMITS = Limits(marginal_cells=1_000_000, model_cells=50_000_000, marginals=2_000, rows=10**7, runs=100)

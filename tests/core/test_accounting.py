@@ -25,8 +25,7 @@ from hypothesis import strategies as st
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import Mechanism, gaussian, laplace
-from gencard.core.noise.accounting import epsilon_of, rho_of, rho_of_pure, together
-from gencard.core.noise.mechanisms import scales, sum_scales
+from gencard.core.noise import epsilon_of, rho_of, rho_of_pure, scales, sum_scales, together
 from gencard.core.statistics.linear import Function, LinearStatistic
 
 WEIGHTS = ((1,), (1, 1, 1), (5, 1, 2))

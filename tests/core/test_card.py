@@ -3,6 +3,7 @@ from decimal import Decimal
 import pytest
 
 from gencard.core.card.budget import Neighbouring
+from gencard.core.card.mechanism import Transform
 from gencard.core.card.noise import Laplace
 from gencard.core.card.terms import LONGEST_PURPOSE, MOST_MARGINALS, MOST_ROWS, AuditTerms, Proposal
 from gencard.core.domain import Domain
@@ -12,7 +13,6 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.transform import Transform
 
 NOISY = Laplace(Neighbouring.ADD_REMOVE, Decimal(1))
 DOMAIN = Domain.of({"sex": 2, "age": 8, "health": 6})

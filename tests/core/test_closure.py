@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gencard.core.domain import Domain
 from gencard.core.errors import TooLargeError, UnknownAttributeError
-from gencard.core.statistics.closure import closure, dimension, maximal
+from gencard.core.statistics.marginals import closure, dimension, maximal
 from tests.core.strategies import NAMES, domains, workloads
 
 APPLICATION_1 = Domain.of({"activity": 10, "occupation": 10, "sex": 2})

@@ -10,7 +10,7 @@ from numpy.linalg import matrix_rank
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.statistics.closure import Grant, closure, shows_a_difference, subsets
+from gencard.core.statistics.marginals import Grant, closure, shows_a_difference, subsets
 from gencard.core.statistics.psi import rounded
 from tests.core.strategies import NAMES, brute_count, measured, queries, workloads
 

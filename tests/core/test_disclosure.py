@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from gencard.core.card.mechanism import AS_COUNTED, USUAL_CHECKS, Transform
 from gencard.core.card.noise import laplace
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
@@ -14,7 +15,6 @@ from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, MeasurementRefusedError
 from gencard.core.statistics.measure import measure, measure_dataset
 from gencard.core.statistics.psi import failing, impossible, rounded, rounding_stddev, transformed
-from gencard.core.transform import AS_COUNTED, USUAL_CHECKS, Transform
 from tests.core.strategies import brute_count, measured
 
 transforms = st.builds(

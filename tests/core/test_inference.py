@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from gencard.core.answers.design import Question
 from gencard.core.answers.margins import RecordMargins
+from gencard.core.card.mechanism import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.output_checks import facts, inference
 from gencard.core.output_checks.inference import WIDTH, Facts, Lattice, tells_small_cells
 from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
-from gencard.core.transform import Transform
 from gencard.formulas.answering import read_question
 
 CODING = Coding(

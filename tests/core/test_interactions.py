@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gencard.core.domain import Domain
-from gencard.core.statistics.closure import dimension
-from gencard.core.statistics.marginals import block_dimension, coefficients, contrasts, table_of
+from gencard.core.statistics.marginals import (
+    block_dimension,
+    coefficients,
+    contrasts,
+    dimension,
+    table_of,
+)
 
 TABLES = hnp.arrays(
     np.int64, hnp.array_shapes(min_dims=1, max_dims=4, max_side=4), elements=st.integers(0, 50)

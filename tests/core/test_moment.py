@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.core.card.mechanism import Transform
 from gencard.core.card.noise import laplace
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels
@@ -17,7 +18,6 @@ from gencard.core.errors import (
 )
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.linear import LinearStatistic, statistic_of, statistics_of
-from gencard.core.transform import Transform
 from gencard.core.typed_json import PLAIN
 
 CODING = Coding(

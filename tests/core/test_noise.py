@@ -14,7 +14,7 @@ from gencard.core.card.noise import NOISES, Gaussian, Laplace, gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError
-from gencard.core.noise.mechanisms import noisy, scales
+from gencard.core.noise import noisy, scales
 from gencard.core.statistics.measure import measure, measure_dataset
 from tests.core.strategies import brute_count, measured
 

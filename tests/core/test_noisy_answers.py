@@ -17,7 +17,7 @@ from gencard.core.card.mechanism import Mechanism
 from gencard.core.card.noise import laplace
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoiseDrownsError
-from gencard.core.noise.mechanisms import noisy
+from gencard.core.noise import noisy
 from gencard.core.statistics.consistency import agreeing
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import Measurement, Psi

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.mechanism import EXACT
+from gencard.core.card.mechanism import EXACT, Transform
 from gencard.core.card.noise import Gaussian
 from gencard.core.card.offer_changes import NOT_EXPLAINED, STEWARD, changes_between
 from gencard.core.card.terms import AuditTerms, Change, Proposal
 from gencard.core.moment import Moment, MomentKind
-from gencard.core.transform import Transform
 
 NOISE = Gaussian(Neighbouring.REPLACE_ONE, Decimal("0.1"))
 ASKED = Proposal(

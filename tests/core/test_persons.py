@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.noise import MOST_RECORDS, gaussian, laplace
 from gencard.core.errors import InvalidNumberError
-from gencard.core.noise.mechanisms import sensitivity
+from gencard.core.noise import sensitivity
 from gencard.core.statistics.linear import Function, LinearStatistic
 
 ADD, REPLACE = Neighbouring.ADD_REMOVE, Neighbouring.REPLACE_ONE

@@ -17,7 +17,7 @@ from gencard.core.card.noise import Mechanism, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.noise.accounting import epsilon_of
+from gencard.core.noise import epsilon_of
 from gencard.core.statistics.measure import measure_dataset
 
 EPSILON = 1.0

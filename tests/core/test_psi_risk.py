@@ -11,10 +11,9 @@ from scipy.optimize import LinearConstraint, milp
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-from gencard.core.psi_risk.bounds import cell_bounds
 from gencard.core.psi_risk.facts import certain_facts
 from gencard.core.psi_risk.guesses import confident_guesses, maximum_entropy
-from gencard.core.psi_risk.released import ReleasedTables
+from gencard.core.psi_risk.released import ReleasedTables, cell_bounds
 from gencard.core.psi_risk.risk import psi_risk
 from gencard.core.statistics.counting import count
 

@@ -14,8 +14,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, UnknownAttributeError
 from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.statistics.closure import closure, dimension
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of, sufficient_cliques
+from gencard.core.statistics.marginals import closure, dimension
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.formulas.answering import answer_of
 from gencard.formulas.formulas import read_formula

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gencard.controller.state.event_log import signed_checkpoint
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring, Price
-from gencard.core.card.mechanism import InsideGenerator
+from gencard.core.card.mechanism import USUAL_CHECKS, InsideGenerator, Transform
 from gencard.core.card.noise import gaussian, laplace
 from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
@@ -26,7 +26,6 @@ from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
-from gencard.core.transform import USUAL_CHECKS, Transform
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
 from gencard.wire.codecs.schema_codec import coding_document
 from gencard.wire.documents.answer_document import (

@@ -2,11 +2,10 @@
 
 from tests.mutation.mutant import mutants_of
 
-MECHANISMS = "gencard.core.noise.mechanisms"
+MECHANISMS = "gencard.core.noise"
 NOISE = "gencard.core.card.noise"
 DECIMALS = "gencard.core.card.budget"
 
-SPENT = "gencard.core.noise.accounting"
 SCALES = ("tests/core/test_noise.py",)
 LINEAR = ("tests/core/test_linear.py::TestNoise",)
 ACCOUNTING = (
@@ -75,7 +74,7 @@ MUTANTS = (
     ),
     mutant(
         "pure releases are left out of what is spent as zCDP",
-        SPENT,
+        MECHANISMS,
         "sum(map(rho_of_pure, epsilons), rho)",
         "rho",
         ACCOUNTING,

@@ -18,7 +18,7 @@ from gencard.controller.operations import run as run_module
 from gencard.controller.policy.generators import READS_RECORDS, WEAK_AUDIT, with_generator
 from gencard.core.card.budget import NO_CLAIM, Neighbouring, Price, decimal_of
 from gencard.core.card.card import CardState
-from gencard.core.card.mechanism import EXACT
+from gencard.core.card.mechanism import AS_COUNTED, EXACT, Transform
 from gencard.core.card.noise import Laplace
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal, Refusal, Tier
 from gencard.core.errors import (
@@ -34,7 +34,6 @@ from gencard.core.errors import (
     NotReplayableError,
     StorageError,
 )
-from gencard.core.transform import AS_COUNTED, Transform
 from gencard.v1 import synthesis_pb2
 from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
 from tests.system.house import build, survey

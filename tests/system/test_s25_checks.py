@@ -9,9 +9,9 @@ import pytest
 from gencard.client.card import Card
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import CardState
+from gencard.core.card.mechanism import USUAL_CHECKS, Transform
 from gencard.core.errors import MeasurementRefusedError, VerificationError
 from gencard.core.statistics.psi import Measurement, Psi, rounded, rounding_stddev
-from gencard.core.transform import USUAL_CHECKS, Transform
 from gencard.v1 import negotiation_pb2
 from gencard.wire.codecs.card_codec import terms_message
 from tests.system.consistency import assert_consistent, lines_of

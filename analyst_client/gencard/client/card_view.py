@@ -13,7 +13,7 @@ from gencard.core.card.offer_changes import changes_between
 from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError
-from gencard.core.noise.accounting import USUAL_DELTA, epsilon_of, in_words
+from gencard.core.noise import USUAL_DELTA, epsilon_of, in_words
 from gencard.wire.signatures.canonical import time_text
 
 NEXT = {

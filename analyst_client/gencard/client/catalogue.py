@@ -10,15 +10,14 @@ from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Facts, Grid, Listed, Part
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Price, Spend, SpendState
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.mechanism import Privacy, Transform
 from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism, counted
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import NotFoundError, advice_on
 from gencard.core.moment import MomentKind
-from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
-from gencard.core.transform import Transform
+from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.wire.codecs.card_codec import analyses_of, datetime_of, kind_of

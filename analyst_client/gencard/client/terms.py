@@ -17,7 +17,7 @@ from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
-from gencard.core.noise.mechanisms import scales, sum_scales
+from gencard.core.noise import scales, sum_scales
 from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.psi import rounding_stddev
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gencard.core.card.noise import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.noise.mechanisms import (
+from gencard.core.noise import (
     noisy_marginal as with_noise,
 )
 from gencard.core.statistics.counting import count_all

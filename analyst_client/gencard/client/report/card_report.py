@@ -20,7 +20,7 @@ from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import CardTerms
 from gencard.core.evaluation.evaluation import Finding, Group, finding_to_json_object
 from gencard.core.evaluation.registry import EVALUATIONS, REPORTED
-from gencard.core.noise.accounting import USUAL_DELTA, in_words, together
+from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.wire.documents.card_document import card_document
 from gencard.wire.documents.receipt import Receipt
 

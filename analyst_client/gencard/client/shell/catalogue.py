@@ -20,7 +20,7 @@ from gencard.client.shell.terminal import (
 from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.budget import Spend, decimal_text
 from gencard.core.card.terms import Tier
-from gencard.core.noise.accounting import USUAL_DELTA
+from gencard.core.noise import USUAL_DELTA
 from gencard.wire.codecs.privacy_codec import (
     claim_document,
     price_document,

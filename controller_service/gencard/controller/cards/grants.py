@@ -19,14 +19,13 @@ from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.state.cards import CardStore, offer_of, signed_card
 from gencard.core.card.budget import FREE, Neighbouring, Price
 from gencard.core.card.card import CardState
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.mechanism import AS_COUNTED, Privacy
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ProposalRefusedError, TooLargeError
 from gencard.core.moment import Moment
-from gencard.core.statistics.closure import Grant, dimension, shows_a_difference
-from gencard.core.transform import AS_COUNTED
+from gencard.core.statistics.marginals import Grant, dimension, shows_a_difference
 from gencard.wire.codecs.card_codec import card_of_bytes
 
 DIFFERENCING = "DIFFERENCING"

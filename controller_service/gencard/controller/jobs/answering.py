@@ -33,7 +33,7 @@ from gencard.core.output_checks.rules import (
     without_detail,
 )
 from gencard.core.output_checks.stored import judged_stored, released_stored
-from gencard.core.statistics.closure import maximal
+from gencard.core.statistics.marginals import maximal
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray, Progress
 from gencard.formulas.answering import answer_of

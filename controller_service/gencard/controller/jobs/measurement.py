@@ -11,14 +11,13 @@ from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
 from gencard.core.card.noise import Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.statistics import measure as door
 from gencard.core.statistics.linear import Statistic
 from gencard.core.statistics.psi import Psi
-from gencard.core.transform import AS_COUNTED, Transform
 from gencard.core.types import FloatArray, Progress
 from gencard.wire.codecs.privacy_codec import privacy_of_document, transform_of_document
 from gencard.wire.documents.psi_document import psi_document

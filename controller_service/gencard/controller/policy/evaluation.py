@@ -10,7 +10,7 @@ from gencard.controller.policy.policy import Policy
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import FREE, Price
-from gencard.core.card.mechanism import InsideGenerator, Privacy
+from gencard.core.card.mechanism import AS_COUNTED, InsideGenerator, Privacy, Transform
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.offer_changes import parts_changed
 from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
@@ -18,7 +18,6 @@ from gencard.core.errors import RecordsProtectedError
 from gencard.core.evaluation.evaluation import Evaluation
 from gencard.core.evaluation.material import Together
 from gencard.core.evaluation.registry import EVALUATIONS, evaluation_named, price_in_statistics
-from gencard.core.transform import AS_COUNTED, Transform
 
 NOISE = "the card has noise, which other numbers about the records would undo"
 TRANSFORM = "the card has rounding or checks, which other numbers about the records would undo"

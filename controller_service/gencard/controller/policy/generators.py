@@ -7,11 +7,10 @@ from gencard.controller.boxes.generator_facts import Facts
 from gencard.controller.policy.policy import PRICE, Policy
 from gencard.controller.policy.statistics import NEIGHBOURING, PERSON, nearest_privacy
 from gencard.core.card.budget import Neighbouring, decimal_of
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Change, Proposal, Refusal, Tier
 from gencard.core.generators.registry import GENERATORS, takes_linear
-from gencard.core.transform import AS_COUNTED, Transform
 
 GENERATOR = "GENERATOR_NOT_ALLOWED"
 READS_RECORDS = "GENERATOR_READS_RECORDS"

@@ -22,7 +22,7 @@ from gencard.controller.policy.statistics import (
     objection,
     price_of,
 )
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.mechanism import AS_COUNTED, Privacy
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import Change, CounterOffer, Proposal, Refusal
 from gencard.core.domain import Domain
@@ -30,7 +30,6 @@ from gencard.core.errors import TooLargeError, TooManyRecordsError
 from gencard.core.generators.contract import LinearGenerator
 from gencard.core.generators.registry import Zeros, generator_named
 from gencard.core.generators.trial_fit import check_fittable
-from gencard.core.transform import AS_COUNTED
 
 _ONE_TRIAL = threading.Lock()
 """A trial of a fit takes seconds of a core; one at a time leaves the others to everybody's calls."""

@@ -6,14 +6,14 @@ from enum import StrEnum
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Price
+from gencard.core.card.mechanism import AS_COUNTED, Transform
 from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.card.terms import Change, Proposal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.output_checks.rules import USUAL_RULES, Rules
-from gencard.core.statistics.closure import dimension
-from gencard.core.transform import AS_COUNTED, Transform
+from gencard.core.statistics.marginals import dimension
 
 MOMENT = "MOMENT_NOT_OFFERED"
 ORDER = "ORDER_TOO_HIGH"

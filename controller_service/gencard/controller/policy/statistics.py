@@ -7,14 +7,13 @@ from math import comb, prod
 
 from gencard.controller.policy.policy import NUMBER, ORDER, PRICE, Policy, sums_price
 from gencard.core.card.budget import Price
-from gencard.core.card.mechanism import EXACT, Exact, Privacy
+from gencard.core.card.mechanism import AS_COUNTED, EXACT, Exact, Privacy, Transform
 from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.card.terms import Change, Proposal, Refusal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import Moment
-from gencard.core.statistics.closure import Attributes, check_subsets, dimension, subsets
-from gencard.core.transform import AS_COUNTED, Transform
+from gencard.core.statistics.marginals import Attributes, check_subsets, dimension, subsets
 
 CELLS = "TOO_MANY_CELLS"
 FORBIDDEN = "FORBIDDEN_TOGETHER"

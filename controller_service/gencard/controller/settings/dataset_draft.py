@@ -15,8 +15,8 @@ from gencard.controller.records.schema_file import PublicSchema, table_of_schema
 from gencard.controller.settings.files import Table, toml_text
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import BY_CONSTRUCTION
-from gencard.core.noise.accounting import epsilon_of
-from gencard.core.statistics.closure import dimension
+from gencard.core.noise import epsilon_of
+from gencard.core.statistics.marginals import dimension
 
 CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
 """Drafted budgets: of a card that asks for none, one analyst, one project, and everybody, for ever.

@@ -17,7 +17,7 @@ from gencard.controller.state import accounts
 from gencard.controller.state.accounts import Scope
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, Price
-from gencard.core.card.mechanism import noise_with
+from gencard.core.card.mechanism import Transform, noise_with
 from gencard.core.card.noise import NOISES, AddedNoise, Mechanism
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
@@ -28,7 +28,6 @@ from gencard.core.moment import MomentKind
 from gencard.core.output_checks.rules import USUAL_RULES, Rules
 from gencard.core.privacy.distances.gower import Missing
 from gencard.core.statistics.formula import Analysis
-from gencard.core.transform import Transform
 from gencard.core.utility.gap import GapWords
 
 
@@ -122,7 +121,7 @@ class NoiseTable(Section):
 
 
 class TransformTable(Section):
-    """Checks and rounding of exact counts; see ``core.transform.Transform``."""
+    """Checks and rounding of exact counts; see ``core.card.mechanism.Transform``."""
 
     threshold: int = 0
     freedom: int = 0

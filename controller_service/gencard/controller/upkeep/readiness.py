@@ -17,13 +17,12 @@ from gencard.controller.settings.boxes import BuiltInBox, ProgramBox
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.analyses import NO_ANALYSES
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.mechanism import AS_COUNTED, Privacy
 from gencard.core.card.noise import Mechanism
 from gencard.core.coding import Edges
 from gencard.core.errors import InvalidInputError
 from gencard.core.evaluation.evaluation import Evaluation, Need, Sight
 from gencard.core.evaluation.registry import evaluation_named
-from gencard.core.transform import AS_COUNTED
 from gencard.core.utility.gap import gap_of
 
 

@@ -7,10 +7,9 @@ from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 
 from gencard.core.card.budget import Claim, Neighbouring, Price, decimal_of, decimal_text, delta_of
-from gencard.core.card.mechanism import Privacy, privacy_with
+from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform, privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-from gencard.core.transform import AS_COUNTED, Transform
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import common_pb2 as pb
 from gencard.wire.signatures.canonical import Document, integer_of, text_of

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Claim
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.mechanism import Privacy, Transform
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.json_codecs import Scalar
 from gencard.core.moment import Moment
-from gencard.core.transform import Transform
 from gencard.wire.codecs.card_codec import moment_document, moment_of_document
 from gencard.wire.codecs.privacy_codec import (
     claim_document,

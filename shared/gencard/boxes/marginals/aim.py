@@ -32,8 +32,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.maximum_entropy.junction_tree import cells_needed, check_cells
 from gencard.core.generators.targets import check_settings
-from gencard.core.statistics.closure import closure
 from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.marginals import closure
 from gencard.core.types import Progress, ignore_progress
 
 

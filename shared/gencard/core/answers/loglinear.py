@@ -25,7 +25,7 @@ from gencard.core.answers.margins import Margins, Mask, Occupied, records_of
 from gencard.core.answers.newton import MOST_NUMBERS, Columns, Maximum, columns_of, maximum
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, TooLargeError
-from gencard.core.statistics.closure import maximal
+from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray
 
 

@@ -151,14 +151,14 @@ class PsiMargins:
 
     def _weighted(self, clique: Clique) -> tuple[tuple[int, float], ...]:
         names = frozenset(clique)
-        holding = [i for i, m in enumerate(self.psi.measurements) if names <= {*m.clique}]
-        if not holding:
+        holders = [i for i, m in enumerate(self.psi.measurements) if names <= {*m.clique}]
+        if not holders:
             raise LackingMarginalsError.of([clique])
-        exact = [i for i in holding if not self._measured(i).stddev]
+        exact = [i for i in holders if not self._measured(i).stddev]
         if exact:
             return ((min(exact, key=lambda i: self._measured(i).values.size), 1.0),)
-        weights = [1 / self._variance(self._measured(i), clique) for i in holding]
-        return tuple((i, weight / sum(weights)) for i, weight in zip(holding, weights, strict=True))
+        weights = [1 / self._variance(self._measured(i), clique) for i in holders]
+        return tuple((i, weight / sum(weights)) for i, weight in zip(holders, weights, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

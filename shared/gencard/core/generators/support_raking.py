@@ -23,8 +23,7 @@ from gencard.core.generators.targets import (
     worst_error,
     zeros_inside,
 )
-from gencard.core.statistics.closure import maximal
-from gencard.core.statistics.marginals import total
+from gencard.core.statistics.marginals import maximal, total
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import Table
 

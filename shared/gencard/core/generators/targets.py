@@ -15,10 +15,9 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidNumberError, InvalidPsiError, TooLargeError
-from gencard.core.statistics.closure import maximal
 from gencard.core.statistics.consistency import check_consistent, reconcile
 from gencard.core.statistics.counting import cell_numbers
-from gencard.core.statistics.marginals import others, project, sum_out, total
+from gencard.core.statistics.marginals import maximal, others, project, sum_out, total
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray, Table
 

@@ -20,11 +20,11 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
+from gencard.core.card.mechanism import Transform
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.output_checks.populations import Kept, cell_numbers
-from gencard.core.transform import Transform
 from gencard.core.types import FloatArray, IntArray
 
 MOST_CELLS = 512

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gencard.core.card.mechanism import Transform
 from gencard.core.errors import InvalidNumberError
-from gencard.core.transform import Transform
 
 RULES_VERSION = "1"
 """Of all rules together; a receipt names it."""

@@ -15,8 +15,7 @@ from gencard.core.domain import Domain
 from gencard.core.generators.maximum_entropy.block_table import PlainTable
 from gencard.core.generators.maximum_entropy.fitting import relax
 from gencard.core.generators.targets import TargetMarginal
-from gencard.core.psi_risk.bounds import Margins
-from gencard.core.psi_risk.released import ReleasedTables
+from gencard.core.psi_risk.released import Margins, ReleasedTables
 from gencard.core.statistics.counting import count
 from gencard.core.types import Counts, FloatArray, Table
 

@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
-from gencard.core.psi_risk.bounds import CellBounds, Margins, cell_bounds
 from gencard.core.psi_risk.guesses import UNEXPECTED
-from gencard.core.psi_risk.released import MOST_CELLS, ReleasedTables
+from gencard.core.psi_risk.released import MOST_CELLS, CellBounds, Margins, ReleasedTables, cell_bounds
 from gencard.core.statistics.counting import count
 from gencard.core.types import Counts, Progress, ignore_progress
 

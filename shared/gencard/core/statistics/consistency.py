@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError
-from gencard.core.statistics.closure import Attributes, check_subsets, subsets
-from gencard.core.statistics.marginals import block_dimension, others, project, sum_out, total
+from gencard.core.statistics.marginals import (
+    Attributes,
+    block_dimension,
+    check_subsets,
+    others,
+    project,
+    subsets,
+    sum_out,
+    total,
+)
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.types import Counts, FloatArray
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset, check_codes
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidDatasetError, TooLargeError
-from gencard.core.statistics.closure import maximal
-from gencard.core.statistics.marginals import project
+from gencard.core.statistics.marginals import maximal, project
 
 MOST_CELLS = 50_000_000
 """Cells of all marginals of one count together: 400 MB."""

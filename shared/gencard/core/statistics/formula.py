@@ -8,7 +8,7 @@ from itertools import chain, combinations, product
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, TooLargeError
-from gencard.core.statistics.closure import maximal
+from gencard.core.statistics.marginals import maximal
 
 Terms = tuple[Clique, ...]
 """Different sets of attributes, each in the order in which it was written; the constant is empty."""

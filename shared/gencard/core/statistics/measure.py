@@ -8,18 +8,17 @@ from typing import Protocol
 
 import numpy as np
 
-from gencard.core.card.mechanism import EXACT, Exact, InsideGenerator, Privacy
+from gencard.core.card.mechanism import AS_COUNTED, EXACT, Exact, InsideGenerator, Privacy, Transform
 from gencard.core.card.noise import Noise
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
-from gencard.core.noise.mechanisms import noisy
+from gencard.core.noise import noisy
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi, transformed
-from gencard.core.transform import AS_COUNTED, Transform
 from gencard.core.types import Counts
 
 

@@ -7,11 +7,11 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.card.mechanism import Transform
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError, MeasurementRefusedError
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.transform import Transform
 from gencard.core.types import Counts
 
 

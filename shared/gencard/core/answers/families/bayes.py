@@ -23,7 +23,7 @@ from gencard.core.answers.families.predictions import predictions
 from gencard.core.answers.margins import Margins
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.statistics.trees import information_tree, mutual_information
+from gencard.core.generators.maximum_entropy.junction_tree import information_tree, mutual_information
 from gencard.core.types import FloatArray, IntArray
 
 _LEAST_SMOOTHING = 1e-10

@@ -1,14 +1,19 @@
-"""Correlations of all pairs of attributes: Pearson's, Spearman's, Kendall's and polychoric."""
+"""Correlations of all pairs of attributes: Pearson's, Spearman's, Kendall's tau-b and polychoric.
+
+Each is that of the coded records: a level counts as often as there are records, and equal levels are
+ties.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from math import atanh, sqrt, tanh
 
 import numpy as np
+from scipy import special, stats
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
 from gencard.core.answers.design import Question
-from gencard.core.answers.families import association
 from gencard.core.answers.families.levels import (
     LevelTable,
     attributes_of,
@@ -43,7 +48,7 @@ def correlation_answer(margins: Margins, question: Question) -> Answer:
     parts = {"correlation": correlations, "pvalues": pvalues, "nobs": [table.n for table in tables]}
     if method == "pearson":
         pairs = zip(correlations, tables, strict=True)
-        ends = [association.correlation_interval(r, table.n, level(question)) for r, table in pairs]
+        ends = [correlation_interval(r, table.n, level(question)) for r, table in pairs]
         parts |= {"lower": [low for low, _ in ends], "upper": [high for _, high in ends]}
     answer = replace(answer, tables=_squares(attributes, parts))
     if len(attributes) > 2:
@@ -98,16 +103,16 @@ def _pairs(
 
 def _correlation(method: str, table: LevelTable) -> float:
     if method == "kendall":
-        return association.kendall_tau(table.counts)
+        return kendall_tau(table.counts)
     if method == "spearman":
-        return association.spearman_correlation(table.counts)
-    return association.pearson_correlation(table.counts, table.rows.keys, table.columns.keys)
+        return spearman_correlation(table.counts)
+    return pearson_correlation(table.counts, table.rows.keys, table.columns.keys)
 
 
 def _pvalue(method: str, table: LevelTable, correlation: float) -> float:
     if method == "kendall":
-        return association.kendall_pvalue(table.counts)
-    return association.correlation_pvalue(correlation, table.n)
+        return kendall_pvalue(table.counts)
+    return correlation_pvalue(correlation, table.n)
 
 
 def _squares(attributes: Clique, parts: Mapping[str, Sequence[float]]) -> tuple[Table, ...]:
@@ -120,3 +125,86 @@ def _squares(attributes: Clique, parts: Mapping[str, Sequence[float]]) -> tuple[
         square = np.where(np.tri(len(attributes), k=-1, dtype=bool), square.T, square)
         tables.append(table_of(name, attributes, attributes, square))
     return tuple(tables)
+
+
+def pearson_correlation(table: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
+    """Pearson's correlation of the numbers that rows and columns stand for; NaN without variation."""
+    x, y = _centred(rows, table.sum(axis=1)), _centred(columns, table.sum(axis=0))
+    spread = (table.sum(axis=1) @ x**2) * (table.sum(axis=0) @ y**2)
+    return min(1.0, max(-1.0, float(x @ table @ y) / sqrt(spread))) if spread > 0 else float("nan")
+
+
+def spearman_correlation(table: FloatArray) -> float:
+    """Pearson's correlation of mid-ranks."""
+    return pearson_correlation(table, *(_ranks(table.sum(axis=axis)) for axis in (1, 0)))
+
+
+def kendall_tau(table: FloatArray) -> float:
+    """Kendall's tau-b; NaN without variation."""
+    all_pairs, rows, columns = (
+        _pair_count(x) for x in (table.sum(), table.sum(axis=1), table.sum(axis=0))
+    )
+    spread = (all_pairs - rows) * (all_pairs - columns)
+    return concordance(table) / sqrt(spread) if spread > 0 else float("nan")
+
+
+def concordance(table: FloatArray) -> float:
+    """Concordant less discordant pairs of records."""
+    after = _sums_after(table)
+    before = _sums_after(table[:, ::-1])[:, ::-1]
+    return float(np.sum(table * (after - before)))
+
+
+def correlation_pvalue(correlation: float, n: float) -> float:
+    """Two-sided, by Student's t with n - 2 degrees of freedom: exact for normal variables."""
+    if not (n > 2 and abs(correlation) < 1):
+        return 0.0 if abs(correlation) == 1 else float("nan")
+    t = correlation * sqrt((n - 2) / ((1 - correlation) * (1 + correlation)))
+    return float(2 * special.stdtr(n - 2, -abs(t)))
+
+
+def correlation_interval(correlation: float, n: float, alpha: float = 0.05) -> tuple[float, float]:
+    """By Fisher's transformation."""
+    if not (n > 3 and abs(correlation) < 1):
+        return float("nan"), float("nan")
+    half = float(stats.norm.isf(alpha / 2)) / sqrt(n - 3)
+    return tanh(atanh(correlation) - half), tanh(atanh(correlation) + half)
+
+
+def kendall_pvalue(table: FloatArray) -> float:
+    """Two-sided, by the normal approximation with ties (Kendall 1970)."""
+    n, rows, columns = table.sum(), table.sum(axis=1), table.sum(axis=0)
+    pairs = n * (n - 1)
+    variance = (pairs * (2 * n + 5) - _fives(rows) - _fives(columns)) / 18
+    variance += 2 * _pair_count(rows) * _pair_count(columns) / pairs
+    variance += _triples(rows) * _triples(columns) / (9 * pairs * (n - 2))
+    return float(2 * special.ndtr(-abs(concordance(table)) / sqrt(variance))) if variance > 0 else 1.0
+
+
+def _centred(values: FloatArray, counts: FloatArray) -> FloatArray:
+    centred: FloatArray = values - counts @ values / counts.sum()
+    return centred
+
+
+def _ranks(counts: FloatArray) -> FloatArray:
+    ranks: FloatArray = np.cumsum(counts) - (counts - 1) / 2
+    return ranks
+
+
+def _pair_count(counts: FloatArray) -> float:
+    return float(np.sum(counts * (counts - 1) / 2))
+
+
+def _triples(counts: FloatArray) -> float:
+    return float(np.sum(counts * (counts - 1) * (counts - 2)))
+
+
+def _fives(counts: FloatArray) -> float:
+    return float(np.sum(counts * (counts - 1) * (2 * counts + 5)))
+
+
+def _sums_after(table: FloatArray) -> FloatArray:
+    """For each cell, the sum of all in later rows and later columns."""
+    sums = np.zeros_like(table)
+    sums[:-1, :-1] = np.cumsum(np.cumsum(table[::-1, ::-1], axis=0), axis=1)[::-1, ::-1][1:, 1:]
+    return sums

@@ -16,8 +16,8 @@ from gencard.core.answers.linear import lifted
 from gencard.core.answers.margins import Margins, Occupied, PsiMargins, Within, occupied_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
-from gencard.core.statistics.closure import subsets
 from gencard.core.statistics.consistency import Blocks, interactions, marginal_of
+from gencard.core.statistics.marginals import subsets
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray
 

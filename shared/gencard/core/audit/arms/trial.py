@@ -19,7 +19,7 @@ from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import LARGEST_EFFECT, LEVEL_SHARES, Check, CheckResult, Effect
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.statistics.closure import maximal
+from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray
 
 

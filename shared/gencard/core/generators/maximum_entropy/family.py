@@ -37,6 +37,7 @@ from gencard.core.generators.maximum_entropy.junction_tree import (
     JunctionTree,
     check_cells,
     edges,
+    heaviest_tree,
 )
 from gencard.core.generators.maximum_entropy.models import TableModel, TreeModel
 from gencard.core.generators.targets import (
@@ -50,7 +51,6 @@ from gencard.core.generators.targets import (
 )
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.statistics.trees import heaviest_tree
 from gencard.core.types import Table
 
 
