@@ -95,3 +95,13 @@ def end(process: subprocess.Popen[str]) -> None:
     process.wait()
     if process.stdout:
         process.stdout.close()
+
+
+def processes_below(pid: int) -> set[int]:
+    """Processes that a process has started, and those that these have."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
+    pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+    family = {pid}
+    for _ in range(6):
+        family |= {child for child, parent in pairs if parent in family}
+    return family - {pid}

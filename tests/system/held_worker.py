@@ -1,27 +1,37 @@
 """A worker whose audits stand still after some of their runs: ``python held_worker.py HOLD RUNS``.
 
-It is the service's own worker in everything else. An audit that has kept as many runs waits for as long
-as there is a file HOLD.
+It is the service's own worker in everything else. For as long as there is a file HOLD, an audit that has
+kept as many runs waits, and no rows of a release are made.
 """
 
 import sys
 import time
 from pathlib import Path
 
-from gencard.controller.jobs import worker
+from gencard.controller.jobs import releasing, synthesis, worker
 from gencard.controller.jobs.auditing import JournaledBox
 
-_run = JournaledBox.__call__
+_runs_by_seed = JournaledBox.runs_by_seed
 
 
-def run(box, *args, **kwargs):
-    made = _run(box, *args, **kwargs)
+def runs_by_seed(box, *args, **kwargs):
     hold, runs = Path(sys.argv[1]), int(sys.argv[2])
-    while hold.exists() and len(list(box.folder.iterdir())) >= runs:
-        time.sleep(0.01)
-    return made
+    for made in _runs_by_seed(box, *args, **kwargs):
+        while hold.exists() and len(list(box.folder.iterdir())) >= runs:
+            time.sleep(0.01)
+        yield made
+
+
+def held(function):
+    def waits(*args):
+        while Path(sys.argv[1]).exists():
+            time.sleep(0.01)
+        return function(*args)
+
+    return waits
 
 
 if __name__ == "__main__":
-    JournaledBox.__call__ = run
+    JournaledBox.runs_by_seed = runs_by_seed
+    releasing.draw, synthesis.synthesise = held(releasing.draw), held(synthesis.synthesise)
     worker.main()

@@ -6,7 +6,6 @@ import signal
 import socket
 import ssl
 import struct
-import subprocess
 import time
 from concurrent.futures import CancelledError
 from contextlib import closing
@@ -35,7 +34,7 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import ClusterError
-from tests.system.clusters import Cluster
+from tests.system.clusters import Cluster, processes_below
 from tests.system.raw_calls import eventually
 from tests.system.sandboxes import needs_sandbox
 
@@ -81,16 +80,6 @@ def recipe_of(folder, text):
     return {**recipe, "cliques": [list(clique) for clique in CLIQUES], "values": {}}
 
 
-def below(pid):
-    """Processes that a process has started, and those that these have."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
-    pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
-    family = {pid}
-    for _ in range(6):
-        family |= {child for child, parent in pairs if parent in family}
-    return family - {pid}
-
-
 def test_s68_the_report_is_that_of_this_machine_also_where_a_worker_is_killed_in_the_middle(cluster):
     here = audit(box_of(HONEST), RECORDS, PLAN)
     cluster.add(1)
@@ -113,7 +102,9 @@ def test_s68_a_program_of_an_author_runs_in_a_sandbox_there_and_cancelling_ends_
     order = OrderBook("job", carried(recipe), Bounds(60, 4_096)).order(RECORDS, 5, 1)
 
     def children():
-        return sum(len(below(worker.pid)) for worker in cluster.workers if worker.poll() is None)
+        return sum(
+            len(processes_below(worker.pid)) for worker in cluster.workers if worker.poll() is None
+        )
 
     before = children()
     future = executor.submit(perform, order)
