@@ -70,6 +70,7 @@ KEYS = {
         "gencard.controller.records.vault",  # files and tables by one door
         "gencard.controller.records.undeclared",
         "gencard.controller.records.tables.rights",  # catalogs alone
+        "gencard.controller.records.tables.looks",  # a first look before there is a service
     },
 }
 """Who may open records, by the room that does."""

@@ -1,9 +1,9 @@
-"""A look at the columns of a file of records, before there is a schema."""
+"""A look at the columns of records, before there is a schema: here of a file, by SQL of DuckDB."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MARKS
 from gencard.controller.records.encoding import Column, number_text
@@ -36,6 +36,9 @@ class Profile:
         zeros: Values that are 0.
         decimals: Most decimals of a number, where all have at most two.
         undecided: Dates that could as well be read with day and month exchanged.
+        nullable: The column may hold empty values, whether it does or not.
+        declared: The table declares values or quantiles; no record was read for them.
+        reason: Why the column is not to be declared, by the table's own declaration.
     """
 
     name: str
@@ -52,14 +55,50 @@ class Profile:
     zeros: int = 0
     decimals: int | None = None
     undecided: bool = False
+    nullable: bool = False
+    declared: bool = False
+    reason: str = ""
+
+    @property
+    def source(self) -> str:
+        return "what the table declares" if self.declared else "the records"
 
     @property
     def missing(self) -> bool:
-        return self.present < self.records
+        return self.nullable or self.present < self.records
 
 
-def profiles(path: Path, file_format: FileFormat) -> list[Profile]:
+class Look(Protocol):
+    """Questions to one column; ``marks`` stand for missing values."""
+
+    def marks(self) -> dict[str, int]: ...
+
+    def number_marks(self) -> dict[str, int]: ...
+
+    def kind(self, marks: dict[str, int]) -> str: ...
+
+    def present(self, marks: dict[str, int]) -> int: ...
+
+    def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]: ...
+
+    def quantiles(
+        self, marks: dict[str, int], kind: str, *, positive: bool = False
+    ) -> tuple[float, ...]: ...
+
+    def zeros(self, kind: str) -> int: ...
+
+    def decimals(self, marks: dict[str, int]) -> int | None: ...
+
+    def is_undecided(self) -> bool: ...
+
+
+def profiles(
+    path: Path, file_format: FileFormat, progress: Callable[[str], None] = lambda _: None
+) -> list[Profile]:
     """A look at every column of a file.
+
+    Args:
+        progress: Told the name of each column before it is read.
 
     Raises:
         InvalidInputError: There are too few records.
@@ -67,43 +106,53 @@ def profiles(path: Path, file_format: FileFormat) -> list[Profile]:
     """
     with Records(path, file_format) as records:
         ((count,),) = records.rows("SELECT count(*) FROM records")
-        if not count:
-            raise EmptyDatasetError()
-        if count < _LEAST_RECORDS:
-            problem = f"has fewer than {_LEAST_RECORDS} records: too few to draft a schema from"
-            raise InvalidInputError(field="data", problem=problem)
-        return [_profile(records, column, count) for column in records.columns]
+        check_enough(count)
+        return [
+            profile_of(_Look(records, column), column.name, count, progress)
+            for column in records.columns
+        ]
 
 
-def _profile(records: Records, column: Column, count: int) -> Profile:
-    look = _Look(records, column)
+def check_enough(records: int) -> None:
+    """Raises EmptyDatasetError or InvalidInputError where records are too few to draft from."""
+    if not records:
+        raise EmptyDatasetError()
+    if records < _LEAST_RECORDS:
+        problem = f"has fewer than {_LEAST_RECORDS} records: too few to draft a schema from"
+        raise InvalidInputError(field="data", problem=problem)
+
+
+def profile_of(
+    look: Look, name: str, records: int, progress: Callable[[str], None], *, nullable: bool = False
+) -> Profile:
+    """What a column of so many records holds."""
+    progress(name)
     marks = look.marks()
     kind = look.kind(marks)
     if kind == "number":
         marks |= look.number_marks()
-    present = look.count(f"NOT {look.absent(marks)}")
-    common = look.common(marks, kind)
+    present, common = look.present(marks), look.common(marks, kind)
     if kind not in ("number", "date"):
-        return Profile(column.name, count, present, marks, *common, kind)
-    value = column.number if kind == "number" else column.days
+        return Profile(name, records, present, marks, *common, kind, nullable=nullable)
     return Profile(
-        column.name,
-        count,
+        name,
+        records,
         present,
         marks,
         *common,
         kind,
-        quantiles=look.quantiles(value, marks, "true"),
-        positive=look.quantiles(value, marks, f"{value} > 0"),
-        zeros=look.count(f"{value} = 0"),
+        quantiles=look.quantiles(marks, kind),
+        positive=look.quantiles(marks, kind, positive=True),
+        zeros=look.zeros(kind),
         decimals=look.decimals(marks) if kind == "number" else 0,
         undecided=kind == "date" and look.is_undecided(),
+        nullable=nullable,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Questions to one column."""
+    """Questions to one column of a file: a ``Look``."""
 
     records: Records
     column: Column
@@ -115,6 +164,15 @@ class _Look:
     def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
         nan = f"coalesce(isnan({self.column.number}), false)"
         return f"({self.column.absent(tuple(marks))} OR {nan})"
+
+    def present(self, marks: dict[str, int]) -> int:
+        return self.count(f"NOT {self.absent(marks)}")
+
+    def zeros(self, kind: str) -> int:
+        return self.count(f"{self._value(kind)} = 0")
+
+    def _value(self, kind: str) -> str:
+        return self.column.number if kind == "number" else self.column.days
 
     def marks(self) -> dict[str, int]:
         """Words for missing values, and how often each occurs."""
@@ -136,7 +194,7 @@ class _Look:
 
     def kind(self, marks: dict[str, int]) -> str:
         """What every value is that is not missing."""
-        present = self.count(f"NOT {self.absent(marks)}")
+        present = self.present(marks)
         tests = {
             "boolean": f"lower({self.column.text}) IN ('true', 'false')",
             "number": f"isfinite({self.column.number})",
@@ -162,7 +220,11 @@ class _Look:
             return int(distinct), (), int(rare), int(longest)
         return len(texts), texts, int(rare), int(longest)
 
-    def quantiles(self, value: str, marks: dict[str, int], condition: str) -> tuple[float, ...]:
+    def quantiles(
+        self, marks: dict[str, int], kind: str, *, positive: bool = False
+    ) -> tuple[float, ...]:
+        value = self._value(kind)
+        condition = f"{value} > 0" if positive else "true"
         points = ", ".join(str(step / INTERVALS) for step in range(INTERVALS + 1))
         ((numbers,),) = self._rows(
             f"SELECT quantile_disc({value}, [{points}]) FROM records "  # noqa: S608

@@ -1,11 +1,11 @@
-"""A first look at a file of records, and a draft of its public schema for a person to review.
+"""A first look at a file or table of records, and a draft of its public schema for a person to review.
 
 A running service never takes this look. What looks like a name, an identifier or free text is left out,
 and no value of it is copied.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gencard.controller.records.detection import detect
 from gencard.controller.records.encoding import PLAIN, Reading
-from gencard.controller.records.file_format import FileFormat
+from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.ordered_labels import in_order
 from gencard.controller.records.profiles import MOST_LABELS, Profile, profiles
 from gencard.controller.records.round_edges import (
@@ -25,6 +25,7 @@ from gencard.controller.records.round_edges import (
     rung_above,
 )
 from gencard.controller.records.schema_file import PublicSchema
+from gencard.controller.records.tables.address import TableAddress
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels, date_of_days, days_of_date
 from gencard.core.errors import InvalidInputError
 
@@ -88,19 +89,31 @@ class SchemaDraft:
         return tuple(one for one in self.attributes if one.coding is None)
 
 
-def draft_schema(path: Path, title: str, *, today: date) -> SchemaDraft:
-    """A draft from a look at the records.
+def draft_schema(
+    place: Path | TableAddress,
+    title: str,
+    *,
+    today: date,
+    progress: Callable[[str], None] = lambda _: None,
+) -> SchemaDraft:
+    """A draft from a look at the records, and of a table at what its database declares.
 
     Args:
         today: Dates of birth become ages on this day.
+        progress: Told the name of each column before it is read.
 
     Raises:
         InvalidInputError: The file has lines that cannot be read, too few records, or no column that can
             be declared.
         EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
     """
-    file_format = detect(path)
-    looks = profiles(path, file_format)
+    if isinstance(place, TableAddress):
+        from gencard.controller.records.tables.looks import table_profiles  # noqa: PLC0415 - large libraries
+
+        file_format, looks = USUAL, table_profiles(place, place.secret(), progress)
+    else:
+        file_format = detect(place)
+        looks = profiles(place, file_format, progress)
     drafts = tuple(_drafted(profile, today) for profile in looks)
     declared = [(one.name, one.coding) for one in drafts if one.coding is not None]
     if not declared:
@@ -138,19 +151,22 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         case "number" if profile.values and len(profile.values) <= _MOST_NUMBER_LABELS:
             whole = profile.decimals == 0
             coding = Labels(profile.values, integer=whole, ordered=True, missing=profile.missing)
-            note = "Labels drafted from the records."
+            note = f"Labels drafted from {profile.source}."
         case "number":
             coding = Edges(_edges(profile), profile.missing, profile.decimals)
-            note = "Edges drafted from the records."
+            note = f"Edges drafted from {profile.source}."
         case _:
             labels, ordered = in_order(profile.values)
+            labels = labels if ordered or not profile.declared else profile.values
             coding = Labels(labels, ordered=ordered, missing=profile.missing)
-            note = "Labels drafted from the records" + (", order recognised." if ordered else ".")
+            note = f"Labels drafted from {profile.source}" + (", order recognised." if ordered else ".")
     return DraftedAttribute(profile.name, coding, note, reading, profile.marks)
 
 
 def _why_left_out(profile: Profile) -> str:
     """Why a column is not declared; empty where it is."""
+    if profile.reason:
+        return profile.reason
     if not profile.present:
         return "it is empty"
     if _NO_NAME.fullmatch(profile.name):

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import SchemaDraft
 from gencard.controller.records.schema_file import PublicSchema, table_of_schema
+from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.settings.files import Table, toml_text
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import BY_CONSTRUCTION
@@ -95,7 +96,7 @@ _REVIEW = (
 )
 
 
-def dataset_text(name: str, data: Path, schema: str, drafted: SchemaDraft) -> str:
+def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: SchemaDraft) -> str:
     """The table of a dataset, with policy and caps for all pairs of attributes.
 
     Args:
@@ -105,7 +106,7 @@ def dataset_text(name: str, data: Path, schema: str, drafted: SchemaDraft) -> st
     pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
     return _DATASET.format(
         name=toml_text(name),
-        data=toml_text(os.path.abspath(data)),
+        data=toml_text(os.path.abspath(data) if isinstance(data, Path) else data.text),
         schema=toml_text(schema),
         format=_format_text(drafted.format),
         generators=toml_text(BY_CONSTRUCTION),

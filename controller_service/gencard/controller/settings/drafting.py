@@ -3,7 +3,7 @@
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from gencard.controller.people.enrolment import PEOPLE, PROJECT, make_people
 from gencard.controller.people.identities import health_check
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import DraftedAttribute, SchemaDraft, draft_schema
+from gencard.controller.records.tables.address import TableAddress, name_of
 from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
 from gencard.controller.settings.disk import check_new, whole_folder
 from gencard.controller.settings.files import toml_text
@@ -112,21 +113,23 @@ class Draft:
 
 def draft(
     folder: Path,
-    data: Path,
+    data: Path | TableAddress,
     *,
     now: datetime,
     demo_people: bool = False,
     people: Mapping[str, Role] = MappingProxyType({}),
     project: str = PROJECT,
     authority_key: Path | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Draft:
-    """Make the folder of a new controller that offers one file of records. All of it, or nothing.
+    """Make the folder of a new controller that offers one file or table of records: all, or nothing.
 
     Args:
         demo_people: Make keys for ana, aud and sam, too. The controller could sign in their names.
         people: The same for these, in these roles.
         project: Of all of them.
         authority_key: A new file for the authority's private key; in the folder where not given.
+        progress: Told the name of each column before it is read.
 
     Raises:
         InvalidInputError: The folder or ``authority_key`` holds something already, the file of
@@ -136,13 +139,13 @@ def draft(
     """
     check_new(folder)
     everybody = {**(PEOPLE if demo_people else {}), **people}
-    drafted = draft_schema(data, data.stem, today=now.date())
+    drafted = draft_schema(data, name_of(data), today=now.date(), progress=progress)
     try:
         with whole_folder(folder) as made:
             authority = new_authority(TRUST_DOMAIN, now)
             _write_credentials(made, authority, now)
             make_people(made, authority, everybody, project, address=ADDRESS, now=now)
-            _write_texts(made, data.absolute(), drafted)
+            _write_texts(made, data, drafted)
             write_new(authority_key or made / "authority" / "key.pem", authority.key_pem)
     except OSError:
         raise StorageError() from None
@@ -169,8 +172,8 @@ def _write_credentials(folder: Path, authority: KeyPair, now: datetime) -> None:
     os.mkdir(folder / "identities", 0o700)
 
 
-def _write_texts(folder: Path, data: Path, drafted: SchemaDraft) -> None:
-    dataset = dataset_text(_resource_name(data.stem), data, "schema.toml", drafted)
+def _write_texts(folder: Path, data: Path | TableAddress, drafted: SchemaDraft) -> None:
+    dataset = dataset_text(_resource_name(name_of(data)), data, "schema.toml", drafted)
     settings = _SETTINGS.format(
         address=toml_text(ADDRESS),
         trust_domain=toml_text(TRUST_DOMAIN),

@@ -3,7 +3,6 @@
 import re
 import shlex
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +14,7 @@ from gencard.controller.people.identities import read_identities
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import read_schema
+from gencard.controller.records.tables.address import name_of, records_at
 from gencard.controller.settings.boxes import NAME
 from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
 from gencard.controller.settings.edits import add_dataset, edit_caps, remove_dataset
@@ -52,14 +52,16 @@ _RELOADED = "A running service reads the change by itself; `serve` says so."
 def add(
     name: Annotated[str, typer.Argument(help="Name of the dataset: a-z, 0-9, _ and -.")],
     file: Annotated[
-        Path, typer.Argument(help="The records: FILE.csv, FILE.parquet or a folder of Parquet.")
+        str,
+        typer.Argument(
+            help="The records: FILE.csv, FILE.parquet, a folder of Parquet, or the address of a table."
+        ),
     ],
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
     """Draft schema, policy and caps of one more dataset, and add it to the settings."""
-    if not (file.is_file() or file.is_dir()):
-        raise InvalidInputError(field="file", problem=f"there is no file or folder {file}")
+    records = records_at(file, "file")
     schema_file = config.absolute().parent / f"{name}-schema.toml"
     if not re.fullmatch(NAME, name):
         problem = "must be a letter and at most 62 more of a-z, 0-9, _ and -"
@@ -67,11 +69,16 @@ def add(
     if name in {entry.name for entry in Settings.load(config).datasets} or schema_file.exists():
         problem = f"{name!r} is taken by a dataset or by {schema_file.name}; choose another"
         raise InvalidInputError(field="name", problem=problem)
-    with console.status("Reading the file"):
-        drafted = draft_schema(file, file.stem, today=datetime.now(UTC).date())
+    with console.status("Reading the records") as status:
+        drafted = draft_schema(
+            records,
+            name_of(records),
+            today=datetime.now(UTC).date(),
+            progress=lambda column: status.update(f"Reading {escape(column)}"),
+        )
     write_new(schema_file, drafted_schema_text(drafted).encode(), private=False)
     try:
-        add_dataset(config, dataset_text(name, file, schema_file.name, drafted))
+        add_dataset(config, dataset_text(name, records, schema_file.name, drafted))
     except GencardError:
         schema_file.unlink()
         raise

@@ -26,6 +26,7 @@ from gencard.controller.records.records import (
     small_cells,
 )
 from gencard.controller.records.schema_file import read_schema
+from gencard.controller.records.tables.address import records_at
 from gencard.controller.records.undeclared import undeclared_values
 from gencard.controller.reloading import Reload, SettingsWatch
 from gencard.controller.settings.drafting import Draft, draft
@@ -67,7 +68,11 @@ _TRIAL = "Trials only: make the keys of an {} of this name here, too. Repeatable
 def init(
     folder: Annotated[Path, typer.Argument(help="New folder to create for the controller.")],
     data: Annotated[
-        Path, typer.Option("--data", help="The records: FILE.csv, FILE.parquet or a folder of Parquet.")
+        str,
+        typer.Option(
+            "--data",
+            help="The records: FILE.csv, FILE.parquet, a folder of Parquet, or the address of a table.",
+        ),
     ],
     demo_people: Annotated[
         bool,
@@ -90,18 +95,19 @@ def init(
     ] = None,
 ) -> None:
     """Draft settings, schema, certificates and keys. Overwrites nothing."""
-    _check_file(data, "--data")
+    records = records_at(data, "--data")
     roles = {Role.ANALYST: analyst, Role.AUDITOR: auditor, Role.STEWARD: steward}
     people = {name: role for role, names in roles.items() for name in names or ()}
-    with console.status("Reading the file and making keys"):
+    with console.status("Reading the records and making keys") as status:
         made = draft(
             folder,
-            data,
+            records,
             now=datetime.now(UTC),
             demo_people=demo_people,
             people=people,
             project=project,
             authority_key=authority_key,
+            progress=lambda name: status.update(f"Reading {escape(name)}"),
         )
     console.print(f"Made [bold]{escape(str(made.folder))}[/]")
     say_columns(made.format, made.columns)

@@ -171,6 +171,25 @@ class TableAddress:
         return TableAddress(urlunsplit(urlsplit(self.text)._replace(query=query)))
 
 
+def name_of(place: Path | TableAddress) -> str:
+    """What the records are called: the name of the table, or of the file without its ending."""
+    return place.name if isinstance(place, TableAddress) else place.stem
+
+
+def records_at(text: str, field: str) -> Path | TableAddress:
+    """The file, folder or table that a person names; relative paths start at the folder they are in.
+
+    Raises:
+        InvalidInputError: There is neither a file nor a folder, or the address cannot be used.
+    """
+    place = place_of(text)
+    if isinstance(place, TableAddress):
+        return place.below(Path.cwd())
+    if not (place.is_file() or place.is_dir()):
+        raise InvalidInputError(field=field, problem=f"there is no file or folder {place}")
+    return place
+
+
 def secret_of(place: Path | TableAddress) -> str:
     """The password for a place; empty where it needs none; raises as ``TableAddress.secret``."""
     return place.secret() if isinstance(place, TableAddress) else ""

@@ -36,7 +36,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
 
     coding = attribute.coding
     absent = coding.size - 1 if coding.missing else UNDECLARED
-    missing = [(test, absent) for test in _absent(column, reading.absent)]
+    missing = [(test, absent) for test in absences(column, reading.absent)]
     rest = UNDECLARED
     match coding:
         case Labels(labels) if isinstance(encoder_of(attribute, reading), TextEncoder):
@@ -51,6 +51,13 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
             missing.append((number.isnan(), absent))
             cases = _of_numbers(number, coding)
     return ibis.cases(*missing, *cases, else_=rest).cast("int64")
+
+
+def as_text(column: Any) -> Any:
+    """Values as text; those of an enum too, which Ibis takes for text, and PostgreSQL for none."""
+    nullable = column.type().nullable
+    # a cast to the very type that Ibis sees would not be written
+    return column.cast("!string" if column.type().is_string() and nullable else "string")
 
 
 def as_date(column: Any, name: str) -> Any:
@@ -71,7 +78,7 @@ def as_number(column: Any) -> Any:
 
     if column.type().is_numeric():
         return column.cast("float64")
-    text = column.cast("string")
+    text = as_text(column)
     nan = text.strip().lower().isin(["nan", "+nan", "-nan"])
     read = ((nan, ibis.literal(float("nan"))), (text.re_search(_NUMBER), text.cast("float64")))
     return ibis.cases(*read, else_=ibis.literal(float("inf")))
@@ -117,10 +124,11 @@ def _years_later(day: date, years: int) -> date:
     return day.replace(year=year, day=28 if in_february else day.day)
 
 
-def _absent(column: Any, tokens: Sequence[str]) -> list[Any]:
+def absences(column: Any, tokens: Sequence[str]) -> list[Any]:
+    """Tests of whether a value is missing: empty, or one of the tokens as text or as a number."""
     tests = [column.isnull()]
     if tokens:
-        tests.append(column.cast("string").isin(list(tokens)))
+        tests.append(as_text(column).isin(list(tokens)))
     numbers = [number for token in tokens if (number := number_of(token)) is not None]
     if numbers and (column.type().is_numeric() or column.type().is_string()):
         tests.append(as_number(column).isin(numbers))
@@ -132,7 +140,7 @@ def _of_texts(column: Any, name: str, coding: Labels) -> _Cases:
         # as text 1 is 1, 1.0 or 1.00, by engine and type
         problem = f"'{name}' is stored with decimals: declare labels that are numbers, or edges"
         raise InvalidInputError(field="data", problem=problem)
-    text = column.cast("string")
+    text = as_text(column)
     text = text.lower() if coding.boolean else text
     return [(text == label, code) for code, label in enumerate(coding.labels)]
 

@@ -1,7 +1,7 @@
 """Opening tables of PostgreSQL, DuckDB and Spark: read-only, and as one snapshot where there are any."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -49,10 +49,14 @@ def open_table(
         InvalidInputError: The libraries for it are not installed.
     """
     with open_backend(address, secret) as backend:
-        records = silently(lambda: _records(backend, address))
-        snapshot = address.engine in ("postgresql", "duckdb")
-        run = _run_by_duckdb if address.engine == "duckdb" else _run
-        yield Table(partial(run, backend), records, coding, readings, address.identity, snapshot)
+        records = silently(lambda: records_of(backend, address))
+        run, snapshot = runner(backend, address), address.engine in ("postgresql", "duckdb")
+        yield Table(run, records, coding, readings, address.identity, snapshot)
+
+
+def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]]:
+    """What executes an expression of Ibis there: batches of Arrow."""
+    return partial(_run_by_duckdb if address.engine == "duckdb" else _run, backend)
 
 
 @contextmanager
@@ -130,7 +134,8 @@ def _session(address: TableAddress, secret: str) -> Any:
     return builder.getOrCreate()
 
 
-def _records(backend: Any, address: TableAddress) -> Any:
+def records_of(backend: Any, address: TableAddress) -> Any:
+    """The table of an address, as an expression of Ibis."""
     if address.parquet:
         return backend.read_parquet(address.parquet)
     *database, name = address.table_parts

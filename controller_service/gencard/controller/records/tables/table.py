@@ -21,6 +21,7 @@ from gencard.controller.records.file_format import silently
 from gencard.controller.records.source import check_zeros, checked_cliques
 from gencard.controller.records.tables.codes import (
     UNDECLARED,
+    as_text,
     code_of,
     numbers_of_stored,
     stored_number,
@@ -164,7 +165,7 @@ class Table:
     def undeclared(self, name: str) -> dict[str, int]:
         """Values of an attribute that have no level, as text, and their counts: for stewards alone."""
         self._check_columns([name])
-        text = self.records[name].cast("string").fill_null("")
+        text = as_text(self.records[name]).fill_null("")
         coded = self.records.select(value=text, code=self._code(name))
         query = coded.filter(coded.code == UNDECLARED).group_by("value")
         counted = query.aggregate(records=lambda table: table.count())

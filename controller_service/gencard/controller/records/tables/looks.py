@@ -1,0 +1,231 @@
+"""A look at the columns of a table, before there is a schema: what the database declares, else Ibis.
+
+Of a column whose values an enum, a CHECK or a code list declares, no record is read.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from gencard.controller.records.detection import MARKS
+from gencard.controller.records.encoding import number_text
+from gencard.controller.records.file_format import silently
+from gencard.controller.records.profiles import (
+    MOST_LABELS,
+    NUMBER_MARKS,
+    Profile,
+    check_enough,
+    profile_of,
+)
+from gencard.controller.records.round_edges import INTERVALS
+from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.tables.codes import absences, as_number, as_text
+from gencard.controller.records.tables.declarations import Declaration, declarations
+from gencard.controller.records.tables.engines import open_backend, records_of, runner
+
+
+def table_profiles(address: TableAddress, secret: str, progress: Callable[[str], None]) -> list[Profile]:
+    """A look at every column of a table.
+
+    Raises:
+        InvalidInputError: There are too few records, or the libraries for it are not installed.
+        EmptyDatasetError, DatasetUnavailableError: There is nothing to look at.
+    """
+    with open_backend(address, secret) as backend:
+        run = runner(backend, address)
+        records = silently(lambda: records_of(backend, address))
+        declared = silently(lambda: declarations(backend, address, run))
+        count = _rows(run, records.aggregate(n=records.count()))[0]["n"]
+        check_enough(count)
+        return [
+            _profile(run, records, name, declared.get(name, Declaration()), count, progress)
+            for name in records.columns
+        ]
+
+
+def _profile(
+    run: Callable[[Any], Any],
+    records: Any,
+    name: str,
+    declared: Declaration,
+    count: int,
+    progress: Callable[[str], None],
+) -> Profile:
+    kind = records[name].type()
+    nullable = bool(kind.nullable)
+    if not (declared.reason or declared.labels or declared.bounds):
+        if (
+            kind.is_string()
+            or kind.is_numeric()
+            or kind.is_boolean()
+            or _is_day(kind)
+            or kind.is_unknown()
+        ):
+            return profile_of(_Look(run, records, name), name, count, progress, nullable=nullable)
+        declared = Declaration(reason="values of its type cannot be declared")
+    numbers = [float(label) for label in declared.labels] if kind.is_numeric() else []
+    bounds = declared.bounds or ((min(numbers), max(numbers)) if numbers else None)
+    return Profile(
+        name,
+        count,
+        count,
+        {},
+        distinct=0,
+        values=declared.labels,
+        rare=0,
+        longest=max(map(len, declared.labels), default=0),
+        kind="number" if bounds else "text",
+        quantiles=_steps(*bounds) if bounds else (),
+        decimals=_decimals(kind, numbers),
+        nullable=nullable,
+        declared=True,
+        reason=declared.reason,
+    )
+
+
+def _steps(low: float, high: float) -> tuple[float, ...]:
+    return tuple(low + (high - low) * step / INTERVALS for step in range(INTERVALS + 1))
+
+
+def _decimals(kind: Any, numbers: Sequence[float]) -> int | None:
+    if kind.is_integer() or (numbers and all(map(float.is_integer, numbers))):
+        return 0
+    return kind.scale if kind.is_decimal() and (kind.scale or 0) <= 2 else None
+
+
+def _is_day(kind: Any) -> bool:
+    return bool(kind.is_date() or kind.is_timestamp())
+
+
+def _rows(run: Callable[[Any], Any], query: Any) -> list[dict[str, Any]]:
+    return silently(lambda: [row for batch in run(query) for row in batch.to_pylist()])
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Questions to one column of a table: a ``Look``."""
+
+    run: Callable[[Any], Any]
+    records: Any
+    name: str
+
+    def marks(self) -> dict[str, int]:
+        if not self._is_text:
+            return {}
+        text = self._text
+        code = text.re_search("^[A-Z]{2}$")  # NA is Namibia among codes of countries
+        codes = not self._count(~(self._absent(MARKS) | code))
+        words = [mark for mark in MARKS if not (codes and mark == "NA")]
+        return {row["v"]: row["n"] for row in self._groups(text, text.isin(words), len(MARKS))}
+
+    def number_marks(self) -> dict[str, int]:
+        groups = self._groups(self._number, self._number < 0, len(NUMBER_MARKS) + 1)
+        if not {row["v"] for row in groups} <= {*NUMBER_MARKS}:
+            return {}
+        return {number_text(row["v"]): row["n"] for row in groups}
+
+    def kind(self, marks: dict[str, int]) -> str:
+        kind = self._column.type()
+        if not self._is_text:
+            return "boolean" if kind.is_boolean() else "number" if kind.is_numeric() else "date"
+        present, here = self.present(marks), ~self._absent(marks)
+        number = self._number
+        tests = {"boolean": self._text.lower().isin(["true", "false"]), "number": ~number.isinf()}
+        for name, test in tests.items():
+            if present and self._count(test & here) == present:
+                return name
+        return "text"
+
+    def present(self, marks: dict[str, int]) -> int:
+        return self._count(~self._absent(marks))
+
+    def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
+        value, here = self._number if kind == "number" else self._text, ~self._absent(marks)
+        groups = self._grouped(value, here)
+        ((distinct, longest, rare),) = (
+            row.values()
+            for row in _rows(
+                self.run,
+                groups.aggregate(
+                    distinct=groups.count(),
+                    longest=groups.v.cast("string").length().max(),
+                    rare=(groups.n < 3).sum(),
+                ),
+            )
+        )
+        values = [row["v"] for row in self._groups(value, here, MOST_LABELS + 1)]
+        texts = tuple(map(number_text if kind == "number" else str, sorted(values)))
+        return distinct, texts if distinct <= MOST_LABELS else (), int(rare or 0), int(longest or 0)
+
+    def quantiles(
+        self, marks: dict[str, int], kind: str, *, positive: bool = False
+    ) -> tuple[float, ...]:
+        value = self._value(kind)
+        here = ~self._absent(marks) & ((value > 0) if positive else True)
+        points = [step / INTERVALS for step in range(INTERVALS + 1)]
+        some = self.records.filter(here).select(v=value)
+        return tuple(
+            map(float, _rows(self.run, some.aggregate(q=some.v.quantile(points)))[0]["q"] or ())
+        )
+
+    def zeros(self, kind: str) -> int:
+        return self._count(self._value(kind) == 0)
+
+    def decimals(self, marks: dict[str, int]) -> int | None:
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+        number, here = self._number, ~self._absent(marks)
+        if self._count((number.abs() > 1e12) & here):
+            return None
+        bounded = ibis.cases((number.abs() <= 1e12, number))  # infinite ones cannot be rounded
+        for decimals in (0, 1, 2):
+            if not self._count((bounded != bounded.round(decimals)) & here):
+                return decimals
+        return None
+
+    def is_undecided(self) -> bool:
+        return False
+
+    @property
+    def _column(self) -> Any:
+        return self.records[self.name]
+
+    @property
+    def _is_text(self) -> bool:
+        kind = self._column.type()
+        return bool(kind.is_string() or kind.is_unknown())
+
+    @property
+    def _text(self) -> Any:
+        return as_text(self._column)
+
+    @property
+    def _number(self) -> Any:
+        return as_number(self._column)
+
+    def _value(self, kind: str) -> Any:
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+        if kind == "number":
+            return self._number
+        return self._column.cast("date").delta(ibis.date(1970, 1, 1), unit="day").cast("float64")
+
+    def _absent(self, marks: Sequence[str] | dict[str, int]) -> Any:
+        tests = absences(self._column, tuple(marks))
+        if self._is_text or self._column.type().is_floating():
+            tests.append(self._number.isnan().fill_null(False))
+        return reduce(or_, (test.fill_null(False) for test in tests))
+
+    def _grouped(self, value: Any, here: Any) -> Any:
+        some = self.records.filter(here).select(v=value)
+        return some.group_by("v").aggregate(n=some.count())
+
+    def _groups(self, value: Any, here: Any, most: int) -> list[dict[str, Any]]:
+        groups = self._grouped(value, here)
+        return _rows(self.run, groups.order_by("v").limit(most))
+
+    def _count(self, condition: Any) -> int:
+        some = self.records.filter(condition)
+        return int(_rows(self.run, some.aggregate(n=some.count()))[0]["n"])
