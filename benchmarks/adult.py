@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 
-_FILE = Path(__file__).resolve().parents[2] / "shared" / "data" / "adult_raw.parquet"
+FILE = Path(__file__).resolve().parents[2] / "shared" / "data" / "adult_raw.parquet"
 
 _LEFT_OUT = ("fnlwgt", "split")
 """The sampling weight, which describes the survey and not the person, and the parts of the file."""
@@ -37,9 +37,9 @@ def adult() -> Dataset:
     Raises:
         SystemExit: The file is not there.
     """
-    if not _FILE.exists():
-        raise SystemExit(f"needs {_FILE.name} in ../shared/data, beside the repository")
-    table = pq.read_table(_FILE)
+    if not FILE.exists():
+        raise SystemExit(f"needs {FILE.name} in ../shared/data, beside the repository")
+    table = pq.read_table(FILE)
     names = [name for name in table.column_names if name not in _LEFT_OUT]
     coded = [_coded(name, table.column(name)) for name in names]
     domain = Domain(tuple(names), tuple(size for _, size in coded))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 
-_FILE = Path(__file__).resolve().parents[2] / "shared" / "data" / "ons2011_first50k.parquet"
+FILE = Path(__file__).resolve().parents[2] / "shared" / "data" / "ons2011_first50k.parquet"
 
 APPLICATION_1: Clique = ("Economic Activity", "Occupation", "Sex")
 APPLICATION_2: Clique = (
@@ -58,6 +58,6 @@ def _column(name: str) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _present() -> Path:
-    if not _FILE.exists():
-        raise SystemExit(f"needs {_FILE.name} in ../shared/data, beside the repository")
-    return _FILE
+    if not FILE.exists():
+        raise SystemExit(f"needs {FILE.name} in ../shared/data, beside the repository")
+    return FILE

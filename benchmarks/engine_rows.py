@@ -7,7 +7,8 @@ before the clock starts. Ours is what a job does: the version, then psi.
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import duckdb
 
 from benchmarks import bench
-from benchmarks.made_records import CODING, PAIRS, columns
+from benchmarks.made_records import CODING, PAIRS
 from gencard.core.coding import Edges, date_of_days
 from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.counting import cover
@@ -51,22 +52,27 @@ class Beside(NamedTuple):
 
 def beside(engine: str, folder: Path) -> Beside:
     """One engine's row, on the records in a folder of Parquet."""
-    if lacking := _lacking(engine):
-        return Beside(engine, lacking=lacking)
+    if reason := lacking(engine):
+        return Beside(engine, lacking=reason)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="engine-") as scratch:
-        for address in _PLACES[engine](folder, Path(scratch)):
+        Path(scratch).chmod(0o755)  # the server of PostgreSQL runs as another user
+        server = postgres.server(Path(scratch)) if engine == "postgresql" else nullcontext("")
+        with server as socket:
+            address = address_of(engine, folder, Path(scratch), socket)
             seconds, peak, records = bench.alone(_ours, address)
             by_hand = bench.alone(_BY_HAND[engine], address)
-            return Beside(engine, records, seconds, by_hand, seconds / by_hand, peak)
-    raise AssertionError("an engine has one place")
+    return Beside(engine, records, seconds, by_hand, seconds / by_hand, peak)
 
 
-def _lacking(engine: str) -> str:
+def lacking(engine: str) -> str:
+    """Why an engine cannot be used here; empty where it can."""
     for module in (_TABLES, "ibis", *(["pyspark"] if engine == "spark" else [])):
         if find_spec(module) is None:
-            return f"{module} is not installed"
+            return (
+                f"{module} is not installed (make spark)" if module == "pyspark" else f"no {module} here"
+            )
     if engine == "spark" and shutil.which("java") is None:
-        return "no Java here"
+        return "no Java here (Debian: openjdk-17-jre-headless)"
     if engine == "postgresql" and not postgres.has_server():
         return "no PostgreSQL server here"
     return ""
@@ -149,46 +155,52 @@ def _by_hand_in_spark(address: str) -> float:
         session.stop()
 
 
-def _postgresql(folder: Path, scratch: Path) -> Iterator[str]:
+def address_of(engine: str, folder: Path, scratch: Path, socket: str = "") -> str:
+    """The address of the records of a folder of Parquet, put where an engine reads them.
+
+    Args:
+        scratch: A folder for the engine's own file.
+        socket: Of the server of PostgreSQL, on which the records get a database of their own.
+    """
+    if engine == "spark":
+        return f"spark://local?parquet={folder}"
+    if engine == "postgresql":
+        url = postgres.new_database(socket).replace("+psycopg", "")
+        _fill(url, folder, scratch)
+        return f"{url}&table=records"
+    file = Path(tempfile.mkdtemp(dir=scratch)) / "records.duckdb"
+    with duckdb.connect(file, config={"memory_limit": "1GiB"}) as connection:
+        connection.execute(f"CREATE TABLE records AS FROM '{folder}/*.parquet'")
+    return f"duckdb://{file}?table=records"
+
+
+def _fill(url: str, folder: Path, scratch: Path) -> None:
+    """The table ``records`` of PostgreSQL, from CSV, one file of the folder after another."""
     import psycopg  # noqa: PLC0415
 
-    scratch.chmod(0o755)  # the server runs as another user
-    with postgres.server(scratch) as socket:
-        url = postgres.new_database(socket).replace("+psycopg", "")
-        with psycopg.connect(url) as connection, connection.cursor() as cursor:
-            cursor.execute(f"CREATE UNLOGGED TABLE records ({columns()})")
-            for piece in _csv(folder, scratch):
-                with (
-                    cursor.copy("COPY records FROM STDIN (FORMAT csv)") as copy,
-                    piece.open("rb") as text,
-                ):
-                    while block := text.read(1 << 20):
-                        copy.write(block)
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("VACUUM ANALYZE records")
-        yield f"{url}&table=records"
+    files = sorted(folder.iterdir())
+    with psycopg.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE UNLOGGED TABLE records ({_columns(files[0])})")
+        for file in files:
+            piece = scratch / "piece.csv"
+            duckdb.execute(f"COPY (FROM '{file}') TO '{piece}' (FORMAT csv, HEADER false)")
+            with cursor.copy("COPY records FROM STDIN (FORMAT csv)") as copy, piece.open("rb") as text:
+                while block := text.read(1 << 20):
+                    copy.write(block)
+            piece.unlink()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE records")
 
 
-def _csv(folder: Path, scratch: Path) -> Iterator[Path]:
-    """The files of the folder as CSV without a header, one after another."""
-    piece = scratch / "piece.csv"
-    for file in sorted(folder.iterdir()):
-        duckdb.execute(f"COPY (FROM '{file}') TO '{piece}' (FORMAT csv, HEADER false)")
-        yield piece
-        piece.unlink()
+def _columns(file: Path) -> str:
+    """Names and types of a file's columns in PostgreSQL."""
+    described = duckdb.execute(f"DESCRIBE FROM '{file}'").fetchall()
+    return ", ".join(f'"{name}" {_POSTGRES_TYPES.get(kind, kind)}' for name, kind, *_ in described)
 
 
-def _duckdb(folder: Path, scratch: Path) -> Iterator[str]:
-    with duckdb.connect(scratch / "records.duckdb", config={"memory_limit": "1GiB"}) as engine:
-        engine.execute(f"CREATE TABLE records AS FROM '{folder}/*.parquet'")
-    yield f"duckdb://{scratch}/records.duckdb?table=records"
+_POSTGRES_TYPES = {"VARCHAR": "text", "DOUBLE": "float8", "FLOAT": "real", "TINYINT": "smallint"}
+"""Types that DuckDB calls otherwise."""
 
-
-def _spark(folder: Path, _scratch: Path) -> Iterator[str]:
-    yield f"spark://local?parquet={folder}"
-
-
-_PLACES = {"postgresql": _postgresql, "duckdb": _duckdb, "spark": _spark}
 _BY_HAND = {
     "postgresql": _by_hand_in_postgresql,
     "duckdb": _by_hand_in_duckdb,

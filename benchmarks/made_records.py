@@ -57,13 +57,6 @@ _VALUES = {
 }
 
 
-def columns() -> str:
-    """Names and types of the columns in SQL."""
-    kinds = {"year": "integer", "age": "integer", "income": "float8", "hours": "float8"}
-    kinds |= {"share": "real", "day": "date"}
-    return ", ".join(f"{name} {kinds.get(name, 'text')}" for name in _VALUES)
-
-
 def write(folder: Path, first: int, last: int, kind: str = "parquet") -> None:
     """Records ``first`` to ``last``, in files of ``PIECE`` records; ``kind`` may be csv."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -112,6 +112,13 @@ class TestReading:
         dataset = Vault(path, Coding((EDUCATION,))).dataset(("education",), most_records=9)
         assert dataset.codes.ravel().tolist() == [0, 0, 2, 1]
 
+    @pytest.mark.parametrize("text", ["1_2", "+-9", "0x9", "9 0", "٩"])
+    def test_what_programs_do_not_write_is_no_number(self, tmp_path, text):
+        path = tmp_path / "records.csv"
+        path.write_text(f"education\n9\n{text}\n")
+        error = refusal(lambda: Vault(path, Coding((EDUCATION,))).count([("education",)]))
+        assert isinstance(error, UndeclaredLevelError)
+
     def test_labels_that_differ_as_text_alone_stay_text(self, tmp_path):
         coding = Coding((Attribute("area", Labels(("1", "01", "1.0"))),))
         path = tmp_path / "records.csv"

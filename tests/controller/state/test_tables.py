@@ -1,22 +1,20 @@
 """A table of a database gives the psi that a file with the same records gives, to the byte."""
 
-import datetime as dt
-import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from itertools import count
 from pathlib import Path
 
-import duckdb
 import numpy as np
-import pandas as pd
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from gencard.controller.records.encoding import Reading
+from benchmarks import engine_rows, engines_equal
+from benchmarks.awkward_records import CODING, READINGS, awkward, with_undeclared
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Vault
-from gencard.core.coding import Attribute, Coding, Edges, Labels, days_of_date
 from gencard.core.errors import (
     DatasetChangedError,
     DatasetUnavailableError,
@@ -27,111 +25,58 @@ from gencard.core.errors import (
 )
 from gencard.core.statistics.measure import measure
 from gencard.wire.documents.psi_document import psi_document
-from tests.controller.state import postgres
 
 pytest.importorskip("ibis")
 from gencard.controller.records.tables.engines import open_table
 from gencard.controller.records.tables.table import Table
 
-DAYS = tuple(float(days_of_date(dt.date(year, 1, 1))) for year in (1990, 2000, 2030))
-CODING = Coding(
-    (
-        Attribute("sex", Labels(("f", "m'\\ü", "女 \U0001f642"), missing=True)),
-        Attribute("grade", Labels(("1", "2.5"), missing=True)),
-        Attribute("age", Edges((0.0, 0.1, 18.0, 120.0), missing=True)),
-        Attribute("day", Edges(DAYS, missing=True, decimals=0, dates=True)),
-        Attribute("born", Edges((0.0, 18.0, 65.0), missing=True, decimals=0)),
-        Attribute("alive", Labels(("false", "true"), boolean=True)),
-        Attribute("income", Edges((0.0, 1e3, 1e6), missing=True)),
-        Attribute("city", Labels(("Zürich", "zürich", "other"))),
-    )
-)
-READINGS = {
-    "sex": Reading(("?",)),
-    "age": Reading(("-8",)),
-    "born": Reading(age_at=dt.date(2001, 2, 28)),
-    "city": Reading(other="other"),
-}
 CLIQUES = [("age", "sex"), ("grade", "day"), ("day",), ("sex", "age", "grade"), ("born", "alive")]
-CLIQUES += [("city", "income", "born"), ("income", "alive")]
-COLUMNS = "sex text, grade float8, age float8, day date, born date, alive bool, income text, city text"
+CLIQUES += [("city", "income", "born"), ("income", "alive"), ("word", "price")]
 SALT = b"salt"
-NUMBERS = count()
-ENGINES = ["postgresql", "duckdb", "spark"]
-
-
-def made_up(records: int) -> pd.DataFrame:
-    random = np.random.default_rng(5)
-
-    def some(*values: object) -> np.ndarray:
-        return random.choice(np.array(values, dtype=object), records)
-
-    days = [dt.date(1990, 1, 1), dt.date(1999, 12, 31), dt.date(2000, 1, 1), dt.date(2030, 1, 1), None]
-    born = [dt.date(2000, 2, 28), dt.date(2000, 2, 29), dt.date(1983, 2, 28), dt.date(1983, 3, 1), None]
-    born += [dt.date(2002, 2, 27), dt.date(1935, 3, 1)]
-    return pd.DataFrame(
-        {
-            "sex": some("f", "m'\\ü", "女 \U0001f642", "?", None),
-            "grade": random.choice([1.0, 2.5, np.nan], records),
-            "age": random.choice([0.0, 0.1, np.nextafter(0.1, 0), 18.0, 120.0, -8.0, np.nan], records),
-            "day": some(*days),
-            "born": some(*born),
-            "alive": some(True, False),
-            "income": some("0", "1e3", " 999.999", "1000000", "5.", ".5", "NaN", None),
-            "city": some("Zürich", "zürich", "Zurich", "Bern"),
-        }
-    )
+NO_NUMBERS = ("1_000", "+-5", "\u20035", "9" * 400, "1e999", "0x1", "5f", "")
+"""Texts of which one engine or another makes a number, or an error."""
 
 
 @pytest.fixture(scope="module")
-def reader(postgres_socket: str) -> str:
-    """A database in which a role may read one table and nothing else."""
-    database = postgres.new_database(postgres_socket).replace("+psycopg", "")
-    with psycopg.connect(database) as connection:
+def socket(postgres_socket: str) -> str:
+    """A server that has the role of a reader."""
+    with psycopg.connect(host=postgres_socket, user="gencard", dbname="postgres") as connection:
         connection.execute("DROP ROLE IF EXISTS reader")
         connection.execute("CREATE ROLE reader LOGIN")
-    return database
+    return postgres_socket
 
 
-def stored(engine: str, frame: pd.DataFrame, folder: Path, database: str) -> TableAddress:
-    """Where the engine has the records of a frame."""
-    rows = frame.astype(object).where(frame.notna(), None)
+def stored(engine: str, records: pa.Table, folder: Path, socket: str) -> TableAddress:
+    """Where the engine has the records, for a role that may read them and nothing else."""
+    folder = Path(tempfile.mkdtemp(dir=folder))
+    (folder / "records").mkdir()
+    pq.write_table(records, folder / "records" / "0.parquet")
+    address = engine_rows.address_of(engine, folder / "records", folder, socket)
     if engine == "postgresql":
-        with psycopg.connect(database) as connection:
-            columns = ", ".join(one for one in COLUMNS.split(", ") if one.split()[0] in frame)
-            name = f"records{next(NUMBERS)}"
-            connection.execute(f"CREATE TABLE {name} ({columns}); GRANT SELECT ON {name} TO reader")
-            with connection.cursor().copy(f"COPY {name} FROM STDIN") as copy:
-                for row in rows.values.tolist():
-                    copy.write_row(row)
-        return TableAddress(f"{database.replace('gencard@', 'reader@')}&table={name}")
-    frame.to_parquet(folder / "records.parquet")
-    if engine == "spark":
-        return TableAddress(f"spark://local?parquet={folder}/records.parquet")
-    with duckdb.connect(folder / "records.duckdb") as connection:
-        connection.execute(f"CREATE OR REPLACE TABLE records AS FROM '{folder}/records.parquet'")
-    return TableAddress(f"duckdb://{folder}/records.duckdb?table=records")
+        with psycopg.connect(address.partition("&table")[0]) as connection:
+            connection.execute("GRANT SELECT ON records TO reader")
+    return TableAddress(address.replace("gencard@", "reader@"))
 
 
 def opened(address: TableAddress) -> AbstractContextManager[Table]:
     return open_table(address, "", CODING, READINGS)
 
 
-@pytest.fixture(scope="module", params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    if request.param == "spark":
-        pytest.importorskip("pyspark", reason="no Spark here: pip install 'gencard[spark]'")
-        if shutil.which("java") is None:
-            pytest.skip("no Java here (Debian: default-jre-headless)")
-    return request.param
+@pytest.fixture(scope="module", params=engine_rows.ENGINES)
+def engine(request: pytest.FixtureRequest) -> Iterator[str]:
+    if lacking := engine_rows.lacking(request.param):
+        pytest.skip(lacking)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts sooner
+        yield request.param
 
 
 @pytest.fixture(scope="module")
-def both(engine, reader, tmp_path_factory) -> Iterator[tuple[Table, Vault]]:
+def both(engine, socket, tmp_path_factory) -> Iterator[tuple[Table, Vault]]:
     """The same records in a table and in the vault."""
-    folder, frame = tmp_path_factory.mktemp("tables"), made_up(5_000)
-    address = stored(engine, frame, folder, reader)
-    frame.to_parquet(folder / "file.parquet")
+    folder, records = tmp_path_factory.mktemp("tables"), awkward(5_000)
+    address = stored(engine, records, folder, socket)
+    pq.write_table(records, folder / "file.parquet")
     with opened(address) as table:
         yield table, Vault(folder / "file.parquet", CODING, READINGS)
 
@@ -170,41 +115,35 @@ class TestBothSources:
 
 class TestRefusals:
     @pytest.fixture
-    def table(self, engine, reader, tmp_path):
-        def of(frame: pd.DataFrame) -> AbstractContextManager[Table]:
-            return opened(stored(engine, frame, tmp_path, reader))
+    def table(self, engine, socket, tmp_path):
+        def of(records: pa.Table) -> AbstractContextManager[Table]:
+            return opened(stored(engine, records, tmp_path, socket))
 
         return of
 
     def test_undeclared_values_are_refused_by_attribute_as_in_the_vault(self, table, tmp_path):
-        frame = made_up(200)
-        frame.loc[0, "sex"], frame.loc[1, "age"], frame.loc[2, "born"] = (
-            "CANARY",
-            121.0,
-            dt.date(1935, 2, 28),
-        )
-        frame.loc[3, "income"] = "1_000"
-        frame.to_parquet(tmp_path / "file.parquet")
+        records, undeclared = with_undeclared(awkward(200), CODING, READINGS)
+        incomes = [*NO_NUMBERS, *records.column("income").to_pylist()[len(NO_NUMBERS) :]]
+        at = records.column_names.index("income")
+        records = records.set_column(at, "income", pa.array(incomes))
+        pq.write_table(records, tmp_path / "file.parquet")
         vault = Vault(tmp_path / "file.parquet", CODING, READINGS)
-        with table(frame) as source:
-            assert source.count([("grade", "city")])[0].sum() == 200
+        with table(records) as source:
+            refused = engines_equal.refusals(source, CODING)  # its version can be taken all the same
+            assert refused == engines_equal.refusals(vault, CODING)
+            assert refused.pop("check") == f"UndeclaredLevelError {', '.join(undeclared)}"
+            assert refused == {name: f"UndeclaredLevelError {name}" for name in undeclared}
+            assert source.undeclared("income") == dict.fromkeys(NO_NUMBERS, 1)
+            assert list(source.undeclared("sex")) == ["f\u0301"]
             for one in (source, vault):
-                with pytest.raises(UndeclaredLevelError) as caught:
-                    one.check()
-                assert caught.value.fields["attribute"].startswith("sex, age, born")
-            with pytest.raises(UndeclaredLevelError):
-                source.read(("sex",), (), most_records=200)
-            assert source.undeclared("sex") == {"CANARY": 1}
-            source.version(SALT)  # a dataset can be offered on what is in order
-            assert source.count([("grade", "city")])[0].sum() == 200
-            with pytest.raises(UndeclaredLevelError):
-                source.count([("grade", "sex")])
+                with pytest.raises(UndeclaredLevelError):
+                    one.read(("sex",), (), most_records=200)
 
     def test_no_records_and_missing_attributes_are_refused(self, table):
-        with table(made_up(1).iloc[:0]) as source, pytest.raises(EmptyDatasetError):
+        with table(awkward(0)) as source, pytest.raises(EmptyDatasetError):
             source.count([("sex",)])
         with (
-            table(made_up(10).drop(columns="age")) as source,
+            table(awkward(10).drop_columns("age")) as source,
             pytest.raises(MissingAttributeError) as caught,
         ):
             source.count([("sex", "age")])
@@ -212,22 +151,21 @@ class TestRefusals:
 
 
 class TestPostgres:
-    def test_one_measurement_sees_one_snapshot_and_the_next_another_version(self, reader, tmp_path):
-        address = stored("postgresql", made_up(100), tmp_path, reader)
+    def test_one_measurement_sees_one_snapshot_and_the_next_another_version(self, socket, tmp_path):
+        address = stored("postgresql", awkward(100), tmp_path, socket)
         with opened(address) as table:
             version = table.version(SALT)
-            with psycopg.connect(reader) as other:
-                other.execute(
-                    f"INSERT INTO {address.name} (sex, alive, city) VALUES ('f', true, 'Bern')"
-                )
+            with psycopg.connect(address.url.replace("reader@", "gencard@")) as other:
+                other.execute("INSERT INTO records (sex, alive, city) VALUES ('f', true, 'Bern')")
             table.confirm(version, SALT)
             assert table.count([("sex",)])[0].sum() == 100
         with opened(address) as table, pytest.raises(DatasetChangedError):
             table.confirm(version, SALT)
 
-    def test_s64_errors_of_the_database_leave_as_their_kind_alone(self, reader):
+    def test_s64_errors_of_the_database_leave_as_their_kind_alone(self, socket):
         secret = "CANARY"
-        for url in (f"{reader}&table=CANARY", "postgresql://reader@127.0.0.1:9/x?table=CANARY"):
+        here = f"postgresql://reader@/postgres?host={socket}&table=CANARY"
+        for url in (here, "postgresql://reader@127.0.0.1:9/x?table=CANARY"):
             with (
                 pytest.raises(DatasetUnavailableError) as caught,
                 open_table(TableAddress(url), secret, CODING, {}),
@@ -236,9 +174,8 @@ class TestPostgres:
             assert "CANARY" not in repr(caught.value)
             assert caught.value.__cause__ is caught.value.__context__ is None
 
-    def test_nothing_can_be_written(self, reader, tmp_path):
-        address = TableAddress(
-            stored("postgresql", made_up(9), tmp_path, reader).text.replace("reader@", "gencard@")
-        )
+    def test_nothing_can_be_written(self, socket, tmp_path):
+        address = stored("postgresql", awkward(9), tmp_path, socket)
+        address = TableAddress(address.text.replace("reader@", "gencard@"))
         with opened(address) as table, pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-            table.run.args[0].con.execute(f"DELETE FROM public.{address.name}")
+            table.run.args[0].con.execute("DELETE FROM public.records")

@@ -20,7 +20,9 @@ from gencard.core.types import FloatArray
 
 UNDECLARED = -1
 
-_NUMBER = r"^\s*[+-]?([0-9]{1,200}\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?\s*$"
+_SPACES = "[ \t\n\v\f\r]*"  # what \s stands for differs from engine to engine
+_DIGITS = r"([0-9]{1,100}(\.[0-9]{0,100})?|\.[0-9]{1,100})([eE][+-]?[01]?[0-9]{1,2})?"
+_NUMBER = f"^{_SPACES}[+-]?{_DIGITS}{_SPACES}$"
 """Texts that every engine reads as the same finite number. A CASE keeps the others from being read."""
 
 _Cases = list[tuple[Any, int]]

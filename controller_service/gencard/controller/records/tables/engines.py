@@ -28,6 +28,7 @@ _DUCKDB: dict[str, Any] = {
 }
 _SPARK = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
