@@ -16,9 +16,8 @@ from benchmarks import bench
 from benchmarks.adult import adult
 from gencard.boxes.reference import CopiesRows, Honest
 from gencard.core.audit.arms.planted_pair import unique_records
-from gencard.core.audit.arms.runs import Runner
 from gencard.core.audit.arms.uniques import PlantedArm
-from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.plan import AuditPlan, Runner
 from gencard.core.audit.report import Check
 from gencard.core.audit.run import audit
 from gencard.core.blackbox import BlackBox

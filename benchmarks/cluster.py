@@ -16,7 +16,7 @@ from benchmarks.applications import Application, applications
 from gencard.controller.cluster.executor import cluster_box
 from gencard.controller.jobs.recipes import box_of
 from gencard.controller.jobs.tasks import Job
-from gencard.core.audit.arms.runs import calls
+from gencard.core.audit.plan import calls
 from gencard.core.audit.run import audit
 from gencard.core.audit.wording import report_to_json_object
 from gencard.core.blackbox import BlackBox

@@ -15,8 +15,8 @@ from google.longrunning import operations_pb2
 from grpc_status import rpc_status
 
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card, CardState, Offer, Step, Turn
-from gencard.core.card.terms import CardTerms, Change, Tier
+from gencard.core.card.card import Card, CardState, Change, Offer, Step, Turn
+from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError

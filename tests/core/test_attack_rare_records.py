@@ -9,9 +9,8 @@ from scipy import stats
 from benchmarks.audit_uniques import CopiesUniques
 from gencard.boxes.reference import Honest
 from gencard.core.audit.arms.comparison import welch
-from gencard.core.audit.arms.runs import Runner, calls
 from gencard.core.audit.arms.uniques import PlantedArm
-from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.plan import AuditPlan, Runner, calls
 from gencard.core.audit.report import LEVEL_SHARES, Check, Verdict
 from gencard.core.audit.run import audit
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary

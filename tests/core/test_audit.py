@@ -13,8 +13,7 @@ from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
 from gencard.core.audit.arms.comparison import holm, welch
 from gencard.core.audit.arms.exploration import LARGEST_Z
 from gencard.core.audit.arms.planted_pair import made_up
-from gencard.core.audit.arms.runs import Side, Step, run_seed
-from gencard.core.audit.plan import AuditPlan, level
+from gencard.core.audit.plan import AuditPlan, Side, Step, level, run_seed
 from gencard.core.audit.report import LEVEL_SHARES, Check, Verdict
 from gencard.core.audit.run import audit
 from gencard.core.card.terms import AuditTerms

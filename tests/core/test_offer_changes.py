@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Neighbouring
+from gencard.core.card.card import Change
 from gencard.core.card.mechanism import EXACT, Transform
 from gencard.core.card.noise import Gaussian
 from gencard.core.card.offer_changes import NOT_EXPLAINED, STEWARD, changes_between
-from gencard.core.card.terms import AuditTerms, Change, Proposal
+from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.moment import Moment, MomentKind
 
 NOISE = Gaussian(Neighbouring.REPLACE_ONE, Decimal("0.1"))

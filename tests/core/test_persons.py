@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import MOST_RECORDS, gaussian, laplace
+from gencard.core.card.budget import MOST_RECORDS, Neighbouring
+from gencard.core.card.noise import gaussian, laplace
 from gencard.core.errors import InvalidNumberError
 from gencard.core.noise import sensitivity
 from gencard.core.statistics.linear import Function, LinearStatistic

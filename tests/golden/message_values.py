@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from google.protobuf.message import Message
 
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card, CardState, Offer, Step, Turn
-from gencard.core.card.terms import Change
+from gencard.core.card.card import Card, CardState, Change, Offer, Step, Turn
 from gencard.wire.codecs.card_codec import card_message, terms_message
 from gencard.wire.codecs.privacy_codec import claim_message, price_message
 from gencard.wire.codecs.psi_codec import psi_chunks

@@ -15,8 +15,7 @@ from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.tables import RemoteBox
 from gencard.core.audit.arms.planted_pair import made_up
-from gencard.core.audit.arms.runs import calls
-from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.plan import AuditPlan, calls
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.run import audit as run_audit
 from gencard.core.audit.wording import report_of_json_object, summary

@@ -7,10 +7,10 @@ from gencard.client.checking.signing import card_of_statement
 from gencard.client.display import LEFT_OUT, Diff, Displayable, Facts, Part
 from gencard.client.terms import stddevs
 from gencard.core.card.budget import FREE, NO_CLAIM, Price
-from gencard.core.card.card import Card, CardState, Offer, Turn
+from gencard.core.card.card import Card, CardState, Change, Offer, Turn
 from gencard.core.card.mechanism import InsideGenerator
 from gencard.core.card.offer_changes import changes_between
-from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
+from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError
 from gencard.core.noise import USUAL_DELTA, epsilon_of, in_words

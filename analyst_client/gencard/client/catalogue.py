@@ -9,9 +9,9 @@ from decimal import Decimal
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Facts, Grid, Listed, Part
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
-from gencard.core.card.budget import Claim, Price, Spend, SpendState
+from gencard.core.card.budget import Claim, Price, Spend, SpendState, counted
 from gencard.core.card.mechanism import Privacy, Transform
-from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism, counted
+from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique

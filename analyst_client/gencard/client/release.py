@@ -10,7 +10,7 @@ from gencard.client.arguments import checked, text
 from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.folder import RECEIPT, check_free, clear_release, save_documents
 from gencard.client.files.rows import cells_of, write_rows
-from gencard.core.card.noise import counted
+from gencard.core.card.budget import counted
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset

@@ -8,7 +8,8 @@ from gencard.client.card import Card
 from gencard.client.card_view import CHANGE_HEADS, CHANGED, change_lines
 from gencard.client.display import Diff, Displayable, Facts, Grid, Part
 from gencard.core.card.budget import Price
-from gencard.core.card.terms import Change, Proposal
+from gencard.core.card.card import Change
+from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.statistics.formula import Analysis, Formula

@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gencard.client.display import named, percent
 from gencard.client.report import plots
 from gencard.core.audit.arms.exploration import BlockEvidence
-from gencard.core.audit.arms.runs import calls
+from gencard.core.audit.plan import calls
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, wording
 from gencard.core.domain import Clique

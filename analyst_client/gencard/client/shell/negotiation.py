@@ -43,8 +43,8 @@ from gencard.client.shell.terminal import (
 )
 from gencard.client.waiting import ANSWERED
 from gencard.core.card.analyses import NO_ANALYSES
-from gencard.core.card.card import CardState
-from gencard.core.card.terms import Change, Tier
+from gencard.core.card.card import CardState, Change
+from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.codecs.privacy_codec import price_document

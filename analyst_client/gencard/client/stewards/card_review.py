@@ -9,8 +9,7 @@ from typing import Any
 from gencard.client.card_view import CHANGE_HEADS, CardView, change_lines
 from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card, CardState
-from gencard.core.card.terms import Change
+from gencard.core.card.card import Card, CardState, Change
 from gencard.core.domain import Clique
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name

@@ -20,7 +20,7 @@ from gencard.client.stewards.registers import (
     Waiting,
 )
 from gencard.client.stewards.risk_review import RiskReview
-from gencard.core.card.terms import Change
+from gencard.core.card.card import Change
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.output_checks.rules import Colour
 from gencard.core.psi_risk.risk import PsiRisk

@@ -13,9 +13,8 @@ from gencard.controller.settings.boxes import (
     CopiesRowsBox,
     ProgramBox,
 )
-from gencard.core.card.budget import NO_CLAIM, Claim, decimal_text
+from gencard.core.card.budget import NO_CLAIM, Claim, decimal_text, person_words
 from gencard.core.card.mechanism import InsideGenerator, Privacy
-from gencard.core.card.noise import person_words
 from gencard.core.card.terms import Tier
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (

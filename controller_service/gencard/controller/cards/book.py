@@ -18,9 +18,9 @@ from gencard.controller.policy.quotas import Quotas
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
 from gencard.controller.state.cards import CardStore, CardUsage, as_of, in_force, signed_card
 from gencard.controller.state.event_log import EventLog
-from gencard.core.card.card import Card, CardState, Offer, Step, Turn
+from gencard.core.card.card import Card, CardState, CounterOffer, Offer, Refusal, Step, Turn
 from gencard.core.card.offer_changes import STEWARD, changes_between
-from gencard.core.card.terms import CardTerms, CounterOffer, Proposal, Refusal, Tier
+from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.errors import (
     CardStateError,
     DatasetChangedError,

@@ -15,8 +15,8 @@ from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state.cards import ENDED, offer_of, signed_card
 from gencard.controller.state.database import Database
 from gencard.controller.state.idempotency import Request, forget
-from gencard.core.card.card import OPEN, Card, CardState, Turn
-from gencard.core.card.terms import CounterOffer, Proposal
+from gencard.core.card.card import OPEN, Card, CardState, CounterOffer, Turn
+from gencard.core.card.terms import Proposal
 from gencard.core.errors import (
     CardExpiredError,
     CardStateError,

@@ -10,10 +10,11 @@ from gencard.controller.policy.policy import Policy
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import FREE, Price
+from gencard.core.card.card import Change
 from gencard.core.card.mechanism import AS_COUNTED, InsideGenerator, Privacy, Transform
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.offer_changes import parts_changed
-from gencard.core.card.terms import CardTerms, Change, Proposal, Tier
+from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.errors import RecordsProtectedError
 from gencard.core.evaluation.evaluation import Evaluation
 from gencard.core.evaluation.material import Together

@@ -22,9 +22,10 @@ from gencard.controller.policy.statistics import (
     objection,
     price_of,
 )
+from gencard.core.card.card import Change, CounterOffer, Refusal
 from gencard.core.card.mechanism import AS_COUNTED, Privacy
 from gencard.core.card.noise import Mechanism
-from gencard.core.card.terms import Change, CounterOffer, Proposal, Refusal
+from gencard.core.card.terms import Proposal
 from gencard.core.domain import Domain
 from gencard.core.errors import TooLargeError, TooManyRecordsError
 from gencard.core.generators.contract import LinearGenerator

@@ -6,9 +6,10 @@ from enum import StrEnum
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Price
+from gencard.core.card.card import Change
 from gencard.core.card.mechanism import AS_COUNTED, Transform
 from gencard.core.card.noise import AddedNoise, Mechanism
-from gencard.core.card.terms import Change, Proposal
+from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import Moment, MomentKind

@@ -7,9 +7,10 @@ from math import comb, prod
 
 from gencard.controller.policy.policy import NUMBER, ORDER, PRICE, Policy, sums_price
 from gencard.core.card.budget import Price
+from gencard.core.card.card import Change, Refusal
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, Exact, Privacy, Transform
 from gencard.core.card.noise import AddedNoise, Mechanism
-from gencard.core.card.terms import Change, Proposal, Refusal
+from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import Moment

@@ -48,7 +48,7 @@ from gencard.controller.records.derived import DerivedTable, Form
 from gencard.controller.records.encoding import PLAIN, Reading
 from gencard.controller.records.persons import Persons
 from gencard.controller.settings.files import Section, Table, read_table, validated
-from gencard.core.card.noise import MOST_RECORDS
+from gencard.core.card.budget import MOST_RECORDS
 from gencard.core.coding import (
     Attribute,
     Coding,

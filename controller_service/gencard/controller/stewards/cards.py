@@ -14,9 +14,9 @@ from gencard.controller.state.cards import offer_of
 from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.effects import Applied, Demands, InTheState, argument, refuse_others
-from gencard.core.card.card import Card, CardState
+from gencard.core.card.card import Card, CardState, Change, CounterOffer
 from gencard.core.card.offer_changes import STEWARD, changes_between
-from gencard.core.card.terms import Change, CounterOffer, Proposal
+from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     CardStateError,

@@ -9,9 +9,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import FREE
-from gencard.core.card.card import Card, CardState, Offer, Step, Turn
+from gencard.core.card.card import Card, CardState, Change, Offer, Step, Turn
 from gencard.core.card.mechanism import EXACT
-from gencard.core.card.terms import AuditTerms, Change, Proposal
+from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind
 from gencard.v1 import common_pb2 as common

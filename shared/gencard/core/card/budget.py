@@ -1,4 +1,4 @@
-"""Privacy that a box claims, prices and lines of the ledger, in exact decimals."""
+"""Parts of a budget: claims of boxes, prices, lines of the ledger, whom they protect; exact decimals."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +15,9 @@ _LARGEST = Decimal("1e6")
 _LARGEST_SUM = Decimal("1e9")
 _FINEST_DELTA = Decimal("1e-18")
 _FINE = 2**40
+
+MOST_RECORDS = 1_000
+"""Records of one person that may count: noise grows with their number."""
 
 
 class Neighbouring(StrEnum):
@@ -218,3 +221,28 @@ def root_above(number: Fraction) -> float:
     fine = _FINE**2
     root = isqrt(number.numerator * fine // number.denominator) + 1
     return above(Fraction(root, _FINE))
+
+
+def check_most_records(number: int) -> None:
+    """Raises InvalidNumberError where a person may not have so many records."""
+    if not 1 <= number <= MOST_RECORDS:
+        raise InvalidNumberError(field="most_records", expected=f"from 1 to {MOST_RECORDS}")
+
+
+def most_records_of(text: str, field: str = "privacy.most_records") -> int:
+    """The most records of a person, from text; raises InvalidNumberError where it is no such number."""
+    if text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MOST_RECORDS:
+        return int(text)
+    raise InvalidNumberError(field=field, expected=f"a whole number from 1 to {MOST_RECORDS}")
+
+
+def person_words(most_records: int) -> str:
+    """Whom a claim about persons protects, for people."""
+    return f"a person with at most {most_records} record{'s' if most_records > 1 else ''}"
+
+
+def counted(most_records: int) -> str:
+    """Which records count and whom noise on them protects, for people."""
+    if not most_records:
+        return "each for itself"
+    return f"of {person_words(most_records)}: no more of them count, and noise protects the person"

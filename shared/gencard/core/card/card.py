@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from gencard.core.card.budget import FREE, Price
-from gencard.core.card.terms import Change, Proposal
+from gencard.core.card.terms import Proposal
 
 
 class CardState(StrEnum):
@@ -48,6 +48,32 @@ USABLE = frozenset({CardState.AGREED, CardState.AUDITED, CardState.RELEASED})
 
 AUDITABLE = USABLE | {CardState.AUDITING}
 """States in which audits may run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of a typed diff: field, what was asked, what is offered, reason code."""
+
+    field: str
+    old: str
+    new: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CounterOffer:
+    """The nearest acceptable terms, how they differ, and their price. No change: accepted as asked."""
+
+    terms: Proposal
+    changes: tuple[Change, ...]
+    price: Price
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No acceptable terms are near; the reasons are codes of the policy."""
+
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,16 @@ from dataclasses import MISSING, dataclass, fields
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from gencard.core.card.budget import FREE, Neighbouring, Price, decimal_of, delta_of, neighbouring_of
-from gencard.core.card.noise import (
-    CURRENCIES,
-    NOISES,
-    AddedNoise,
-    Mechanism,
+from gencard.core.card.budget import (
+    FREE,
+    Neighbouring,
+    Price,
+    decimal_of,
+    delta_of,
     most_records_of,
-    usual_noise,
-    words_of,
+    neighbouring_of,
 )
+from gencard.core.card.noise import CURRENCIES, NOISES, AddedNoise, Mechanism, usual_noise, words_of
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 
 

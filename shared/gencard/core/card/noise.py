@@ -19,17 +19,15 @@ from gencard.core.card.budget import (
     Neighbouring,
     Price,
     above,
+    check_most_records,
     decimal_of,
     decimal_text,
     delta_of,
     neighbouring_of,
+    person_words,
     root_above,
 )
-from gencard.core.errors import InvalidNumberError
 from gencard.core.types import IntArray
-
-MOST_RECORDS = 1_000
-"""Records of one person that may count: noise grows with their number."""
 
 _LEAST_STDDEV = 1e-9
 """Noise too small to be seen is noise all the same: a stddev of 0 would say that counts are exact."""
@@ -308,31 +306,6 @@ def gaussian(
         decimal_of(str(rho), "privacy.rho"),
         None if delta is None else delta_of(str(delta)),
     )
-
-
-def check_most_records(number: int) -> None:
-    """Raises InvalidNumberError where a person may not have so many records."""
-    if not 1 <= number <= MOST_RECORDS:
-        raise InvalidNumberError(field="most_records", expected=f"from 1 to {MOST_RECORDS}")
-
-
-def most_records_of(text: str, field: str = "privacy.most_records") -> int:
-    """The most records of a person, from text; raises InvalidNumberError where it is no such number."""
-    if text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MOST_RECORDS:
-        return int(text)
-    raise InvalidNumberError(field=field, expected=f"a whole number from 1 to {MOST_RECORDS}")
-
-
-def person_words(most_records: int) -> str:
-    """Whom a claim about persons protects, for people."""
-    return f"a person with at most {most_records} record{'s' if most_records > 1 else ''}"
-
-
-def counted(most_records: int) -> str:
-    """Which records count and whom noise on them protects, for people."""
-    if not most_records:
-        return "each for itself"
-    return f"of {person_words(most_records)}: no more of them count, and noise protects the person"
 
 
 def _text(value: object) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from gencard.core.card.analyses import Analyses
-from gencard.core.card.terms import AuditTerms, Change, Proposal
+from gencard.core.card.card import Change
+from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.domain import Clique
 
 STEWARD = "STEWARD_DECISION"

@@ -7,9 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
-from gencard.core.card.budget import Claim, Price, decimal_of
+from gencard.core.card.budget import Claim, Price, check_most_records, counted, decimal_of
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, InsideGenerator, Privacy, Transform
-from gencard.core.card.noise import check_most_records, counted
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
@@ -246,32 +245,6 @@ def _refuse_repeats(cliques: tuple[Clique, ...]) -> None:
                 clique=", ".join(clique), problem="it appears twice in the workload"
             )
         seen.add(names)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One line of a typed diff: field, what was asked, what is offered, reason code."""
-
-    field: str
-    old: str
-    new: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CounterOffer:
-    """The nearest acceptable terms, how they differ, and their price. No change: accepted as asked."""
-
-    terms: Proposal
-    changes: tuple[Change, ...]
-    price: Price
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """No acceptable terms are near; the reasons are codes of the policy."""
-
-    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from gencard.controller.stewards.cards import Together
 from gencard.controller.stewards.desk import Desk
 from gencard.core.card.budget import FREE, ZERO, Price
 from gencard.core.card.card import Card, CardState, Offer
+from gencard.core.card.card import Change as TermsChange
 from gencard.core.card.mechanism import AS_COUNTED
-from gencard.core.card.terms import Change as TermsChange
 from gencard.core.card.terms import Proposal
 from gencard.wire.signatures.identity import Identity
 

@@ -12,10 +12,9 @@ from gencard.core.audit.arms.exploration import (
     neighbour_shares,
     within_blocks,
 )
-from gencard.core.audit.arms.runs import Side
 from gencard.core.audit.pairs.direction import Basis, Direction
 from gencard.core.audit.pairs.extremal_pair import ExtremalPair
-from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.plan import AuditPlan, Side
 from gencard.core.audit.report import LARGEST_EFFECT, LEVEL_SHARES, Check, CheckResult, Effect
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from gencard.core.audit.arms.comparison import Comparison, welch
 from gencard.core.audit.arms.planted_pair import PlantedPair, planted_pair, uniform, unique_records
-from gencard.core.audit.arms.runs import Runner, Side, Step
 from gencard.core.audit.pairs.extremal_pair import ExtremalPair
-from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.plan import AuditPlan, Runner, Side, Step
 from gencard.core.audit.report import (
     LEVEL_SHARES,
     Check,
