@@ -16,12 +16,12 @@ from docs.house.measures import measure
 from docs.house.sources import ROOT, ROOTS
 from docs.house.trace import trace
 
-MOST_MODULES = 545  # 356 before answers, output checks, risk of psi, the desk, engines and standbys
+MOST_MODULES = 532  # 356 before answers, output checks, risk of psi, the desk, engines and standbys
 MOST_FLAT_FOLDERS = 0
 MOST_EXCESS_FILES = 0
 """Files above 16 in a folder, all folders together."""
 
-MOST_SMALL_MODULES = 0.175
+MOST_SMALL_MODULES = 0.165
 """Share of modules under 60 lines."""
 
 MOST_SMALL_WITH_ONE_IMPORTER = 1
@@ -30,7 +30,7 @@ MOST_SMALL_WITH_ONE_IMPORTER = 1
 UNREACHABLE: set[str] = set()
 """Last parts of the names of modules that only tests and benchmarks import; none may be added."""
 
-MOST_RUN = {"propose": 62, "generate": 108}
+MOST_RUN = {"propose": 61, "generate": 106}
 """Files that one call runs, on both sides; two more than seen, for what runs now and then."""
 
 STEP = re.compile(r"^\d+\. `([\w/]+\.py)`: \S", re.MULTILINE)
