@@ -18,7 +18,16 @@ from formulaic.parser.types import ASTNode, Token
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError, TooLargeError
-from gencard.core.statistics.formula import Formula, Terms, Written, crossed, distinct, written_name
+from gencard.core.statistics.formula import (
+    Formula,
+    Terms,
+    Written,
+    crossed,
+    distinct,
+    nested,
+    power_of,
+    written_name,
+)
 from gencard.formulas.functions import NotUsableError, attributes_of_call
 
 LONGEST = 4_000
@@ -193,7 +202,7 @@ class _Reader:
             removed = set(map(frozenset, right))
             return tuple(term for term in left if frozenset(term) not in removed)
         if _is_power(node):
-            return _power(left, int(node.args[1].token))
+            return power_of(left, int(node.args[1].token))
         if not (left and right):
             raise self._wrong(self._text.find(symbol), f"'{symbol}' has no term on one side")
         return _PRODUCTS[symbol](left, right)
@@ -289,23 +298,9 @@ def _is_power(node: ASTNode[Any]) -> bool:
     return node.operator.symbol in _POWERS
 
 
-def _power(terms: Terms, power: int) -> Terms:
-    """Interactions of at most so many terms; more than there are add nothing."""
-    product = terms
-    for _ in range(min(power, len(terms)) - 1):
-        product = distinct(product, crossed(product, terms))
-    return product
-
-
-def _nested(outer: Terms, inner: Terms) -> Terms:
-    """``outer / inner``: the outer terms, and each inner one within all of them together."""
-    together = tuple(dict.fromkeys(name for term in outer for name in term))
-    return distinct(outer, crossed((together,), inner))
-
-
 _PRODUCTS: dict[str, Callable[[Terms, Terms], Terms]] = {
     ":": lambda left, right: distinct(crossed(left, right)),
     "*": lambda left, right: distinct(left, right, crossed(left, right)),
-    "/": _nested,
-    "in": lambda left, right: _nested(right, left),
+    "/": nested,
+    "in": lambda left, right: nested(right, left),
 }

@@ -82,6 +82,19 @@ def distinct(*terms: Iterable[Clique]) -> Terms:
     return tuple(first.values())
 
 
+def power_of(terms: Terms, power: int) -> Terms:
+    """Interactions of at most so many terms; more than there are add nothing."""
+    product = terms
+    for _ in range(min(power, len(terms)) - 1):
+        product = distinct(product, crossed(product, terms))
+    return product
+
+
+def nested(outer: Terms, inner: Terms) -> Terms:
+    """``outer / inner``: the outer terms, and each inner one within all of them together."""
+    return distinct(outer, crossed((_union(*outer),), inner))
+
+
 def written_name(name: str) -> str:
     """A name as it stands in a formula: in backticks where it is no word."""
     return name if _WORD.fullmatch(name) else f"`{name}`"
