@@ -18,6 +18,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZero
 from gencard.core.dataset import Dataset
 from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.measure import measure_dataset
+from gencard.core.types import VersionKind
 from gencard.wire.codecs.schema_codec import coding_digest, coding_document
 from gencard.wire.documents.card_document import card_document, card_statement
 from gencard.wire.documents.key_history import CARDS, KeyChange
@@ -87,6 +88,7 @@ RECEIPT = Receipt(
     versions=(("gencard", "0.1.0"), ("numpy", "2.4.6"), ("python", "3.11.7"), ("scipy", "1.17.1")),
     log_index=4,
     time=TIME,
+    version_kind=VersionKind.BYTES,
 )
 CHANGE = KeyChange(CARDS, 1, CONTROLLER_KEY.public_key(), NEXT_KEY.public_key(), TIME)
 

@@ -138,6 +138,29 @@ def unchecked(folder, keys):
     return [check.what for check in checks if check.outcome is Outcome.NOT_CHECKED]
 
 
+class TestVersionOfTheRecords:
+    def sign(self, world, kept, kind, name):
+        document = document_of(dsse.opened((kept / "receipt.json").read_bytes())[0], "statement")
+        document["predicate"]["versionKind"] = kind
+        (kept / name).write_bytes(dsse.sign(json_bytes(document), [world.card_key]))
+
+    def test_what_it_is_is_shown_where_the_receipt_says_it(self, kept, keys, world):
+        what = "Version of the records"
+        assert what not in {check.what for check in verify(Bundle.of([kept]), keys, NOW)}
+        self.sign(world, kept, "snapshot", "receipt.json")
+        (check,) = (one for one in verify(Bundle.of([kept]), keys, NOW) if one.what == what)
+        assert (check.outcome, "in one snapshot" in check.detail) == (Outcome.PASSED, True)
+
+    def test_receipts_of_one_card_that_contradict_each_other_fail(self, kept, keys, world):
+        self.sign(world, kept, "bytes", "receipt.json")
+        self.sign(world, kept, "fingerprint", "receipt-2.json")
+        assert failed(kept, keys) == ["Version"]
+
+    def test_a_kind_that_is_not_known_is_no_receipt(self, kept, keys, world):
+        self.sign(world, kept, "magic", "receipt.json")
+        assert "Receipt" in failed(kept, keys)
+
+
 class TestLogEntry:
     def test_a_receipt_that_is_in_no_log(self, kept, keys):
         (kept / "log_entry.json").unlink()

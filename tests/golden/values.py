@@ -26,6 +26,7 @@ from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
+from gencard.core.types import VersionKind
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
 from gencard.wire.codecs.schema_codec import coding_document
 from gencard.wire.documents.answer_document import (
@@ -200,6 +201,7 @@ RECEIPTS: Mapping[str, Receipt] = {
     "audited": replace(RECEIPT, seed=None, audited=AuditedBox("44" * 32, "55" * 32)),
     "without-uniques": replace(RECEIPT, seed=None, without_uniques=True),
     "private": replace(RECEIPT, seed=None, psi_digest="", private_box="66" * 32),
+    "of-a-table": replace(RECEIPT, version_kind=VersionKind.SNAPSHOT),
 }
 
 # Answers -------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
+from gencard.core.types import VersionKind
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.canonical import time_text
 from tests.core.strategies import linear_statistics
@@ -207,6 +208,7 @@ _replayable = st.builds(
     versions=st.dictionaries(names, texts, max_size=3).map(lambda found: tuple(sorted(found.items()))),
     log_index=whole,
     time=seconds.map(time_text),
+    version_kind=st.sampled_from([None, *VersionKind]),
 )
 receipts = _replayable | _replayable.map(lambda one: replace(one, seed=None, without_uniques=True))
 

@@ -53,6 +53,12 @@ def test_another_type_is_refused(name, value):
         receipt_of_document(PREDICATE | {name: value})
 
 
+@pytest.mark.parametrize("kind", ["", "hmac", "Bytes", None, ["bytes"]], ids=repr)
+def test_a_version_of_a_kind_that_is_not_known_is_refused(kind):
+    with pytest.raises(VerificationError, match="is not a receipt"):
+        receipt_of_document(PREDICATE | {"versionKind": kind})
+
+
 def test_of_a_private_box_it_names_the_box_and_no_psi():
     receipt = replace(RECEIPT, seed=None, psi_digest="", private_box="66" * 32)
     document = predicate_of(receipt_statement(receipt), RECEIPT_TYPE)

@@ -145,6 +145,7 @@ class Release(Displayable):
             ("Rows", f"{self.receipt.rows:,}"),
             *_made_by(self.receipt),
             *([("Records", counted(self.receipt.most_records))] if self.receipt.most_records else []),
+            *([("Version", kind.wording)] if (kind := self.receipt.version_kind) else []),
             ("SHA-256", self.receipt.rows_digest),
             ("Entry of the log", str(self.receipt.log_index)),
         ]

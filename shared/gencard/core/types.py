@@ -1,6 +1,7 @@
 """Names of types that several rooms use."""
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,6 +18,28 @@ Counts = NDArray[Any]
 
 Table = FloatArray
 """Expected counts or probabilities, one axis for each attribute of a clique."""
+
+
+class VersionKind(StrEnum):
+    """What the version of a dataset's records is an HMAC of.
+
+    ``BYTES``: those of their files. ``SNAPSHOT``: a table's counts, in the snapshot in which statistics
+    are counted, too. ``FINGERPRINT``: a table's counts before and after; its engine has no snapshots.
+    """
+
+    BYTES = "bytes"
+    SNAPSHOT = "snapshot"
+    FINGERPRINT = "fingerprint"
+
+    @property
+    def wording(self) -> str:
+        """For people."""
+        return {
+            VersionKind.BYTES: "HMAC of the files' bytes",
+            VersionKind.SNAPSHOT: "fingerprint of a table's counts, in one snapshot",
+            VersionKind.FINGERPRINT: "fingerprint of a table's counts, without a snapshot",
+        }[self]
+
 
 Progress = Callable[[str, float], None]
 """Called with the stage and the share done of the whole, 0 to 1, neither depending on any record.

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from gencard.client import all_marginals
 from gencard.controller.shell.main import app
 from gencard.core.errors import DatasetChangedError, RoleNotReadOnlyError
+from gencard.core.types import VersionKind
 from tests.controller.state import postgres
 from tests.system.house import House, build, survey
 
@@ -51,8 +52,10 @@ def test_a_release_from_a_table_replays(house):
     with house.analyst() as analyst:
         card = analyst.propose("survey", all_marginals(2, ["sex", "work"]), purpose="trial", rows=50)
         card.accept()
-        data = card.generate(rows=50, seed=3)
-        assert card.replay(data) is not None
+        release = card.release(50, seed=3)
+        assert card.replay(release.to_frame()) is not None
+        assert release.receipt.version_kind is VersionKind.SNAPSHOT
+        assert ("Version", "fingerprint of a table's counts, in one snapshot") in release.lines()
 
 
 def test_s65_a_password_is_in_no_file_and_no_setting(house):

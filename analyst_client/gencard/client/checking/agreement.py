@@ -15,6 +15,7 @@ from gencard.client.checking.signing import (
     check_signed_by_one,
     checked_receipt,
     passing_verdict,
+    version_kind_of,
 )
 from gencard.client.connection.connection import (
     Connection,
@@ -153,7 +154,9 @@ class Agreement:
                 )
             raise
         check_psi(self.card, psi, self.coding)
-        if any(receipt.psi_digest != digest for receipt in self.receipts()):
+        receipts = list(self.receipts())
+        version_kind_of(receipts)
+        if any(receipt.psi_digest != digest for receipt in receipts):
             raise VerificationError(problem="a receipt of this card names another psi")
         return NamedPsi(psi.domain, psi.measurements, psi.linear, coding=self.coding)
 

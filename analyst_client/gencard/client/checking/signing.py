@@ -8,6 +8,7 @@ from gencard.client.catalogue import CatalogueEntry
 from gencard.core.card.card import Card, Offer
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.errors import GencardError, VerificationError
+from gencard.core.types import VersionKind
 from gencard.wire.codecs.schema_codec import coding_digest
 from gencard.wire.documents.answer_document import (
     SignedAnswer,
@@ -99,6 +100,18 @@ def checked_receipt(envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_
     if receipt.time >= card.expire_time:
         raise VerificationError(problem="the receipt is dated after the end of the card")
     return receipt
+
+
+def version_kind_of(receipts: Iterable[Receipt]) -> VersionKind | None:
+    """What the version of the card's records is, as its receipts say; None where none says it.
+
+    Raises:
+        VerificationError: They contradict each other, although one card is of one version.
+    """
+    kinds = {receipt.version_kind for receipt in receipts if receipt.version_kind is not None}
+    if len(kinds) > 1:
+        raise VerificationError(problem="the receipts differ in what the version of the records is")
+    return kinds.pop() if kinds else None
 
 
 def checked_signed_answer(

@@ -19,12 +19,13 @@ from gencard.client.checking.bundle import (
 )
 from gencard.client.checking.history import Checkpoint, checkpoint_of
 from gencard.client.checking.replay import check_delivered_file, check_psi
-from gencard.client.checking.signing import checked_signed_answer, passing_verdict
+from gencard.client.checking.signing import checked_signed_answer, passing_verdict, version_kind_of
 from gencard.client.files.folder import WELL_KNOWN
 from gencard.client.files.rows import read_rows
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError
+from gencard.core.types import VersionKind
 from gencard.wire.documents.answer_document import SignedAnswer
 from gencard.wire.documents.enrolment import grouped
 from gencard.wire.documents.receipt import Receipt
@@ -251,7 +252,14 @@ def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> l
     for file in bundle.all("receipt"):
         find = partial(receipt_in, bundle, card, file, keys)
         results.append(record.check(f"Receipt {file.path.name}", find, _receipt_text))
-    return [receipt for receipt in results if receipt is not None]
+    receipts = [receipt for receipt in results if receipt is not None]
+    if any(receipt.version_kind for receipt in receipts):
+        record.check("Version of the records", partial(version_kind_of, receipts), _kind_text)
+    return receipts
+
+
+def _kind_text(kind: VersionKind | None) -> str:
+    return kind.wording if kind else "not said"
 
 
 def _receipt_text(receipt: Receipt) -> str:

@@ -11,6 +11,7 @@ from gencard.controller.records.tables.address import TableAddress
 from gencard.core.domain import Domain
 from gencard.core.errors import NotFoundError
 from gencard.core.evaluation.material import NOTHING_DECLARED, Declared
+from gencard.core.types import VersionKind
 from gencard.wire.codecs.schema_codec import coding_digest
 
 PREFIX = "datasets/"
@@ -37,6 +38,7 @@ class DatasetEntry:
         holdout: Other records under the same schema, that no release is made from, and their version.
         declared: What measures of cards are told.
         format: How the files are written.
+        version_kind: What the version is an HMAC of.
     """
 
     name: str
@@ -48,6 +50,7 @@ class DatasetEntry:
     holdout: Holdout | None = None
     declared: Declared = NOTHING_DECLARED
     format: FileFormat = USUAL
+    version_kind: VersionKind = VersionKind.BYTES
 
     def __post_init__(self) -> None:
         # here, so that no reloaded or replaced policy sells noise for a record as noise for a person

@@ -28,7 +28,7 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
     schema = read_schema(entry.schema_file)
     with _opened(entry, schema) as source:
         digest = source.digest(salt)
-        version = source.version(salt, digest)
+        version, kind = source.version(salt, digest), source.version_kind
     return DatasetEntry(
         name=f"{PREFIX}{entry.name}",
         schema=schema,
@@ -39,6 +39,7 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
         digest=digest,
         holdout=_holdout(entry, schema, salt),
         declared=entry.measures.declared(),
+        version_kind=kind,
     )
 
 

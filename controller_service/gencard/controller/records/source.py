@@ -11,7 +11,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import UndeclaredLevelError
 from gencard.core.statistics.measure import MarginalSource
-from gencard.core.types import FloatArray
+from gencard.core.types import FloatArray, VersionKind
 
 
 class RecordSource(MarginalSource, Protocol):
@@ -24,6 +24,11 @@ class RecordSource(MarginalSource, Protocol):
     @property
     def coding(self) -> Coding:
         """What their values may be."""
+        ...
+
+    @property
+    def version_kind(self) -> VersionKind:
+        """What a version is an HMAC of."""
         ...
 
     def digest(self, salt: bytes) -> str:

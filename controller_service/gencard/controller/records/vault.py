@@ -53,7 +53,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.statistics.counting import Counter
-from gencard.core.types import FloatArray
+from gencard.core.types import FloatArray, VersionKind
 
 _BATCH = 1 << 16  # records
 
@@ -86,6 +86,10 @@ class Vault:
     readings: Mapping[str, Reading] = field(default_factory=dict)
     format: FileFormat = USUAL
     persons: Persons | None = None
+
+    @property
+    def version_kind(self) -> VersionKind:
+        return VersionKind.BYTES
 
     def digest(self, salt: bytes) -> str:
         """HMAC-SHA256 of the file, in hex: says whether two files are the same, and no more.

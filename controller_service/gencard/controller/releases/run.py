@@ -33,6 +33,7 @@ from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import ReleaseRow
 from gencard.core.card.card import Card, CardState
 from gencard.core.errors import GencardError, OperationCancelledError, StorageError
+from gencard.core.types import VersionKind
 from gencard.wire.documents.receipt import Receipt, receipt_statement
 from gencard.wire.signatures.canonical import sha256, time_text
 from gencard.wire.signatures.dsse import sign
@@ -237,12 +238,19 @@ class ReleaseRun:
                 without_uniques=without,
                 private_box=signed_card(card).generator_digest if private else "",
                 most_records=signed_card(card).most_records,
+                version_kind=self._version_kind(card),
             )
             signed = sign(receipt_statement(receipt), [self.cards.signing_key(tx)])
             row = _row_of(receipt, signed, run, file_name, now)
             self.releases.store.insert(tx, row)
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, self.response(row))
+
+    def _version_kind(self, card: Card) -> VersionKind | None:
+        """Of the records that the card names; not known where the dataset has others by now."""
+        dataset_entry = self.cards.entry_of(card)
+        same = dataset_entry.version == signed_card(card).version
+        return dataset_entry.version_kind if same else None
 
     def _log(self, tx: Connection, action: str, resource: str, details: dict[str, str]) -> int:
         """Index of the new entry; the controller acts."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from gencard.core.errors import InvalidInputError
 from gencard.core.json_codecs import written
 from gencard.core.typed_json import PAIRS_AS_OBJECT
-from gencard.core.types import Time
+from gencard.core.types import Time, VersionKind
 from gencard.wire.signatures.canonical import Document
 from gencard.wire.signatures.dsse import DOCUMENT, RECEIPT, read_document, statement
 
@@ -39,6 +39,8 @@ class Receipt:
         without_uniques: Replicated uniques were taken out, and other rows drawn.
         private_box: SHA-256, in hex, of the black box of tier private that made the rows; else empty.
         most_records: Of one person that counted, as on the card; 0 where each record stood for itself.
+        version_kind: What the card's version of the records is an HMAC of; None in receipts from before
+            that was said, and where the records are of another version by now.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Receipt:
     without_uniques: bool = field(default=False, metadata=written(omit=True))
     private_box: str = field(default="", metadata=written("private.box.sha256", omit=True))
     most_records: int = field(default=0, metadata=written(omit=True))
+    version_kind: VersionKind | None = field(default=None, metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         if bool(self.psi_digest) == bool(self.private_box):

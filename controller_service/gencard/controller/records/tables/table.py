@@ -40,7 +40,7 @@ from gencard.core.errors import (
 )
 from gencard.core.statistics.counting import MOST_CELLS, cover
 from gencard.core.statistics.marginals import project
-from gencard.core.types import FloatArray
+from gencard.core.types import FloatArray, VersionKind
 
 _TABLE_CELLS = 10**6
 """Cells of one table that is counted for many cliques: 8 MB."""
@@ -73,6 +73,10 @@ class Table:
     _kept: dict[Clique, _Counts] = field(default_factory=dict, init=False, repr=False)
     _looks: list[str] = field(default_factory=list, init=False, repr=False)
 
+    @property
+    def version_kind(self) -> VersionKind:
+        return VersionKind.SNAPSHOT if self.snapshot else VersionKind.FINGERPRINT
+
     def digest(self, salt: bytes) -> str:
         """HMAC-SHA256 of where the table is, in hex: two datasets on one table are the same records."""
         return hmac.new(salt, f"gencard.table.v1 {self.identity}".encode(), sha256).hexdigest()
@@ -86,7 +90,9 @@ class Table:
         if self.snapshot and self._looks:
             return self._looks[0]
         self._check_columns(self.coding.domain.attributes)
-        fingerprint = hmac.new(salt, f"gencard.fingerprint.v1 {self.coding.domain}".encode(), sha256)
+        # by kind, so that a card's version tells it, and receipts of one card agree on it
+        named = f"gencard.fingerprint.v1 {self.version_kind} {self.coding.domain}"
+        fingerprint = hmac.new(salt, named.encode(), sha256)
         for names in self._fingerprinted():
             table = self._counted(names)
             cells = np.flatnonzero(table)
