@@ -9,7 +9,7 @@ LOCK   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 SBOM   := $(BIN)/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible
 
 .DEFAULT_GOAL := help
-.PHONY: help setup deep demo test mutation check format stubs docs lock sbom images bench clean
+.PHONY: help setup deep spark demo test mutation check format stubs docs lock sbom images bench clean
 
 help:           ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -33,6 +33,10 @@ $(READY): pyproject.toml requirements.lock
 deep: $(READY)  ## torch, for the black boxes ctgan and pate-gan, into the environment
 	@torch=$$(grep -oE 'torch==[0-9.]+' pyproject.toml) && \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$torch"
+
+spark: $(READY) ## pyspark, which needs Java, for records in Spark, into the environment
+	@pyspark=$$(grep -oE 'pyspark==[0-9.]+' pyproject.toml) && \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$pyspark"
 
 demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/; VERBOSE=1 shows cards and audits in full
 	@VERBOSE=$(VERBOSE) $(BIN)/python -m examples.demo
