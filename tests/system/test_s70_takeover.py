@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 import pytest
@@ -12,9 +13,18 @@ from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from gencard.client import Analyst
+from gencard.controller import controller_state, wiring
+from gencard.controller.records.records import entry_of
 from gencard.controller.shell.main import app
 from gencard.controller.wiring import lead, serve
-from gencard.core.errors import BudgetExceededError, InvalidInputError, NotLeadingError
+from gencard.core.card.card import CardState
+from gencard.core.errors import (
+    BudgetExceededError,
+    DatasetChangedError,
+    GencardError,
+    InvalidInputError,
+    NotLeadingError,
+)
 from tests.controller.state import postgres
 from tests.system import consistency
 from tests.system.house import House, build, survey
@@ -51,9 +61,9 @@ class Standby:
     def _take_over(self, waits: threading.Event) -> None:
         settings = self.house.settings()
         try:
-            leadership = lead(settings, self.ended, waits.set)
-            if leadership is not None:
-                self.house.controller = serve(settings, leadership=leadership)
+            leading = lead(settings, self.ended, waits.set)
+            if leading is not None:
+                self.house.controller = serve(settings, leading=leading)
         except InvalidInputError as refusal:
             self.refusal = refusal
 
@@ -105,9 +115,14 @@ def pair(drafted, tmp_path) -> Iterator[Pair]:
     first.stop()
 
 
+def _noted(read, place, table, salt):
+    read.append(place)
+    return entry_of(table, salt)
+
+
 def run(house: House, *words: str) -> str:
     result = CliRunner().invoke(app, [*words, "--config", str(house.settings_file)])
-    if isinstance(result.exception, InvalidInputError):
+    if isinstance(result.exception, GencardError):
         raise result.exception
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -144,6 +159,45 @@ class TestS69Standby:
             assert len(kept) == 2
             card.replay(kept[0])
         consistency.assert_consistent(again.controller.controller_state)
+
+    def test_s69_a_takeover_does_not_wait_for_records_that_were_read_before(self, pair, monkeypatch):
+        """Each measurement still looks at their version."""
+        read = []
+        for module in (wiring, controller_state):
+            noted = partial(_noted, read, module.__name__.rpartition(".")[2])
+            monkeypatch.setattr(module, "entry_of", noted)
+        with pair.analyst() as ana:
+            card, other = agreed(ana), agreed(ana, ("sex", "region"))
+            rows = card.generate(50, seed=1, progress=False)
+            pair.standby.wait()
+            pair.first.stop()
+            pair.standby.taken_over()
+            assert read == ["wiring"], "while it stood by, and not again"
+            assert card.generate(50, seed=1, progress=False).equals(rows)
+            (table,) = pair.first.settings().datasets
+            text = table.data.read_text()
+            table.data.write_text(f"{text}female,good,none,north,50\n")
+            with pytest.raises(DatasetChangedError):
+                other.generate(50, seed=1, progress=False)
+            table.data.write_text(text)
+
+    def test_s69_commands_decide_on_the_machine_of_the_leader_alone(self, pair):
+        """Another machine's settings and people are not those in force; there commands can read."""
+        with pair.analyst() as ana:
+            cards = agreed(ana), agreed(ana, ("sex", "region"))
+            pair.standby.wait()
+            there, here = pair.standby.house, pair.first
+            for card in cards:
+                decision = ("revoke", card.name, "--reason", "a test", "--steward", "sam")
+                assert card.name in run(there, "cards")
+                with pytest.raises(NotLeadingError, match="on the machine whose controller leads"):
+                    run(there, *decision)
+                assert card.refresh().state is CardState.AGREED
+                run(here, *decision)
+                assert card.refresh().state is CardState.REVOKED
+                pair.first.stop()
+                pair.standby.taken_over()
+                there, here = here, there
 
     def test_s69_the_wait_ends_when_it_is_told_to(self, pair):
         pair.standby.wait()

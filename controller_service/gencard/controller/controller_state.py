@@ -1,6 +1,6 @@
 """State and cards as the settings say: what a steward works at, with or without a running service."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
 from gencard.controller.policy.judgement import Limits
 from gencard.controller.policy.quotas import quotas_of
-from gencard.controller.records.catalogue import PREFIX, Catalogue
+from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
 from gencard.controller.records.records import entry_of
 from gencard.controller.releases.state_files import SharedFiles
 from gencard.controller.settings.disk import StateFiles
@@ -25,7 +25,7 @@ from gencard.controller.state.accounts import Caps
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.database import Database, Fence
-from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.event_log import EventLog, kept_rules
 from gencard.controller.state.first_decisions import FirstDecisions
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationStore
@@ -133,24 +133,29 @@ class ControllerState:
 
 
 def open_controller_state(
-    settings: Settings, clock: Clock = utc_now, fence: Fence | None = None
+    settings: Settings,
+    clock: Clock = utc_now,
+    fence: Fence | None = None,
+    read: Collection[DatasetEntry] = (),
 ) -> ControllerState:
     """The state and the cards.
 
     Args:
         fence: The leadership of a service, where several share the database.
+        read: Datasets of these settings that were read before; see ``_entries``.
 
     Raises:
         InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
     """
     salt = secret_bytes(settings.signing.version_salt, "signing.version_salt")
-    catalogue = Catalogue(entry_of(entry, salt) for entry in settings.datasets)
     keys = _signing_keys(settings)
     database = Database(settings.state.database_url, fence)
     database.migrate()
     with database.reading() as tx:
         for key in keys.values():
             key.check(tx)
+        rules = kept_rules(tx) if read else {}
+    catalogue = Catalogue(_entries(settings, salt, rules, read))
     boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
     cards = CardBook(
         store=CardStore(),
@@ -164,6 +169,24 @@ def open_controller_state(
         clock=clock,
     )
     return ControllerState(settings, database, Ledger(caps_of(settings)), cards, boxes, keys, salt)
+
+
+def _entries(
+    settings: Settings,
+    salt: bytes,
+    rules: Mapping[str, Mapping[str, str]],
+    read: Collection[DatasetEntry],
+) -> Iterator[DatasetEntry]:
+    """All datasets; records are not read again that are of the version which was served last.
+
+    They may have changed since, as under a running service: each measurement looks at their version.
+
+    Args:
+        rules: The log's.
+    """
+    served = {one.name: one for one in read if one.versions.items() <= rules.get(one.name, {}).items()}
+    for table in settings.datasets:
+        yield served.get(f"{PREFIX}{table.name}") or entry_of(table, salt)
 
 
 def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -29,7 +29,8 @@ from gencard.controller.operations import run
 from gencard.controller.operations.operations import OperationBounds, Operations
 from gencard.controller.people.identities import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
-from gencard.controller.records.records import check_rights
+from gencard.controller.records.catalogue import DatasetEntry
+from gencard.controller.records.records import check_rights, entry_of
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import KIND as RELEASE
 from gencard.controller.releases.releases import Releases
@@ -51,6 +52,7 @@ from gencard.controller.service.releases import AuditServicer, MeasuresServicer,
 from gencard.controller.service.server import Registration, Service, TlsFiles, start
 from gencard.controller.service.standby import stand_by
 from gencard.controller.service.stewards import StewardServicer
+from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Limits, Settings
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.leadership import Leadership
@@ -261,9 +263,41 @@ class Controller:
         self.held.close()
 
 
+class _Reading:
+    """Datasets, read in a thread while this controller stands by: a takeover does not wait for them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._entries = settings, list[DatasetEntry]()
+        self._thread = threading.Thread(target=self._read, name="reading", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with suppress(GencardError):  # the start reads again what is missing, and says why it cannot
+            salt = secret_bytes(self._settings.signing.version_salt, "signing.version_salt")
+            for table in self._settings.datasets:
+                self._entries.append(entry_of(table, salt))
+
+    def entries(self) -> tuple[DatasetEntry, ...]:
+        """Once all are read."""
+        self._thread.join()
+        return tuple(self._entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """What a controller that leads has.
+
+    Args:
+        reading: Of its datasets; None where it never stood by.
+    """
+
+    leadership: Leadership
+    reading: _Reading | None = None
+
+
 def lead(
     settings: Settings, ended: threading.Event, waits: Callable[[], None] = lambda: None
-) -> Leadership | None:
+) -> Lead | None:
     """Wait until this controller leads; at once with SQLite, whose state has one controller.
 
     Args:
@@ -271,7 +305,7 @@ def lead(
         waits: Called where another one leads now.
 
     Returns:
-        The leadership, to be given to ``serve``; None with SQLite, or where the wait was ended.
+        What is to be given to ``serve``; None with SQLite, or where the wait was ended.
 
     Raises:
         InvalidInputError, StorageError: The address or the database cannot be used.
@@ -281,11 +315,15 @@ def lead(
     leadership = Leadership(settings.state.database_url, settings.state.folder, ended.set)
     with ExitStack() as held:
         held.callback(leadership.close)
+        if leadership.try_lead():
+            held.pop_all()
+            return Lead(leadership)
+        reading = _Reading(settings)
         address, tls = settings.server.address, tls_files(settings)
         if not stand_by(leadership, address, tls, ended, waits):
             return None
         held.pop_all()
-    return leadership
+    return Lead(leadership, reading)
 
 
 def serve(
@@ -293,13 +331,13 @@ def serve(
     clock: Clock = utc_now,
     *,
     unreviewed: bool = False,
-    leadership: Leadership | None = None,
+    leading: Lead | None = None,
 ) -> Controller:
     """Start everything; unfinished operations of an earlier run are taken up again.
 
     Args:
         unreviewed: Serve drafted schemas too: their labels came from the records.
-        leadership: From ``lead``; where it is not given, this waits for it.
+        leading: From ``lead``; where it is not given, this waits for it.
 
     Raises:
         InvalidInputError: A schema was drafted from records and nobody has reviewed it; a policy or
@@ -308,23 +346,29 @@ def serve(
         RoleNotReadOnlyError: The role of a database may write, or see more than the declared tables.
         IsolationError: A black box is to run in a cell, and none can be closed.
     """
-    leadership = leadership or lead(settings, threading.Event())
+    leading = leading or lead(settings, threading.Event())
     with ExitStack() as held:
-        if leadership is not None:
-            held.callback(leadership.close)
-            leadership.check()
+        if leading is not None:
+            held.callback(leading.leadership.close)
+            leading.leadership.check()
         held.enter_context(state_lock(settings.state.folder))
         check_restored(settings.state)
-        return _served(settings, clock, unreviewed, held, leadership)
+        return _served(settings, clock, unreviewed, held, leading)
 
 
 def _served(
-    settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack, leadership: Leadership | None
+    settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack, leading: Lead | None
 ) -> Controller:
+    leadership, reading = (leading.leadership, leading.reading) if leading else (None, None)
     people = read_identities(settings.signing.identities)
     for entry in settings.datasets:
         check_rights(entry, settings.datasets)
-    controller_state = open_controller_state(settings, clock, leadership.fence if leadership else None)
+    controller_state = open_controller_state(
+        settings,
+        clock,
+        leadership.fence if leadership else None,
+        reading.entries() if reading else (),
+    )
     check_catalogue(controller_state.cards.catalogue, controller_state.boxes, unreviewed=unreviewed)
     check_cells(settings)
     executor = _executor(settings.limits)

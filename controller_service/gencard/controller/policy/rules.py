@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.identities import Enrolled
-from gencard.controller.records.catalogue import PREFIX, DatasetEntry
+from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog, keep_rules, kept_rules
 from gencard.controller.state.events import LONGEST_DETAIL
@@ -63,7 +63,7 @@ def rules_of(controller_state: ControllerState, people: Mapping[str, Enrolled]) 
     }
     for entry in tables["datasets"]:
         dataset_entry = controller_state.cards.catalogue.named(f"datasets/{entry['name']}")
-        rules[dataset_entry.name] = _fields(entry, controller_state.salt) | _versions(dataset_entry)
+        rules[dataset_entry.name] = _fields(entry, controller_state.salt) | dataset_entry.versions
     for entry in tables["black_boxes"]:
         name = entry["name"]
         rules[f"black_boxes/{name}"] = _fields(entry, controller_state.salt) | {
@@ -118,14 +118,6 @@ def _field_changes(resource: str, before: Fields, after: Fields) -> Iterator[Rul
 
 def _digest(fields: Fields) -> str:
     return sha256(json_bytes(dict(fields)))
-
-
-def _versions(dataset_entry: DatasetEntry) -> dict[str, str]:
-    """Digests of schema and records; those of records are salted."""
-    versions = {"schema_digest": dataset_entry.coding_digest, "version": dataset_entry.version}
-    return versions | (
-        {"holdout_version": dataset_entry.holdout.version} if dataset_entry.holdout else {}
-    )
 
 
 def _fields(table: Any, key: bytes) -> dict[str, str]:

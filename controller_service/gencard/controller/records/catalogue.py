@@ -64,6 +64,12 @@ class DatasetEntry:
     def coding_digest(self) -> str:
         return coding_digest(self.schema.coding)
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """Digests of schema and records, as the log has them; those of records are salted."""
+        versions = {"schema_digest": self.coding_digest, "version": self.version}
+        return versions | ({"holdout_version": self.holdout.version} if self.holdout else {})
+
 
 class Catalogue:
     """All datasets on offer, by name."""

@@ -268,11 +268,11 @@ def serve(
         signal.signal(number, partial(_set, event))
     settings = Settings.load(config)
     watch = SettingsWatch(config.absolute(), settings)
-    leadership = lead(settings, ended, partial(say, "Standing by: another controller leads."))
+    leading = lead(settings, ended, partial(say, "Standing by: another controller leads."))
     if ended.is_set():
         return
     with console.status("Starting"):
-        controller = serve_settings(settings, unreviewed=unreviewed, leadership=leadership)
+        controller = serve_settings(settings, unreviewed=unreviewed, leading=leading)
     host = settings.server.address.rpartition(":")[0]
     console.print(f"Serving on [bold]{host}:{controller.port}[/]")
     if controller.page is not None:

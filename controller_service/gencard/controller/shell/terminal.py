@@ -22,6 +22,7 @@ from gencard.controller.people.identities import read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.event_log import kept_rules
+from gencard.controller.state.leadership import fence_of_machine
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.desk import Desk
@@ -55,8 +56,13 @@ HERE = Path("controller.toml")
 
 @contextmanager
 def controller_state(config: Path) -> Iterator[ControllerState]:
-    """State and cards of the controller, closed at the end."""
-    opened = open_controller_state(Settings.load(config))
+    """State and cards of the controller, closed at the end.
+
+    Writes raise NotLeadingError where controllers share the state and another machine's has led last.
+    """
+    settings = Settings.load(config)
+    fence = fence_of_machine(settings.state.database_url, settings.state.folder)
+    opened = open_controller_state(settings, fence=fence)
     try:
         yield opened
     finally:

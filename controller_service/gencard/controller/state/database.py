@@ -48,11 +48,13 @@ class Fence:
         number: Grows with every leadership.
         holder: Random: after a restore numbers come again, names do not.
         refused: Called where a write shows that the leadership is over.
+        advice: What whoever writes can do then; the usual advice where it is empty.
     """
 
     number: int
     holder: str
     refused: Callable[[], None]
+    advice: str = ""
 
     @property
     def session(self) -> str:
@@ -70,7 +72,7 @@ class Fence:
         """
         if _writes(connection) and not self.lasts(connection, locked=True):
             self.refused()
-            raise NotLeadingError
+            raise NotLeadingError(advice=self.advice) if self.advice else NotLeadingError()
 
     def lasts(self, connection: Connection, *, locked: bool = False) -> bool:
         """Whether nobody has taken over; nobody can, until the transaction ends, where it is locked."""

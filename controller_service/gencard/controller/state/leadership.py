@@ -3,7 +3,8 @@
 The leader holds an advisory lock of PostgreSQL in a session of its own. The database lets go of it
 when the process dies, and when the session says nothing for ``SILENCE`` seconds: a process that was
 stopped, a machine that is gone. Whoever takes the lock then begins a new leadership, whose number and
-name every write checks. So a leader that wakes up late can read, and not write.
+name every write checks. So a leader that wakes up late can read, and not write. The machine of a leader
+keeps number and name: commands given there write by them, and on other machines they are refused.
 """
 
 import secrets
@@ -34,6 +35,9 @@ _AFTER_RESTORE = 1_000
 """So far a restore moves the number of leaderships on: more than any controller can have seen since."""
 _NOTE_EVERY = 10
 """Looks from one note on the disk to the next."""
+_MARK = "leads"
+"""File of a controller: number and name of its last leadership."""
+_ELSEWHERE = "Give the command on the machine whose controller leads; where none does, start one here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class Leadership:
 
     def __init__(self, url: str, folder: Path, on_loss: Callable[[], None] = lambda: None) -> None:
         self._url, self._on_loss, self._file = url, on_loss, folder / "seen"
+        self._mark = folder / _MARK
         self._seen, self._looks = Seen.read(self._file), 0
         self._holder = secrets.token_hex(16)
         with translated():
@@ -100,6 +105,7 @@ class Leadership:
                 self.fence = self._begun(tx)
         finally:
             database.close()
+        self._leave_mark(self.fence.number)
         self._watch.start()
         return True
 
@@ -137,7 +143,14 @@ class Leadership:
             number = max(_present(session).number, self._seen.number) + _AFTER_RESTORE
             session.execute(update(leader).values(fence=number))
             self._seen = _present(session)
+        self._leave_mark(number)
         self._note()
+
+    def _leave_mark(self, number: int) -> None:
+        """Let commands on this machine write; where it cannot be left, they are refused."""
+        with suppress(StorageError, OSError):
+            self._mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(self._mark, [f"{number} {self._holder}\n".encode()])
 
     def _look(self) -> None:
         """See how far the state is; a database without tables has none yet."""
@@ -233,6 +246,32 @@ class Leadership:
         if not self.lost.is_set():
             self.lost.set()
             self._on_loss()
+
+
+def fence_of_machine(url: str, folder: Path) -> Fence | None:
+    """By what commands on this machine write: the last leadership of its controller, while that lasts.
+
+    Rules and people are files of a machine, so another one's would decide by rules that are not in
+    force. Before the first leadership every machine may write. None with SQLite.
+
+    Args:
+        folder: Of the machine's controller.
+
+    Raises:
+        StorageError: The database cannot be reached, or was made by a newer version of Gencard.
+    """
+    database = Database(url)
+    try:
+        if not database.shared:
+            return None
+        database.migrate()
+    finally:
+        database.close()
+    number, holder = 0, ""
+    with suppress(OSError, ValueError):
+        first, _, holder = (folder / _MARK).read_text().strip().partition(" ")
+        number = int(first)
+    return Fence(number, holder, lambda: None, _ELSEWHERE)
 
 
 def _present(session: Connection) -> Seen:
