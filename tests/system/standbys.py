@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ class Controller:
 
     house: House
     port: int
+    program: str = _SERVE
     process: "subprocess.Popen[str] | None" = None
 
     @property
@@ -41,7 +42,7 @@ class Controller:
     def start(self) -> None:
         log = (self.house.folder / "process.log").open("a")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, "serve", "--config", str(self.house.settings_file)],
+            [sys.executable, "-c", self.program, "serve", "--config", str(self.house.settings_file)],
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -110,8 +111,20 @@ def copy_of(house: House, folder: Path, url: str) -> House:
 
 
 @contextmanager
-def controllers(folder: Path, people: int = 1, records: int = 300) -> Iterator[Controllers]:
-    """A drafted pair, not yet started, on a database server of its own."""
+def controllers(
+    folder: Path,
+    people: int = 1,
+    records: int = 300,
+    *,
+    prepare: Callable[[House], None] = lambda _house: None,
+    program: str = "",
+) -> Iterator[Controllers]:
+    """A drafted pair, not yet started, on a database server of its own.
+
+    Args:
+        prepare: Changes the settings of all.
+        program: Runs before each controller does, in its process.
+    """
     with ExitStack() as held:
         url = postgres.new_database(held.enter_context(postgres.server()))
         drafted = build(folder, survey(records))
@@ -119,8 +132,9 @@ def controllers(folder: Path, people: int = 1, records: int = 300) -> Iterator[C
         names = [f"analyst-{number}" for number in range(people)]
         for name in names:
             drafted.enrol(name)
+        prepare(drafted)
         houses = [copy_of(drafted, folder / name, url) for name in ("first", "second", "watch")]
-        first, second = (Controller(one, _port_of(one)) for one in houses[:2])
+        first, second = (Controller(one, _port_of(one), program + _SERVE) for one in houses[:2])
         held.callback(first.end)
         held.callback(second.end)
         state = open_controller_state(houses[2].settings())
