@@ -7,7 +7,8 @@ place in the file would not do: a person more would move all others.
 """
 
 import hmac
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -75,7 +76,7 @@ class Persons:
         read = f"SELECT {', '.join(inner)}, {person} AS person FROM records"  # noqa: S608 - quoted
         return f"SELECT {', '.join(outer)} FROM (SELECT *, {place} AS hash FROM ({read}))"  # noqa: S608
 
-    def gathered(self, batches: Iterator[list[NDArray[Any]]]) -> "Gathered":
+    def gathered(self, batches: Generator[list[NDArray[Any]], None, None]) -> "Gathered":
         """All records at once, sorted by person.
 
         Args:
@@ -87,20 +88,41 @@ class Persons:
         """
         parts: list[list[NDArray[Any]]] = []
         records = 0
-        for *batch, nobody in batches:
-            if np.any(nobody):
-                raise UndeclaredLevelError(attribute=self.column)
-            records += len(batch[0])
-            if records > MOST_IN_MEMORY:
-                raise TooLargeError(what="A dataset with persons", limit=f"{MOST_IN_MEMORY} records")
-            parts.append(batch)
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        *columns, high, low, place = columns or [np.zeros(0, dtype=np.uint64)] * len(_HASHES)
-        order = np.lexsort((place, low, high))
-        high, low = high[order], low[order]
-        first = np.ones(len(order), dtype=bool)
-        first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
-        return Gathered([column[order] for column in columns], np.flatnonzero(first))
+        with closing(batches):  # a refusal ends what a database sends
+            for *batch, nobody in batches:
+                if np.any(nobody):
+                    raise UndeclaredLevelError(attribute=self.column)
+                records += len(batch[0])
+                if records > MOST_IN_MEMORY:
+                    limit = f"{MOST_IN_MEMORY} records"
+                    raise TooLargeError(what="A dataset with persons", limit=limit)
+                parts.append(batch)
+        columns = [list(column) for column in zip(*parts, strict=True)]
+        parts.clear()
+        return _sorted(columns)
+
+
+def _sorted(parts: list[list[NDArray[Any]]]) -> "Gathered":
+    """Columns in parts, each freed as it is joined; the last three are hashes of person and place."""
+    *columns, high, low, place = [_joined(column) for column in parts] or [
+        np.zeros(0, dtype=np.uint64)
+    ] * len(_HASHES)
+    order = np.lexsort((place, low, high))
+    del place
+    high, low = high[order], low[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+    del high, low
+    for axis, column in enumerate(columns):
+        columns[axis] = column[order]
+    return Gathered(columns, np.flatnonzero(first))
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """One column; the parts are let go."""
+    column = np.concatenate(parts)
+    parts.clear()
+    return column
 
 
 @dataclass(frozen=True, slots=True, eq=False)

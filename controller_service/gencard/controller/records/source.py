@@ -1,15 +1,26 @@
 """Where records come from: a file or folder in the vault, or a table of a database, by one interface."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.controller.records.encoding import (
+    Reading,
+    check_numbers,
+    encoders_of,
+    sources_of,
+    with_derived,
+)
+from gencard.controller.records.persons import Gathered, Persons
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.errors import UndeclaredLevelError
+from gencard.core.errors import EmptyDatasetError, TooManyRecordsError, UndeclaredLevelError
+from gencard.core.statistics.counting import Counter
 from gencard.core.statistics.measure import MarginalSource
 from gencard.core.types import FloatArray, VersionKind
 
@@ -77,3 +88,116 @@ def check_zeros(coding: Coding, tables: Sequence[NDArray[np.int64]]) -> None:
     for entry, table in zip(zeros, tables[len(tables) - len(zeros) :], strict=True):
         if any(table[cell] for cell in entry.cells):
             raise UndeclaredLevelError(attribute=", ".join(entry.clique))
+
+
+class StreamedRecords(ABC):
+    """Records that are read one after another; of persons, those that count are chosen here."""
+
+    __slots__ = ()
+
+    coding: Coding
+    readings: Mapping[str, Reading]
+    persons: Persons | None
+
+    def check(self) -> None:
+        """Read every record once: all values are declared, and nothing occurs that cannot.
+
+        Raises:
+            UndeclaredLevelError: Names all attributes with undeclared values, or those of a structural
+                zero.
+        """
+        tables: list[NDArray[np.int64]] = []
+        with suppress(UndeclaredLevelError):
+            tables = self.count(checked_cliques(self.coding))
+        if not tables:
+            nobody = self.persons.column if self.persons else ""
+            raise UndeclaredLevelError(attribute=", ".join(self._undeclared()) or nobody)
+        check_zeros(self.coding, tables)
+
+    def count(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
+        """Marginals on the cliques, in their order: the ``MarginalSource`` of real records."""
+        domain = self.coding.domain.covered_by(cliques)
+        counter = Counter(domain, cliques)
+        records = 0
+        for batch in self._batches(domain.attributes):
+            counter.add(batch)
+            records += len(batch[0])
+        if not records:
+            raise EmptyDatasetError()
+        return counter.marginals()
+
+    def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
+        """The records on some attributes, held in memory.
+
+        Raises:
+            TooManyRecordsError: There are more than ``most_records``.
+        """
+        return self.read(attributes, (), most_records=most_records)[0]
+
+    def read(
+        self, attributes: Clique, uncoded: Clique, *, most_records: int
+    ) -> tuple[Dataset, dict[str, FloatArray]]:
+        """The records on some attributes, and the numbers of some attributes as they are stored.
+
+        Args:
+            uncoded: Attributes with edges; each number lies between them, and NaN stands for missing.
+
+        Raises:
+            TooManyRecordsError: There are more than ``most_records``.
+            InvalidInputError: An uncoded attribute is not one of numbers.
+        """
+        check_numbers(self.coding, uncoded)
+        batches: list[list[NDArray[Any]]] = []
+        records = 0
+        for batch in self._batches(attributes, uncoded):
+            records += len(batch[0])
+            if records > most_records:
+                raise TooManyRecordsError(limit=most_records)
+            batches.append(batch)
+        if not records:
+            raise EmptyDatasetError()
+        columns = [np.concatenate(parts) for parts in zip(*batches, strict=True)]
+        dataset = Dataset.of_columns(self.coding.domain.project(attributes), columns[: len(attributes)])
+        return dataset, dict(zip(uncoded, columns[len(attributes) :], strict=True))
+
+    def _undeclared(self) -> tuple[str, ...]:
+        """Attributes some values of which have no level, in their order."""
+        attributes = self.coding.stored
+        encoders = encoders_of(self.coding, self.readings, attributes)
+        undeclared: set[str] = set()
+        for batch in self._numbers(attributes):
+            for name, encoder, numbers in zip(attributes, encoders, batch, strict=False):
+                if not encoder.declared(numbers).all():
+                    undeclared.add(name)
+        return tuple(name for name in attributes if name in undeclared)
+
+    def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[list[NDArray[Any]]]:
+        """Codes of the attributes, then numbers of the uncoded ones, batch by batch as in the file.
+
+        Of persons, the records that count, all at once.
+        """
+        stored = sources_of(self.coding, attributes)
+        if self.persons is None:
+            for batch in self._coded(stored, uncoded):
+                yield with_derived(self.coding, attributes, stored, batch)
+            return
+        gathered = self._gathered(self.persons, stored, uncoded)
+        kept = gathered.kept(self.persons.most_records)
+        if len(kept):
+            columns = with_derived(self.coding, attributes, stored, gathered.columns, gathered.levels)
+            yield [column[kept] for column in columns]
+
+    def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> Gathered:
+        """What ``_coded`` yields, sorted by person."""
+        return persons.gathered(self._coded(stored, uncoded))
+
+    def _coded(self, stored: Clique, uncoded: Clique) -> Generator[list[NDArray[Any]], None, None]:
+        """Codes of stored attributes, then all else that each batch has."""
+        encoders = encoders_of(self.coding, self.readings, (*stored, *uncoded))
+        for batch in self._numbers((*stored, *uncoded)):
+            codes = [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
+            yield [*codes[: len(stored)], *batch[len(stored) :]]
+
+    @abstractmethod
+    def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+        """What encoders want of stored attributes, batch by batch; then what ``Persons.query`` adds."""

@@ -81,8 +81,9 @@ def _of_table(address: TableAddress, schema: PublicSchema) -> list[tuple[_Counts
     from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
 
     with open_table(address, address.secret(), schema.coding, schema.readings) as table:
-        counts = [table.undeclared(name) for name in schema.coding.domain.attributes]
-    dates = [isinstance(one.coding, Edges) and one.coding.dates for one in schema.coding.attributes]
+        counts = [table.undeclared(name) for name in schema.coding.stored]
+    codings = [schema.coding.attribute(name).coding for name in schema.coding.stored]
+    dates = [isinstance(coding, Edges) and coding.dates for coding in codings]
     return [
         (values, {text: _number_of(text, dates=is_dates) for text in values})
         for values, is_dates in zip(counts, dates, strict=True)

@@ -7,25 +7,21 @@ so they are dropped here: only the kind of an error leaves, with neither text no
 
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
     Column,
     Reading,
-    check_numbers,
     encoders_of,
     how_read,
     query_of,
-    sources_of,
-    with_derived,
 )
 from gencard.controller.records.file_format import (
     USUAL,
@@ -39,21 +35,17 @@ from gencard.controller.records.file_format import (
 from gencard.controller.records.folder import ParquetFolder
 from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.source import RecordSource, check_zeros, checked_cliques
+from gencard.controller.records.source import RecordSource, StreamedRecords
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.coding import Coding
-from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     DatasetChangedError,
     EmptyDatasetError,
     InvalidInputError,
     MissingAttributeError,
-    TooManyRecordsError,
-    UndeclaredLevelError,
 )
-from gencard.core.statistics.counting import Counter
-from gencard.core.types import FloatArray, VersionKind
+from gencard.core.types import VersionKind
 
 _BATCH = 1 << 16  # records
 
@@ -67,7 +59,7 @@ _ENGINE: dict[str, str | int | float | list[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Vault:
+class Vault(StreamedRecords):
     """One file of real records, or one folder, under its public schema.
 
     Args:
@@ -120,102 +112,6 @@ class Vault:
         if not hmac.compare_digest(self.version(salt), version):
             raise DatasetChangedError()
 
-    def check(self) -> None:
-        """Read every record once: all values are declared, and nothing occurs that cannot.
-
-        Raises:
-            UndeclaredLevelError: Names all attributes with undeclared values, or those of a structural
-                zero.
-        """
-        tables: list[NDArray[np.int64]] = []
-        with suppress(UndeclaredLevelError):
-            tables = self.count(checked_cliques(self.coding))
-        if not tables:
-            nobody = self.persons.column if self.persons else ""
-            raise UndeclaredLevelError(attribute=", ".join(self._undeclared()) or nobody)
-        check_zeros(self.coding, tables)
-
-    def count(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """Marginals on the cliques, in their order: the ``MarginalSource`` of real records."""
-        domain = self.coding.domain.covered_by(cliques)
-        counter = Counter(domain, cliques)
-        records = 0
-        for batch in self._batches(domain.attributes):
-            counter.add(batch)
-            records += len(batch[0])
-        if not records:
-            raise EmptyDatasetError()
-        return counter.marginals()
-
-    def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
-        """The records on some attributes, held in memory.
-
-        Raises:
-            TooManyRecordsError: There are more than ``most_records``.
-        """
-        return self.read(attributes, (), most_records=most_records)[0]
-
-    def read(
-        self, attributes: Clique, uncoded: Clique, *, most_records: int
-    ) -> tuple[Dataset, dict[str, FloatArray]]:
-        """The records on some attributes, and the numbers of some attributes as they are stored.
-
-        Args:
-            uncoded: Attributes with edges; each number lies between them, and NaN stands for missing.
-
-        Raises:
-            TooManyRecordsError: There are more than ``most_records``.
-            InvalidInputError: An uncoded attribute is not one of numbers.
-        """
-        check_numbers(self.coding, uncoded)
-        batches: list[list[NDArray[Any]]] = []
-        records = 0
-        for batch in self._batches(attributes, uncoded):
-            records += len(batch[0])
-            if records > most_records:
-                raise TooManyRecordsError(limit=most_records)
-            batches.append(batch)
-        if not records:
-            raise EmptyDatasetError()
-        columns = [np.concatenate(parts) for parts in zip(*batches, strict=True)]
-        dataset = Dataset.of_columns(self.coding.domain.project(attributes), columns[: len(attributes)])
-        return dataset, dict(zip(uncoded, columns[len(attributes) :], strict=True))
-
-    def _undeclared(self) -> tuple[str, ...]:
-        """Attributes some values of which have no level, in their order."""
-        attributes = self.coding.stored
-        encoders = encoders_of(self.coding, self.readings, attributes)
-        undeclared: set[str] = set()
-        for batch in self._numbers(attributes):
-            for name, encoder, numbers in zip(attributes, encoders, batch, strict=False):
-                if not encoder.declared(numbers).all():
-                    undeclared.add(name)
-        return tuple(name for name in attributes if name in undeclared)
-
-    def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[list[NDArray[Any]]]:
-        """Codes of the attributes, then numbers of the uncoded ones, batch by batch as in the file.
-
-        Of persons, the records that count, all at once.
-        """
-        stored = sources_of(self.coding, attributes)
-        batches = self._coded(stored, uncoded)
-        if self.persons is None:
-            for batch in batches:
-                yield with_derived(self.coding, attributes, stored, batch)
-            return
-        gathered = self.persons.gathered(batches)
-        kept = gathered.kept(self.persons.most_records)
-        if len(kept):
-            columns = with_derived(self.coding, attributes, stored, gathered.columns, gathered.levels)
-            yield [column[kept] for column in columns]
-
-    def _coded(self, stored: Clique, uncoded: Clique) -> Iterator[list[NDArray[Any]]]:
-        """Codes of stored attributes, then all else that each batch has."""
-        encoders = encoders_of(self.coding, self.readings, (*stored, *uncoded))
-        for batch in self._numbers((*stored, *uncoded)):
-            codes = [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
-            yield [*codes[: len(stored)], *batch[len(stored) :]]
-
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         stored = self.coding.stored if self.persons else attributes
         names = (*stored, self.persons.column) if self.persons else stored
@@ -248,14 +144,12 @@ def open_source(
         yield Vault(place, schema.coding, schema.readings, file_format, persons)
         return
     from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
+    from gencard.controller.records.tables.person_table import PersonTable  # noqa: PLC0415
 
-    if persons is not None or any(one.derivation for one in schema.coding.attributes):
-        problem = "persons and derived attributes are for files; a table needs a view without them"
-        raise InvalidInputError(field="schema", problem=problem)
     if replace(file_format, dates=tuple(file_format.dates)) != USUAL:  # a job has lists
         raise InvalidInputError(field="format", problem="is for files; a table of a database has none")
     with open_table(place, secret, schema.coding, schema.readings) as table:
-        yield table
+        yield PersonTable(table, schema.coding, schema.readings, persons) if persons else table
 
 
 class Records:

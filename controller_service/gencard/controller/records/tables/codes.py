@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import Reading, TextEncoder, encoder_of, number_of
 from gencard.core.coding import Attribute, Edges, Labels, date_of_days
+from gencard.core.derivation import Derivation
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray
 
@@ -44,7 +45,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
         case Labels(labels) if isinstance(encoder_of(attribute, reading), TextEncoder):
             cases = _of_texts(column, attribute.name, coding)
             rest = labels.index(reading.other) if reading.other else UNDECLARED
-        case Edges() if _is_of_dates(coding, reading):
+        case Edges() if is_of_dates(coding, reading):
             day = as_date(column, attribute.name)
             bounds = enumerate(_periods(coding, reading))
             cases = [((day >= first) & (day < end), code) for code, (first, end) in bounds]
@@ -86,9 +87,63 @@ def as_number(column: Any) -> Any:
     return ibis.cases(*read, else_=ibis.literal(float("inf")))
 
 
+def is_of_dates(coding: Labels | Edges, reading: Reading) -> bool:
+    """Whether a date is stored, of which days or ages count."""
+    return isinstance(coding, Edges) and (coding.dates or reading.age_at is not None)
+
+
+def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
+    """An expression of what decides about the code, and about a person's records that count.
+
+    A code where labels are compared as text; else a float or a date, and NULL where it is missing.
+
+    Raises:
+        InvalidInputError: Values of the column's type cannot be read so.
+    """
+    import ibis  # noqa: PLC0415
+
+    if isinstance(encoder_of(attribute, reading), TextEncoder):
+        return code_of(column, attribute, reading)
+    value = stored_number(column, attribute, reading)
+    absent = [(test, ibis.null(value.type())) for test in absences(column, reading.absent)]
+    return ibis.cases(*absent, else_=value)
+
+
+def key_text(column: Any, name: str) -> Any:
+    """An expression of whose a record is.
+
+    Raises:
+        InvalidInputError: The column is of a type that engines do not write as the same text.
+    """
+    kind = column.type()
+    if not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
+        problem = f"'{name}' must be text, whole numbers or UUIDs, or be cast to text in a view"
+        raise InvalidInputError(field="data", problem=problem)
+    return column.cast("string")
+
+
+def derived_code(codes: Sequence[Any], sizes: Sequence[int], derivation: Derivation) -> Any:
+    """An expression of the code of a derived attribute, from those of its sources.
+
+    ``UNDECLARED`` where that of a source is.
+    """
+    import ibis  # noqa: PLC0415
+
+    cell: Any = 0
+    for code, size in zip(codes, sizes, strict=True):
+        cell = cell * size + code
+    cells: dict[int, list[int]] = {}
+    for number, level in enumerate(derivation.codes):
+        cells.setdefault(level, []).append(number)
+    largest = max(cells, key=lambda level: len(cells[level]))
+    cases = [(cell.isin(inside), level) for level, inside in cells.items() if level != largest]
+    undeclared = [(code == UNDECLARED, UNDECLARED) for code in codes]
+    return ibis.cases(*undeclared, *cases, else_=largest).cast("int64")
+
+
 def stored_number(column: Any, attribute: Attribute, reading: Reading) -> Any:
     """An expression of the value without its coding: a float, or a date where days or ages count."""
-    if _is_of_dates(attribute.coding, reading):
+    if is_of_dates(attribute.coding, reading):
         return as_date(column, attribute.name)
     return as_number(column)
 
@@ -96,7 +151,7 @@ def stored_number(column: Any, attribute: Attribute, reading: Reading) -> Any:
 def numbers_of_stored(values: NDArray[Any], attribute: Attribute, reading: Reading) -> FloatArray:
     """Values of ``stored_number`` that are declared -> numbers, days since 1970-01-01, or ages."""
     coding = attribute.coding
-    if not isinstance(coding, Edges) or not _is_of_dates(coding, reading):
+    if not isinstance(coding, Edges) or not is_of_dates(coding, reading):
         return values.astype(np.float64)
     days = values.astype("datetime64[D]")
     if reading.age_at is None:
@@ -153,10 +208,6 @@ def _of_numbers(value: Any, coding: Labels | Edges) -> _Cases:
     edges = list(coding.edges)
     inner = [((value >= low) & (value < high), code) for code, (low, high) in enumerate(pairwise(edges))]
     return [*inner, (value == edges[-1], len(edges) - 2)]
-
-
-def _is_of_dates(coding: Labels | Edges, reading: Reading) -> bool:
-    return isinstance(coding, Edges) and (coding.dates or reading.age_at is not None)
 
 
 def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:

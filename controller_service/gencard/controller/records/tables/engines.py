@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 from gencard.controller.records.encoding import Reading
@@ -52,6 +53,8 @@ def open_table(
     with open_backend(address, secret) as backend:
         records = silently(lambda: records_of(backend, address))
         run, snapshot = runner(backend, address), address.engine in ("postgresql", "duckdb")
+        if address.engine == "postgresql":
+            run = partial(_copied, backend)
         yield Table(run, records, coding, readings, address.identity, snapshot)
 
 
@@ -148,6 +151,28 @@ def records_of(backend: Any, address: TableAddress) -> Any:
 def _run(backend: Any, query: Any) -> Iterable[Any]:
     batches: Iterable[Any] = backend.to_pyarrow_batches(query, chunk_size=_BATCH)
     return batches
+
+
+def _copied(backend: Any, query: Any) -> Iterator[Any]:
+    """Batches by COPY: half the time of a cursor, and who stops early leaves the snapshot whole."""
+    from pyarrow import BufferReader, csv  # noqa: PLC0415
+
+    schema = query.schema().to_pyarrow()
+    options = {
+        "read_options": csv.ReadOptions(column_names=schema.names),
+        "parse_options": csv.ParseOptions(newlines_in_values=True),
+        # NULL is nothing, and an empty text is two marks
+        "convert_options": csv.ConvertOptions(
+            column_types=schema,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    }
+    statement = f"COPY ({backend.compile(query)}) TO STDOUT (FORMAT csv)"
+    with backend.con.transaction(), backend.con.cursor().copy(statement) as copy:
+        while lines := b"".join(map(bytes, islice(copy, _BATCH))):
+            yield from csv.read_csv(BufferReader(lines), **options).combine_chunks().to_batches()
 
 
 def _run_by_duckdb(backend: Any, query: Any) -> Iterable[Any]:

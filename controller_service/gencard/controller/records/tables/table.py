@@ -16,23 +16,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import PLAIN, Reading
+from gencard.controller.records.encoding import PLAIN, Reading, check_numbers, sources_of
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.source import check_zeros, checked_cliques
 from gencard.controller.records.tables.codes import (
     UNDECLARED,
     as_text,
     code_of,
+    derived_code,
     numbers_of_stored,
     stored_number,
 )
-from gencard.core.coding import Coding, Edges
+from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
     DatasetChangedError,
     EmptyDatasetError,
-    InvalidInputError,
     MissingAttributeError,
     TooLargeError,
     TooManyRecordsError,
@@ -89,7 +89,7 @@ class Table:
         """
         if self.snapshot and self._looks:
             return self._looks[0]
-        self._check_columns(self.coding.domain.attributes)
+        self._check_columns(self.coding.stored)
         # by kind, so that a card's version tells it, and receipts of one card agree on it
         named = f"gencard.fingerprint.v1 {self.version_kind} {self.coding.domain}"
         fingerprint = hmac.new(salt, named.encode(), sha256)
@@ -120,7 +120,7 @@ class Table:
         domain = self.coding.domain
         if sum(domain.project(clique).cells for clique in cliques) > MOST_CELLS:
             raise TooLargeError(what="The number of cells of the marginals", limit=MOST_CELLS)
-        self._check_columns(name for clique in cliques for name in clique)
+        self._check_columns(sources_of(self.coding, domain.covered_by(cliques).attributes))
         marginals: dict[Clique, _Counts] = {}
         undeclared: set[str] = set()
         for inside, table in self._tables(cliques):
@@ -150,10 +150,13 @@ class Table:
             InvalidInputError: An uncoded attribute is not one of numbers.
         """
         names = tuple(dict.fromkeys((*attributes, *uncoded)))
-        self._check_columns(names)
-        expressions = {f"c{axis}": self._code(name) for axis, name in enumerate(names)}
-        expressions |= {f"v{axis}": self._stored(name) for axis, name in enumerate(uncoded)}
-        query = self.records.select(**expressions).limit(most_records + 1)
+        self._check_columns(sources_of(self.coding, names))
+        check_numbers(self.coding, uncoded)
+        values = {f"v{axis}": self._stored(name) for axis, name in enumerate(uncoded)}
+        coded, codes_of = self._coded(names, **values)
+        expressions = {f"c{axis}": code for axis, code in enumerate(codes_of)}
+        expressions |= {name: coded[name] for name in values}
+        query = coded.select(**expressions).limit(most_records + 1)
         columns = [np.concatenate(parts) for parts in zip(*self._batches(query), strict=True)]
         if not columns or not len(columns[0]):
             raise EmptyDatasetError()
@@ -167,6 +170,15 @@ class Table:
         domain = self.coding.domain.project(attributes)
         coded = [codes[name][order].astype(code_dtype(domain.size(name))) for name in attributes]
         return Dataset.of_columns(domain, coded), {name: one[order] for name, one in numbers.items()}
+
+    def columns(self, names: Clique) -> list[Any]:
+        """Columns as expressions; raises MissingAttributeError."""
+        self._check_columns(names)
+        return [self.records[name] for name in names]
+
+    def stream(self, expressions: Mapping[str, Any]) -> Iterator[Any]:
+        """Batches of Arrow: some expressions of each record, in no order."""
+        return self._answer(self.records.select(**expressions))
 
     def undeclared(self, name: str) -> dict[str, int]:
         """Values of an attribute that have no level, as text, and their counts: for stewards alone."""
@@ -199,10 +211,11 @@ class Table:
 
     def _counted(self, names: Clique) -> _Counts:
         domain = self._with_undeclared().project(names)
+        coded, codes = self._coded(names)
         cell: Any = 0
-        for name, size in zip(names, domain.sizes, strict=True):
-            cell = cell * size + (self._code(name) + 1)
-        counted = self.records.select(cell=cell).group_by("cell")
+        for code, size in zip(codes, domain.sizes, strict=True):
+            cell = cell * size + (code + 1)
+        counted = coded.select(cell=cell).group_by("cell")
         query = counted.aggregate(records=lambda table: table.count())
         flat = np.zeros(domain.cells, dtype=np.int64)
         for cells, counts in self._batches(query):
@@ -211,14 +224,27 @@ class Table:
             raise EmptyDatasetError()
         return flat.reshape(domain.sizes)
 
+    def _coded(self, names: Clique, **values: Any) -> tuple[Any, list[Any]]:
+        """Records of the codes of stored attributes and of other values; the codes of some attributes.
+
+        What is derived is an expression of codes that have names, so that no engine is told to compute
+        one again in each case.
+        """
+        stored = sources_of(self.coding, names)
+        short = {name: f"s{axis}" for axis, name in enumerate(stored)}
+        coded = self.records.select(**{short[name]: self._code(name) for name in stored}, **values)
+        codes = {name: coded[short[name]] for name in stored}
+        for name in names:
+            if (how := self.coding.attribute(name).derivation) is not None:
+                sizes = self.coding.domain.project(how.sources).sizes
+                codes[name] = derived_code([codes[source] for source in how.sources], sizes, how)
+        return coded, [codes[name] for name in names]
+
     def _code(self, name: str) -> Any:
         return code_of(self.records[name], self.coding.attribute(name), self._reading(name))
 
     def _stored(self, name: str) -> Any:
-        attribute = self.coding.attribute(name)
-        if not isinstance(attribute.coding, Edges):
-            raise InvalidInputError(field="uncoded", problem=f"'{name}' has no declared edges")
-        return stored_number(self.records[name], attribute, self._reading(name))
+        return stored_number(self.records[name], self.coding.attribute(name), self._reading(name))
 
     def _numbers(self, name: str, values: NDArray[Any], codes: NDArray[Any]) -> FloatArray:
         attribute = self.coding.attribute(name)
@@ -236,12 +262,18 @@ class Table:
         return self.readings.get(name, PLAIN)
 
     def _refuse(self, undeclared: set[str]) -> None:
+        """Raises UndeclaredLevelError, which names what is stored, not what is derived from it."""
         if undeclared:
-            names = (name for name in self.coding.domain.attributes if name in undeclared)
+            stored = sources_of(self.coding, tuple(undeclared))
+            names = [name for name in stored if name in undeclared or self._counted((name,))[0]]
             raise UndeclaredLevelError(attribute=", ".join(names))
 
     def _batches(self, query: Any) -> Iterator[list[NDArray[Any]]]:
         """The answer in batches, one array per column."""
+        for batch in self._answer(query):
+            yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+
+    def _answer(self, query: Any) -> Iterator[Any]:
         reader = silently(lambda: iter(self.run(query)))
         while (batch := silently(lambda: next(reader, None))) is not None:
-            yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            yield batch

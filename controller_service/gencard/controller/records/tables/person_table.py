@@ -1,0 +1,183 @@
+"""Records of persons in a table of a database: those that count are chosen here, as in the vault.
+
+- Which records of a person count follows from a hash of their values as the vault's engine writes them.
+  No other engine writes numbers so, and a transaction that only reads cannot keep what it has chosen, so
+  that every table of counts would be chosen anew. So each record leaves the database once for each job,
+  as one number for each attribute, and the vault's statement, in the vault's engine, makes the hashes.
+- Codes of all records are held, within the vault's bound, and serve whatever is asked of them.
+- The version is an HMAC of the sum of the records' hashes: it depends on no order, and on every value.
+"""
+
+import hmac
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from gencard.controller.records.encoding import (
+    PLAIN,
+    Column,
+    Reading,
+    TextEncoder,
+    encoder_of,
+    encoders_of,
+    how_read,
+    quoted,
+)
+from gencard.controller.records.file_format import USUAL, silently
+from gencard.controller.records.persons import Gathered, Persons
+from gencard.controller.records.source import StreamedRecords
+from gencard.controller.records.tables.codes import is_of_dates, key_text, value_of
+from gencard.controller.records.tables.table import Table
+from gencard.core.coding import Attribute, Coding
+from gencard.core.dataset import code_dtype
+from gencard.core.domain import Clique
+from gencard.core.errors import DatasetChangedError, UndeclaredLevelError
+from gencard.core.types import IntArray, VersionKind
+
+_ENGINE: dict[str, str | int | float | list[str]] = {
+    "memory_limit": "256MiB",
+    "threads": 2,
+    "temp_directory": "",  # nothing may spill to disk
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+_PERSON = "person"
+
+
+@dataclass(slots=True)
+class _Held:
+    """Codes of all records, sorted by person, by attribute; and what holds undeclared values."""
+
+    columns: dict[str, NDArray[Any]] = field(default_factory=dict)
+    first: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    undeclared: set[str] = field(default_factory=set)
+    places: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PersonTable(StreamedRecords):
+    """A table of Ibis under its public schema, of persons of whom at most k records count.
+
+    Methods raise what those of ``Table`` and of ``Vault`` raise.
+    """
+
+    table: Table
+    coding: Coding
+    readings: Mapping[str, Reading]
+    persons: Persons
+    _kept: list[_Held] = field(default_factory=list, init=False, repr=False)
+
+    @property
+    def version_kind(self) -> VersionKind:
+        return self.table.version_kind
+
+    def digest(self, salt: bytes) -> str:
+        """HMAC-SHA256 of where the table is, in hex: two datasets on one table are the same records."""
+        return self.table.digest(salt)
+
+    def version(self, salt: bytes, digest: str = "") -> str:  # noqa: ARG002  # a file's version needs it
+        """The fingerprint, in hex, of the records, and of how they are read; nothing is held."""
+        keyed = replace(self, persons=Persons.of(*self.persons.rule, salt))
+        return self._fingerprint(salt, sum(_sum(batch) for batch in keyed._numbers(())))
+
+    def confirm(self, version: str, salt: bytes) -> None:
+        """Raises DatasetChangedError where the records are not the version named."""
+        same_key = self.persons == Persons.of(*self.persons.rule, salt)
+        if same_key and (self.table.snapshot or not self._kept):
+            now = self._fingerprint(salt, self._held().places)  # held, since a job counts next
+        else:
+            now = self.version(salt)
+        if not hmac.compare_digest(now, version):
+            raise DatasetChangedError()
+
+    def _fingerprint(self, salt: bytes, places: int) -> str:
+        reading = how_read(USUAL, self.readings, self.persons.rule)
+        text = f"gencard.person_table.v1 {self.version_kind} {reading} {places % 2**64}"
+        return hmac.new(salt, text.encode(), sha256).hexdigest()
+
+    def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> Gathered:
+        if uncoded:
+            return persons.gathered(self._coded(stored, uncoded))
+        held = self._held()
+        if undeclared := [name for name in stored if name in held.undeclared]:
+            raise UndeclaredLevelError(attribute=", ".join(undeclared))
+        return Gathered([held.columns[name] for name in stored], held.first)
+
+    def _held(self) -> _Held:
+        if not self._kept:
+            held = _Held()
+            gathered = self.persons.gathered(self._codes(held))
+            held.columns = dict(zip(self.coding.stored, gathered.columns, strict=False))
+            held.first = gathered.first
+            self._kept.append(held)
+        return self._kept[0]
+
+    def _codes(self, held: _Held) -> Generator[list[NDArray[Any]], None, None]:
+        """Codes of stored attributes, then all else that each batch has; notes what is undeclared."""
+        names = self.coding.stored
+        encoders = encoders_of(self.coding, self.readings, names)
+        for batch in self._numbers(names):
+            held.places += _sum(batch)
+            for axis, (name, encoder) in enumerate(zip(names, encoders, strict=True)):
+                try:
+                    batch[axis] = encoder.codes(batch[axis])
+                except UndeclaredLevelError:  # refused when it is asked for
+                    held.undeclared.add(name)
+                    size = self.coding.attribute(name).coding.size
+                    batch[axis] = np.zeros(len(batch[axis]), dtype=code_dtype(size))
+            yield batch
+
+    def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+        stored = [self.coding.attribute(name) for name in self.coding.stored]
+        columns = self.table.columns((*self.coding.stored, self.persons.column))
+        sent = {_PERSON: key_text(columns.pop(), self.persons.column)}
+        numbers: dict[str, str] = {}
+        for axis, (attribute, column) in enumerate(zip(stored, columns, strict=True)):
+            reading = self.readings.get(attribute.name, PLAIN)
+            sent[f"s{axis}"] = value_of(column, attribute, reading)
+            numbers[attribute.name] = _number(f"s{axis}", attribute, reading)
+        query = self.persons.query(Column(_PERSON, "VARCHAR"), numbers, attributes)
+        yield from _answers(query, self.table.stream(sent))
+
+
+def _number(column: str, attribute: Attribute, reading: Reading) -> str:
+    """SQL of what an encoder wants, out of what ``value_of`` has sent."""
+    encoder = encoder_of(attribute, replace(reading, absent=()))
+    if isinstance(encoder, TextEncoder):
+        return quoted(column, '"')
+    return encoder.expression(
+        Column(column, "DATE" if is_of_dates(attribute.coding, reading) else "DOUBLE")
+    )
+
+
+def _answers(query: str, batches: Iterable[Any]) -> Iterator[list[NDArray[Any]]]:
+    """Answers to a query, batch by batch of its ``records``, by an engine that reaches nothing else."""
+    with closing(silently(_engine)) as engine:
+        for batch in batches:
+            answer = silently(partial(_answer, engine, query, batch))
+            yield [column.to_numpy() for column in answer.columns]
+
+
+def _engine() -> duckdb.DuckDBPyConnection:
+    engine = duckdb.connect(":memory:", config=_ENGINE)
+    engine.execute("SET enable_external_access = false")
+    engine.execute("SET lock_configuration = true")
+    return engine
+
+
+def _answer(engine: duckdb.DuckDBPyConnection, query: str, batch: Any) -> Any:
+    engine.register("records", pa.Table.from_batches([batch]))
+    return engine.sql(query).to_arrow_table()
+
+
+def _sum(batch: list[NDArray[Any]]) -> int:
+    """Of the hashes of a batch's records, which stand before whether each is nobody's."""
+    return int(batch[-2].sum(dtype=np.uint64))
