@@ -54,7 +54,12 @@ def test_records_that_are_not_there_are_named(tmp_path, records):
 def test_a_policy_is_checked_before_it_is_served(tmp_path, records):
     run("init", tmp_path / "house", "--data", records)
     settings = tmp_path / "house" / "controller.toml"
-    assert "not reviewed" in run("check", "--config", settings)
+    said = run("check", "--config", settings)
+    assert "not reviewed" in said
+    assert "limits.records" not in said
+    settings.write_text(re.sub(r"(?m)^\[limits\].*$", r"\g<0>\nrecords = 39", settings.read_text()))
+    said = run("check", "--config", settings)
+    assert "a-survey: more records than limits.records, 39." in " ".join(said.split())
     forbidden = settings.read_text().replace("forbidden = []", 'forbidden = [["sex", "agee"]]')
     settings.write_text(forbidden)
     assert "policy.forbidden" in refused("check", "--config", settings)

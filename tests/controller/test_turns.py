@@ -1,6 +1,8 @@
 """S11: whose work begins next: owners take turns, and lent boxes and work at records stay apart."""
 
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.operations.turns import Turn, Turns
+from gencard.controller.operations.turns import Door, Turn, Turns, working_for
+from gencard.core.errors import StorageError
 from tests.system.raw_calls import eventually
 
 SECONDS = 60.0
@@ -191,3 +194,56 @@ class TestS11Executor:
         executor.shutdown(cancel_futures=True)
         assert all(job.cancelled() or job.exception() for job in waiting)
         assert gate.order.count("ana") <= 2
+
+
+def order_of(door: Door, owners: Sequence[str]) -> list[str]:
+    """Who passes after whom, where these began to wait one after another behind somebody else."""
+    passed: list[str] = []
+
+    def wait(owner: str) -> None:
+        with working_for(owner), door.passed():
+            passed.append(owner)
+
+    with ThreadPoolExecutor(len(owners)) as pool:
+        with door.passed():
+            for number, owner in enumerate(owners, 1):
+                pool.submit(wait, owner)
+                assert eventually(lambda n=number: waiting_at(door) == n)
+        pool.shutdown(wait=True)
+    return passed
+
+
+def waiting_at(door: Door) -> int:
+    return sum(map(len, door._turns._waiting.values()))
+
+
+class TestS11Door:
+    def test_s11_who_has_many_writes_waiting_waits_behind_himself(self):
+        owners = order_of(Door(SECONDS), [*["mallory"] * 10, "ana", "bob", "ana"])
+        assert owners == ["mallory", "ana", "bob", "mallory", "ana", *["mallory"] * 8]
+
+    def test_one_at_a_time(self):
+        door, inside, most = Door(SECONDS), [0], [0]
+
+        def pass_often() -> None:
+            for _ in range(50):
+                with door.passed():
+                    inside[0] += 1
+                    most[0] = max(most[0], inside[0])
+                    threading.Event().wait(0)
+                    inside[0] -= 1
+
+        with ThreadPoolExecutor(4) as pool:
+            for passing in [pool.submit(pass_often) for _ in range(4)]:
+                passing.result(SECONDS)
+        assert most == [1]
+
+    def test_who_waits_too_long_or_fails_leaves_the_door_open(self):
+        door = Door(0.01)
+        with door.passed(), ThreadPoolExecutor(1) as pool:
+            late = pool.submit(order_of, door, ["ana"])
+            assert isinstance(late.exception(SECONDS), StorageError)
+        with pytest.raises(ZeroDivisionError), door.passed():
+            raise ZeroDivisionError
+        with door.passed():
+            assert waiting_at(door) == 0

@@ -21,7 +21,7 @@ from gencard.controller.jobs.executor import ProcessExecutor, Report
 from gencard.controller.jobs.tasks import continue_at_once
 from gencard.controller.operations.failures import Refusals, error_document, error_of_document
 from gencard.controller.operations.run import Run, Ticks
-from gencard.controller.operations.turns import Turn, Turns, trace_id, traced
+from gencard.controller.operations.turns import Turn, Turns, trace_id, traced, working_for
 from gencard.controller.state.database import Database
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
 from gencard.core.errors import (
@@ -221,7 +221,7 @@ class Operations:
     def _drive_in_turn(self, turn: Turn[tuple[OperationRow, Ticks, str]]) -> None:
         row, ticks, trace = turn.item
         try:
-            with traced(trace):  # that of the call which began it
+            with traced(trace), working_for(row.owner):  # trace of the call which began it
                 self._drive(row, ticks)
         finally:
             with self._lock:

@@ -1,6 +1,7 @@
 """Whose work begins next: owners take turns, and lent black boxes never run beside work at records."""
 
 import secrets
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,8 +9,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from gencard.core.errors import StorageError
+
 _PROCESS = secrets.token_hex(16)
 _TRACE: ContextVar[str] = ContextVar("trace", default=_PROCESS)
+_OWNER: ContextVar[str] = ContextVar("owner", default="")
 
 
 def trace_id() -> str:
@@ -20,12 +24,25 @@ def trace_id() -> str:
 @contextmanager
 def traced(trace: str) -> Iterator[None]:
     """Lines of this thread carry a trace id. It is random: nobody else's text enters the log."""
-    before = _TRACE.get()
-    _TRACE.set(trace)
+    with _set(_TRACE, trace):
+        yield
+
+
+@contextmanager
+def working_for(owner: str) -> Iterator[None]:
+    """What this thread writes waits in the turn of ``owner``; outside of any, in the controller's."""
+    with _set(_OWNER, owner):
+        yield
+
+
+@contextmanager
+def _set(variable: ContextVar[str], value: str) -> Iterator[None]:
+    before = variable.get()
+    variable.set(value)
     try:
         yield
     finally:
-        _TRACE.set(before)  # no token: a stream that was given up may end in another thread
+        variable.set(before)  # no token: a stream that was given up may end in another thread
 
 
 Item = TypeVar("Item")
@@ -115,3 +132,41 @@ class Turns(Generic[Item]):
                 continue
             return turn
         return None
+
+
+class Door:
+    """Lets one thread in at a time; those that wait are served in turns of those whom they work for.
+
+    Args:
+        seconds: How long a thread waits, at most.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._turns: Turns[threading.Event] = Turns(places=1)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        """The block runs alone.
+
+        Raises:
+            StorageError: Others kept the door for too long.
+        """
+        turn = Turn(threading.Event(), _OWNER.get())
+        with self._lock:
+            self._turns.add(turn)
+            self._open()
+        try:
+            if not turn.item.wait(self._seconds):
+                raise StorageError
+            yield
+        finally:
+            with self._lock:
+                if not self._turns.withdraw(turn):
+                    self._turns.end(turn)
+                self._open()
+
+    def _open(self) -> None:
+        for turn in self._turns.begin():
+            turn.item.set()

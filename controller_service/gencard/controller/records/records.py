@@ -89,12 +89,14 @@ class SmallCells:
         single: Cells that hold one record.
         few: Cells that hold one record or more, and fewer than ``FEW``.
         occupied: Cells that hold one record or more.
+        records: Of the dataset.
     """
 
     pairs: int
     single: int
     few: int
     occupied: int
+    records: int
 
 
 FEW = 10
@@ -109,12 +111,12 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
     ]
     single = few = occupied = 0
     with _opened(entry, schema) as source:
-        tables = source.count(pairs) if pairs else ()
+        whole, *tables = source.count([domain.attributes[:1], *pairs])
     for counts in tables:
         single += int((counts == 1).sum())
         few += int(((counts > 0) & (counts < FEW)).sum())
         occupied += int((counts > 0).sum())
-    return SmallCells(len(pairs), single, few, occupied)
+    return SmallCells(len(pairs), single, few, occupied, int(whole.sum()))
 
 
 @contextmanager

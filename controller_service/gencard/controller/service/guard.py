@@ -22,7 +22,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from grpc_status import rpc_status
 
-from gencard.controller.operations.turns import traced
+from gencard.controller.operations.turns import traced, working_for
 from gencard.controller.service.access import (
     EXEMPT,
     MAY_CALL,
@@ -299,7 +299,7 @@ class Guard(grpc.ServerInterceptor):
         if who.role not in MAY_CALL.get(method, frozenset()):
             raise PermissionDeniedError
         room = self._shares.exempt if method in EXEMPT else self._shares.taken
-        with room(who.uri):
+        with room(who.uri), working_for(who.uri):
             CALLER.identity = who
             yield
 

@@ -169,6 +169,7 @@ def check(
         datasets.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
     console.print(datasets)
     _say_small_cells(small)
+    _say_too_many(small, settings.limits.records)
     for name in demo_people_in(config.absolute().parent):
         say(f"{name}: private keys are in this folder, for trials only; not for real records.")
 
@@ -234,6 +235,16 @@ def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]]) -> None:
         offered = "offered" if Mechanism.EXACT in entry.policy.mechanisms else "not offered"
         cells.add_row(entry.name, *(f"{number:,}" for number in numbers), offered)
     console.print(cells)
+
+
+def _say_too_many(small: Sequence[tuple[DatasetTable, SmallCells]], most: int) -> None:
+    """Name the datasets of which only statistics can be had, before an analyst's card fails."""
+    for entry, counted in small:
+        if counted.records > most:
+            say(
+                f"{entry.name}: more records than limits.records, {most:,}. Statistics are measured of "
+                "any number; black boxes, audits, evaluations and runs at the records are refused."
+            )
 
 
 def _check_file(path: Path, field: str) -> None:

@@ -26,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
+from gencard.controller.operations.turns import Door
 from gencard.controller.state.tables import leader
 from gencard.core.errors import InvalidInputError, NotLeadingError, StorageError
 
@@ -91,6 +92,8 @@ class Database:
 
     Writers follow one another, on both databases: SQLite through ``BEGIN IMMEDIATE``, PostgreSQL through
     an advisory lock. So the log has one order, and nobody decides on what another is about to change.
+    Those of this process take turns by identity before that: SQLite would look again after pauses of up
+    to 100 ms, and let in whoever looks first.
     A committed transaction is on the disk (WAL with ``synchronous=FULL``).
 
     Args:
@@ -99,6 +102,7 @@ class Database:
 
     def __init__(self, url: str, fence: "Fence | None" = None) -> None:
         self._fence = fence
+        self._door = Door(_BUSY_SECONDS)
         with translated():
             self._engine = _engine_of(url, fence)
 
@@ -128,7 +132,7 @@ class Database:
             NotLeadingError: Another controller has taken over since.
         """
         writing = self._engine.execution_options(**{_WRITES: True})
-        with self._while_leading(), translated(), writing.begin() as tx:
+        with self._while_leading(), translated(), self._door.passed(), writing.begin() as tx:
             yield tx
 
     @contextmanager
