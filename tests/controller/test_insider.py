@@ -18,12 +18,20 @@ from gencard.core.output_checks.rounding import step
 from tests.controller.test_answering import asked, asking
 
 SIZES = {"a": 3, "b": 4, "c": 2}
-CODING = Coding(
-    tuple(
-        Attribute(name, Labels(tuple(map(str, range(size))), integer=True, ordered=True))
-        for name, size in SIZES.items()
+
+
+def coding(sizes):
+    return Coding(
+        tuple(
+            Attribute(name, Labels(tuple(map(str, range(size))), integer=True, ordered=True))
+            for name, size in sizes.items()
+        )
     )
-)
+
+
+CODING = coding(SIZES)
+PADDED = coding({**SIZES, "d": 60})
+"""With an attribute that makes all cells together too many to look at."""
 CELLS = np.array(list(product(*map(range, SIZES.values()))))
 QUESTIONS = (
     *(("crosstab", "c ~ a"), ("crosstab", "c ~ b"), ("crosstab", "a ~ b"), ("means", "a ~ 1")),
@@ -38,16 +46,17 @@ def column(name):
 
 
 class Insider:
-    def __init__(self, folder, seed):
+    def __init__(self, folder, seed, schema=CODING):
         rng = self.rng = np.random.default_rng(seed)
         a, b = rng.choice(3, 200, p=[0.5, 0.3, 0.2]), rng.choice(4, 200, p=[0.4, 0.3, 0.2, 0.1])
         c = rng.random(200) < 0.15 + 0.3 * (a == 1) + 0.35 * (b == 2)
         frame = pd.DataFrame({"a": a, "b": b, "c": c.astype(int)})
-        frame.to_csv(folder / "records.csv", index=False)
+        frame.assign(d=np.arange(200) % 60).to_csv(folder / "records.csv", index=False)
         places = np.ravel_multi_index(frame.to_numpy().T, tuple(SIZES.values()))
         self.truth = np.bincount(places, minlength=len(CELLS))
-        self.ask = asking(folder / "records.csv", CODING)
+        self.ask = asking(folder / "records.csv", schema)
         self.earlier, self.populations, self.facts = [], [], [(np.ones(len(CELLS)), 200, 200)]
+        self.refused = []
 
     def population(self):
         """Of any shape, or one asked for before with a cell more or less."""
@@ -71,7 +80,9 @@ class Insider:
         where = "" if cells.all() else " or ".join(f"({part})" for part in parts)
         result = self.ask(kind, formula, where=where, earlier=self.earlier)
         self.populations.append(cells)
-        if result["answer"] is not None:
+        if result["answer"] is None:
+            self.refused.append((kind, formula, where, list(self.earlier)))
+        else:
             self.earlier.append(asked(kind, formula, where))
             self.facts += self.read(kind, formula, cells * 1.0, Answer.of_json(result["answer"]))
 
@@ -142,6 +153,17 @@ def test_the_same_runs_tell_nearly_everything_where_nobody_looks_at_what_they_te
     for _ in range(50):
         insider.run()
     assert len(insider.certain()) >= 5
+
+
+def test_what_was_refused_is_refused_with_an_attribute_that_chooses_everybody(tmp_path):
+    """With it, the attributes have 1,440 cells, of which the populations tell 24 apart."""
+    insider = Insider(tmp_path, 2, PADDED)
+    for _ in range(25):
+        insider.run()
+    assert len(insider.refused) > 5
+    for kind, formula, where, earlier in insider.refused:
+        wider = f"({where or 'a >= 0'}) and d >= 0"
+        assert insider.ask(kind, formula, where=wider, earlier=earlier)["answer"] is None
 
 
 def one_key(folder, alike):

@@ -1,12 +1,14 @@
 """A run beside all that was released of the same records before: answers, and exact statistics."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
-from gencard.controller.answers.run_question import RunQuestion, attributes_of
+from gencard.controller.answers.run_question import RunQuestion
 from gencard.controller.jobs.recipes import cliques_of
 from gencard.controller.jobs.tasks import Job
 from gencard.core.answers.margins import RecordMargins
@@ -16,14 +18,9 @@ from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks import facts
 from gencard.core.output_checks.differencing import differences, nearly_natural
-from gencard.core.output_checks.inference import (
-    MOST_CELLS,
-    Facts,
-    Lattice,
-    lattice_size,
-    tells_small_cells,
-)
-from gencard.core.output_checks.populations import EVERYBODY, Output
+from gencard.core.output_checks.inference import tells_small_counts
+from gencard.core.output_checks.lattice import MOST_CELLS, Facts, Lattice, lattice_size
+from gencard.core.output_checks.populations import EVERYBODY, Merged, Output
 from gencard.core.output_checks.rules import Rules
 
 
@@ -50,9 +47,7 @@ class Earlier:
         """All attributes that must be read to judge a run."""
         runs = (run, *self.runs)
         cliques = (clique for one in runs for clique in one.output.cliques)
-        named = (
-            name for one in runs for name in (*attributes_of(one.question.formula), *one.attributes)
-        )
+        named = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
         return tuple(dict.fromkeys(chain(named, *cliques, *self.cliques)))
 
     def differs_by_few(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
@@ -63,35 +58,115 @@ class Earlier:
         return differences(run.output, outputs, dataset, threshold)
 
     def leaves_too_little(self, run: RunQuestion, dataset: Dataset, rules: Rules) -> bool:
-        """Whether an answer that is released, too, would leave too little open about a small cell.
+        """Whether an answer that is released, too, would leave too little open about a small count.
 
-        Looked at are all attributes together, or those of the run alone, where their cells are few.
+        Looked at are lattices around all that the run is about, and around each of its tables where all
+        of it has many cells; with all that other answers tell of the same attributes.
         """
-        for names in self._together(run):
-            attributes = self.coding.domain.canonical(names)
-            if lattice_size(self.coding.domain, attributes) <= MOST_CELLS:
-                lattice = Lattice.of(dataset, attributes, self.coding.structural_zeros)
-                parts = [
-                    facts.counted([one for one in self.cliques if names.issuperset(one)], lattice),
-                    *(_facts(one, lattice, rules) for one in self.runs if one.attributes <= names),
-                ]
-                before = Facts.together(parts, len(lattice.counts))
-                return tells_small_cells(_facts(run, lattice, rules), before, lattice, rules.checks)
-        return False
+        if self._is_told(run):
+            return False
+        return any(self._tells(run, scope, dataset, rules) for scope in self._scopes(run))
 
-    def _together(self, run: RunQuestion) -> Iterator[frozenset[str]]:
-        """Sets of attributes, the widest first."""
-        others = chain.from_iterable(one.attributes for one in self.runs)
-        yield run.attributes.union(others, chain.from_iterable(self.cliques))
-        yield run.attributes
+    def _is_told(self, run: RunQuestion) -> bool:
+        """Whether exact statistics determine the answer, so that it tells nothing new."""
+        about = run.output.attributes
+        needed = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
+        return all(any(one <= {*clique} for clique in self.cliques) for one in needed)
+
+    def _tells(self, run: RunQuestion, scope: "_Scope", dataset: Dataset, rules: Rules) -> bool:
+        """The same of one lattice."""
+        merged, domain = scope.merged, self.coding.domain
+        attributes = domain.canonical(scope.attributes)
+        exact = [clique for clique in self.cliques if scope.attributes.issuperset(clique)]
+        lattice = Lattice.of(
+            merged.dataset(dataset.project(attributes)),
+            attributes,
+            rules.checks,
+            [merged.zeros(one, domain) for one in self.coding.structural_zeros],
+            exact,
+            merged.classes,
+        )
+        if not len(lattice.small.rows):
+            return False
+        parts = [
+            facts.counted(exact, lattice),
+            *(_facts(one, merged, lattice, rules) for one in scope.runs),
+        ]
+        before = Facts.together(parts, len(lattice.changing))
+        return tells_small_counts(_facts(run, merged, lattice, rules), before, lattice)
+
+    def _scopes(self, run: RunQuestion) -> Iterator["_Scope"]:
+        """Around the run, and its tables; with other outputs where the lattice stays narrow."""
+        whole = _Scope(self, run, frozenset(run.question.formula.attributes), run.output.attributes)
+        yield self._grown(whole)
+        if whole.size > MOST_CELLS:
+            response = run.question.formula.attributes[:1]
+            for clique in {frozenset((*response, *clique)) for clique in run.output.cliques}:
+                yield self._grown(replace(whole, valued=clique))
+
+    def _grown(self, scope: "_Scope") -> "_Scope":
+        """With attributes of other outputs that share some, those that add the fewest cells first."""
+        outputs = [
+            (frozenset(one.question.formula.attributes), one.output.attributes) for one in self.runs
+        ]
+        outputs += [(frozenset(clique), frozenset()) for clique in self.cliques]
+        related = [pair for pair in dict.fromkeys(outputs) if scope.attributes & (pair[0] | pair[1])]
+        while wider := [
+            one
+            for one in (scope.with_(*pair) for pair in related)
+            if one.attributes != scope.attributes and one.size <= MOST_CELLS
+        ]:
+            scope = min(wider, key=lambda one: (one.size, sorted(one.attributes)))
+        return scope
 
 
-def _facts(run: RunQuestion, lattice: Lattice, rules: Rules) -> Facts:
+@dataclass(frozen=True)
+class _Scope:
+    """Attributes that are judged together.
+
+    Args:
+        valued: Those whose levels are told apart.
+        tested: Those by which populations are chosen.
+    """
+
+    earlier: Earlier
+    run: RunQuestion
+    valued: frozenset[str]
+    tested: frozenset[str]
+
+    def with_(self, valued: frozenset[str], tested: frozenset[str]) -> "_Scope":
+        """With more attributes."""
+        return replace(self, valued=self.valued | valued, tested=self.tested | tested)
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        return self.valued | self.tested
+
+    @cached_property
+    def runs(self) -> list[RunQuestion]:
+        """The earlier runs whose populations are chosen by these attributes."""
+        return [one for one in self.earlier.runs if one.output.attributes <= self.attributes]
+
+    @cached_property
+    def merged(self) -> Merged:
+        """Levels that no population tells apart, of the attributes that are not valued."""
+        tests = [test for one in (self.run, *self.runs) for test in one.output.tests]
+        return Merged.by(tests, self.tested - self.valued, self.earlier.coding.domain)
+
+    @cached_property
+    def size(self) -> int:
+        """How many cells there are."""
+        domain = self.merged.domain(self.earlier.coding.domain)
+        return lattice_size(domain, tuple(self.attributes))
+
+
+def _facts(run: RunQuestion, merged: Merged, lattice: Lattice, rules: Rules) -> Facts:
     """What an answer tells of the cells."""
-    kept = run.output.kept(lattice.cells)
+    tests = tuple(map(merged.condition, run.output.tests))
+    kept = replace(run.output, tests=tests).kept(lattice.cells)
     margins = RecordMargins.of(lattice.cells, (lattice.counts * kept).astype(np.float64))
-    try:
-        question = run.at(margins)
-    except GencardError:  # it has no answer at these records
-        question = run.question
+    question = run.question
+    if lattice.told_apart.issuperset(question.formula.attributes):
+        with suppress(GencardError):  # it has no answer at these records
+            question = run.at(margins)
     return facts.facts_of_answer(question, kept, margins, lattice, rules)

@@ -17,7 +17,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import LackingMarginalsError
 from gencard.core.output_checks.judgement import output_cliques
 from gencard.core.output_checks.populations import EVERYBODY, Condition, Output, not_missing
-from gencard.core.statistics.formula import Formula, analysis_of
+from gencard.core.statistics.formula import analysis_of
 from gencard.core.types import FloatArray
 from gencard.formulas.answering import read_question
 from gencard.formulas.conditions import read_condition
@@ -84,7 +84,7 @@ class RunQuestion:
         values = options.pop("values", {})
         kind = analysis_of(run["kind"])
         given = {name: _hashable(value) for name, value in options.items()}
-        named = attributes_of(read_formula(run["formula"], coding))
+        named = read_formula(run["formula"], coding).attributes
         where = _condition(run["where"], coding, values) if run["where"] else None
         conditions = [] if where is None else [where]
         if run["missing"] == "drop":
@@ -105,7 +105,7 @@ class RunQuestion:
 
     def at(self, margins: RecordMargins) -> Question:
         """The question with columns for the levels alone that somebody has."""
-        return self._with(observed_levels(margins, attributes_of(self.question.formula)))
+        return self._with(observed_levels(margins, self.question.formula.attributes))
 
     def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> Question:
         one = self.question
@@ -119,7 +119,7 @@ class RunQuestion:
         Args:
             everybody: The records; ``part`` those of the population.
         """
-        names = attributes_of(self.question.formula)
+        names = self.question.formula.attributes
         levels = observed_levels(RecordMargins.of(everybody), names)
         expected = {name: levels[name] & self.possible[name] for name in names}
         observed = observed_levels(RecordMargins.of(part), names)
@@ -141,7 +141,7 @@ class RunQuestion:
     @property
     def attributes(self) -> frozenset[str]:
         """All that the run looks at together, in the formula and in the condition."""
-        return frozenset((*attributes_of(self.question.formula), *self.output.attributes))
+        return frozenset((*self.question.formula.attributes, *self.output.attributes))
 
     @property
     def widest(self) -> int:
@@ -164,12 +164,6 @@ def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDA
             others = tuple(other for other in range(one.cells.ndim) if other != axis)
             possible &= one.cells.any(axis=others)
     return possible
-
-
-def attributes_of(formula: Formula) -> Clique:
-    """All attributes of a formula, the response first."""
-    response = () if formula.response is None else (formula.response,)
-    return tuple(dict.fromkeys((*response, *(name for term in formula.terms for name in term))))
 
 
 def _hashable(value: Any) -> Any:

@@ -4,7 +4,8 @@ Everything that is public is read before the records are: a question that cannot
 they are, costs nothing. What fails at the records afterwards ends in a code and nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,21 @@ def answer(job: Job, progress: Progress) -> Job:
     dataset, numbers = records_as_stored(
         [earlier.attributes_with(run)], run.stored, job["records"], most_records=job["most_records"]
     )
+    return checked(run, earlier, dataset, numbers, rules)
+
+
+def checked(
+    run: RunQuestion,
+    earlier: Earlier,
+    dataset: Dataset,
+    numbers: Mapping[str, FloatArray],
+    rules: Rules,
+) -> Job:
+    """The same from records in memory.
+
+    Args:
+        numbers: The stored numbers of each response that the run asks for so, one a record.
+    """
     rows = np.flatnonzero(run.output.kept(dataset))
     if len(rows) < rules.checks.threshold:
         return _refused([Rule.THRESHOLD])
@@ -66,10 +82,9 @@ def answer(job: Job, progress: Progress) -> Job:
     part = dataset.take(rows)
     if run.lacks_levels(dataset, part) and rules.checks.zeros:
         return _refused([Rule.THRESHOLD])
-    stored = [numbers[name][rows] for name in run.stored]
-    result = _judged(run, part, rules, *stored)
+    result = _judged(run, part, rules, *(numbers[name][rows] for name in run.stored))
     if result["answer"] is not None and earlier.leaves_too_little(run, dataset, rules):
-        alone = Earlier(coding, (), ()).leaves_too_little(run, dataset, rules)
+        alone = replace(earlier, runs=(), cliques=()).leaves_too_little(run, dataset, rules)
         return _refused([Rule.THRESHOLD if alone else Rule.DIFFERENCING])
     return result
 

@@ -6,7 +6,7 @@ linear equations in the counts, which hold as nearly as the coefficients are tol
 those of stored responses, are taken to tell how many records they rest on and nothing else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,9 +18,9 @@ from gencard.core.answers.stored import wants_stored
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks import rounding
-from gencard.core.output_checks.inference import Facts, Lattice
 from gencard.core.output_checks.judgement import COUNTED, GROUPED
-from gencard.core.output_checks.populations import Kept
+from gencard.core.output_checks.lattice import Facts, Lattice
+from gencard.core.output_checks.populations import Kept, cell_numbers
 from gencard.core.output_checks.rules import Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray
@@ -29,60 +29,69 @@ from gencard.core.types import FloatArray
 def counted(cliques: Sequence[Clique], lattice: Lattice) -> Facts:
     """Exact counts of everybody, as psi has them."""
     everybody = np.ones(len(lattice.counts), dtype=bool)
-    parts = [
-        Facts.near(lattice.indicators(clique, everybody), lattice.counts, 0.0) for clique in cliques
-    ]
-    return Facts.together(parts, len(lattice.counts))
+    parts = (Facts.near(lattice.sums(clique, everybody).rows, 0.0) for clique in cliques)
+    return Facts.together(parts, len(lattice.changing))
 
 
 def facts_of_answer(
     question: Question, kept: Kept, margins: RecordMargins, lattice: Lattice, rules: Rules
 ) -> Facts:
-    """Of an answer that the rules let pass.
+    """Of an answer that the rules let pass, as far as it is about the lattice's attributes.
 
     Args:
         kept: Which cells of the lattice are in its population.
         margins: Of the population, over the lattice.
     """
     terms = question.formula.terms if question.kind in GROUPED | {Analysis.QUANTILES} else ()
-    parts = [_cells(clique, kept, lattice, rules) for clique in ((), *terms)]
+    parts = [_cells(clique, kept, lattice, rules) for clique in _inside(((), *terms), lattice)]
     if not wants_stored(question):
         if question.kind in COUNTED:
-            parts += [_exactly(clique, kept, lattice) for clique in question.cliques]
+            parts += [_exactly(clique, kept, lattice) for clique in _inside(question.cliques, lattice)]
         if question.kind in GROUPED:
             parts += _means(question, kept, lattice)
-        parts += _solved(question, margins, kept, lattice)
-    return Facts.together(parts, len(lattice.counts))
+        if lattice.told_apart.issuperset(question.formula.attributes):
+            parts += _solved(question, margins, kept, lattice)
+    return Facts.together(parts, len(lattice.changing))
+
+
+def _inside(cliques: Iterable[Clique], lattice: Lattice) -> Iterator[Clique]:
+    """Those of attributes of the lattice whose levels it tells apart."""
+    return filter(lattice.told_apart.issuperset, cliques)
 
 
 def _cells(clique: Clique, kept: Kept, lattice: Lattice, rules: Rules) -> Facts:
     """The counts of a table; cells below the threshold are in none that passed."""
-    rows = lattice.indicators(clique, kept)
-    checks = rules.checks
-    large = rows @ lattice.counts >= max(checks.threshold, 1)
-    return Facts.rounded(rows[large], lattice.counts, checks.rounding, checks.threshold)
+    checks, sums = rules.checks, lattice.sums(clique, kept)
+    large = sums.take(sums.values >= max(checks.threshold, 1))
+    return Facts.rounded(large, checks.rounding, checks.threshold)
 
 
 def _exactly(clique: Clique, kept: Kept, lattice: Lattice) -> Facts:
     """The counts of a table beside which residuals and test statistics undo their rounding."""
-    return Facts.near(lattice.indicators(clique, kept), lattice.counts, 0.0)
+    return Facts.near(lattice.sums(clique, kept).rows, 0.0)
 
 
 def _means(question: Question, kept: Kept, lattice: Lattice) -> Iterator[Facts]:
     """Means of the coded response in the groups of each term."""
     response = question.formula.response or ""
+    if response not in lattice.told_apart:
+        return
     numbers = np.nan_to_num(np.asarray(question.values[response], dtype=np.float64))
     values = numbers[lattice.cells.column(response)]
-    for term in question.formula.terms or ((),):
-        rows = lattice.indicators(term, kept)
-        sizes = rows @ lattice.counts
-        rows, sizes = rows[sizes > 1], sizes[sizes > 1]
-        means = rows @ (values * lattice.counts) / sizes
-        variances = rows @ (values**2 * lattice.counts) / sizes - means**2
-        errors = np.sqrt(np.maximum(variances, 0.0) / (sizes - 1))
+    for term in _inside(question.formula.terms or ((),), lattice):
+        groups, number = cell_numbers(lattice.cells, term)
+        sizes, totals, squares = (
+            np.bincount(groups[kept], (lattice.counts * power)[kept], minlength=number)
+            for power in (np.ones(len(values)), values, values**2)
+        )
+        rows, told = lattice.sums(term, kept).rows, sizes > 1
+        rows, sizes, totals, squares = rows[told], sizes[told], totals[told], squares[told]
+        means = totals / sizes
+        errors = np.sqrt(np.maximum(squares / sizes - means**2, 0.0) / (sizes - 1))
         rounded_means = np.array([rounding.to_error(*pair) for pair in zip(means, errors, strict=True)])
-        apart = sizes * _units(errors) / 2
-        yield Facts(rows * (values - rounded_means[:, None]), -apart, apart)
+        centre, apart = totals - rounded_means * sizes, sizes * _units(errors) / 2
+        changes = rows * (values[lattice.changing] - rounded_means[:, None])
+        yield Facts.between(changes, -apart - centre, apart - centre)
 
 
 def _units(errors: FloatArray) -> FloatArray:
@@ -106,15 +115,18 @@ def _solved(question: Question, margins: RecordMargins, kept: Kept, lattice: Lat
     rounded = np.array([rounding.to_error(*pair) for pair in zip(params, errors, strict=True)])
     apart = np.abs(equations.information) @ _units(errors) / 2
     centre = equations.information @ (rounded - params)
-    yield Facts(_rows(equations, lattice) * kept, centre - apart, centre + apart)
+    rows = _rows(equations, lattice) * kept[lattice.changing]
+    yield Facts.between(rows, centre - apart, centre + apart)
 
 
 def _rows(equations: Equations, lattice: Lattice) -> FloatArray:
-    """The derivative of each equation by the count of each cell."""
-    rows = np.zeros((len(equations.information), len(lattice.counts)))
+    """The derivative of each equation by the count of each cell that may change."""
+    rows = np.zeros((len(equations.information), len(lattice.changing)))
     for block in equations.gradients:
         sizes = [lattice.domain.size(name) for name in block.attributes]
-        codes = [lattice.cells.column(name).astype(np.int64) for name in block.attributes]
-        places = np.ravel_multi_index(codes, sizes) if codes else np.zeros(len(lattice.counts), int)
+        codes = [lattice.cells.column(name)[lattice.changing] for name in block.attributes]
+        places = np.zeros(rows.shape[1], dtype=np.int64)
+        for code, size in zip(codes, sizes, strict=True):
+            places = places * size + code
         np.add.at(rows, block.places, block.values[:, places])
     return rows

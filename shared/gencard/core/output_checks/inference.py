@@ -1,226 +1,201 @@
 r"""What all outputs together leave open about small cells: intervals that an attacker can compute.
 
 Rounded numbers still bound the counts of a few cells, all the more when many populations overlap. As in
-the auditing of suppressed tables [1]_, a cell of fewer records than the threshold is protected where
-other whole counts agree with everything that was told, and differ in this cell by enough. Such counts
-are looked for by moving records from one cell to another, then by integer programs. Where they are not
-found, the cell counts as known: too careful is the safe side.
+the auditing of suppressed tables [1]_, a count below the threshold is protected where other whole counts
+agree with everything that was told, and differ in this one by enough. Such counts are looked for by
+integer programs. Where they are not found, the count is taken as known: too careful is the safe side.
 
 References:
     .. [1] M. Fischetti, J.-J. Salazar-González, "Models and algorithms for optimizing cell suppression
        in tabular data with linear constraints", JASA 95, 2000.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations
 
 import numpy as np
 import scipy.optimize
+import scipy.sparse
 from numpy.typing import NDArray
 
-from gencard.core.card.mechanism import Transform
-from gencard.core.coding import StructuralZeros
-from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique, Domain
-from gencard.core.output_checks.populations import Kept, cell_numbers
+from gencard.core.output_checks.lattice import WIDTH, Facts, Lattice, Sums
 from gencard.core.types import FloatArray, IntArray
 
-MOST_CELLS = 512
-"""Of a lattice whose cells are looked at."""
+_MOST_SEARCHED = 60
+"""Sums that are looked at one by one; where more are left, they count as known."""
 
-_MOST_SEARCHED = 40
-"""Cells that are looked at by integer programs; where more are left, they count as known."""
+_ROUNDS = 20
+"""Programs that move many sums at once."""
 
-_NODES = 500
-"""Of one integer program: a bound that is the same on every machine."""
+_NODES = 100
+"""Of the search for one sum: a bound that is the same on every machine."""
 
-WIDTH = 3
-"""Least difference, in records, between the least and the largest count that a small cell may have."""
+_FEW_NODES = 20
+"""The same where many sums are moved at once."""
+
+_MOST_MOVED = 5
+"""Records by which one cell changes in a search for whole numbers, which this makes far shorter."""
+
+_ZERO = 1e-7
 
 
-@dataclass(frozen=True, eq=False)
-class Lattice:
-    """All cells of a few attributes, and how many records each holds.
+def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> bool:
+    """Whether a new output leaves too little open about a small count that earlier ones left open.
 
-    Args:
-        cells: One row for each cell.
-        counts: In records.
-        possible: False for structural zeros, which everybody knows to be empty.
+    First records move between two cells. Then many sums are moved up or down by one program; then those
+    left, one by one.
     """
-
-    cells: Dataset
-    counts: IntArray
-    possible: Kept
-
-    @classmethod
-    def of(
-        cls, dataset: Dataset, attributes: Clique, impossible: Sequence[StructuralZeros] = ()
-    ) -> "Lattice":
-        """Of records; what is impossible is so by the schema."""
-        domain = dataset.domain.project(attributes)
-        codes = np.indices(domain.sizes).reshape(len(attributes), -1).T
-        cells = Dataset(domain, codes)
-        numbers, size = cell_numbers(dataset, attributes)
-        possible = np.ones(size, dtype=bool)
-        for zeros in impossible:
-            if {*zeros.clique} <= {*attributes}:
-                own = codes[:, [attributes.index(name) for name in zeros.clique]]
-                possible &= ~(own[:, None] == np.array(zeros.cells)[None]).all(axis=2).any(axis=1)
-        return cls(cells, np.bincount(numbers, minlength=size), possible)
-
-    @property
-    def domain(self) -> Domain:
-        return self.cells.domain
-
-    def indicators(self, clique: Sequence[str], kept: Kept) -> FloatArray:
-        """Which cells each cell of a marginal sums, of some cells; shape ``(marginal, cells)``."""
-        numbers, size = cell_numbers(self.cells, clique)
-        rows: FloatArray = ((numbers == np.arange(size)[:, None]) & kept).astype(np.float64)
-        return rows
-
-    @cached_property
-    def sums(self) -> NDArray[np.bool_]:
-        """Cells of all marginals, the largest excepted that sums all; as ``indicators``, each once."""
-        everything = np.ones(len(self.counts), dtype=bool)
-        names = self.domain.attributes
-        rows = [
-            self.indicators(clique, everything) > 0
-            for size in range(1, len(names) + 1)
-            for clique in combinations(names, size)
-        ]
-        return np.unique(np.concatenate(rows), axis=0)
+    sums = lattice.small
+    if lattice.narrow:
+        sums = sums.take(~_determined(sums, earlier))
+    program = _Program(Facts.together([earlier, new], len(lattice.changing)), lattice)
+    low, high = _moved(sums, program.facts, lattice.counts[lattice.changing])
+    low, high = _moved_together(sums, program, low, high)
+    left = np.flatnonzero(high - low < WIDTH)
+    if len(left) > _MOST_SEARCHED:
+        return True
+    before = _Program(earlier, lattice)
+    for place in left:
+        if high[place] - low[place] < WIDTH:
+            row = sums.rows[place]
+            changes = program.opened(row)
+            if not len(changes) and (not lattice.narrow or before.leaves_open(row)):
+                return True
+            low, high = _stretched(sums, changes, low, high)
+    return False
 
 
-def lattice_size(domain: Domain, attributes: Sequence[str]) -> int:
-    """How many cells some attributes have together."""
-    return int(np.prod([float(domain.size(name)) for name in attributes]))
+def _determined(sums: Sums, facts: Facts) -> NDArray[np.bool_]:
+    """Sums that are linear combinations of exact facts."""
+    exact = facts.low == facts.high
+    rows = np.vstack([facts.rows[exact], np.ones(facts.rows.shape[1])])
+    weights = np.linalg.lstsq(rows.T, sums.rows.T, rcond=None)[0]
+    result: NDArray[np.bool_] = np.all(np.abs(rows.T @ weights - sums.rows.T) < _ZERO, axis=0)
+    return result
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Facts:
-    """Linear functions of the counts of a lattice, and between which numbers an output says they are.
+def _moved_together(
+    sums: Sums, program: "_Program", low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Changes of sums as far as programs find them that move many, until few enough are left.
 
-    Args:
-        rows: Shape ``(facts, cells)``.
-        low: Shape ``(facts,)``.
-        high: The same.
+    In each round a sum moves up or down by a binary digit of its place among those left, so that any two
+    are soon moved apart.
     """
-
-    rows: FloatArray
-    low: FloatArray
-    high: FloatArray
-
-    @classmethod
-    def near(cls, rows: FloatArray, counts: IntArray, apart: FloatArray | float) -> "Facts":
-        """That some functions are where they are, but for so much."""
-        values = rows @ counts
-        return cls(rows, values - apart, values + apart)
-
-    @classmethod
-    def rounded(cls, rows: FloatArray, counts: IntArray, base: int, least: int = 0) -> "Facts":
-        """That some counts have certain nearest multiples of a base, and pass a threshold."""
-        values = rows @ counts
-        nearest = np.round(values / base) * base
-        passed = np.where(values >= least, least, 0)
-        low = np.maximum(np.ceil(nearest - base / 2), passed)
-        return cls(rows, np.minimum(low, values), np.maximum(np.floor(nearest + base / 2), values))
-
-    @classmethod
-    def together(cls, parts: Sequence["Facts"], cells: int) -> "Facts":
-        """All facts of several outputs."""
-        rows = np.concatenate([np.empty((0, cells)), *(part.rows for part in parts)])
-        low = np.concatenate([np.empty(0), *(part.low for part in parts)])
-        high = np.concatenate([np.empty(0), *(part.high for part in parts)])
-        return cls(rows, low, high)
+    for turn in range(_ROUNDS):
+        left = np.flatnonzero(high - low < WIDTH)
+        if len(left) <= _MOST_SEARCHED:
+            break
+        up = (np.arange(len(left)) >> turn // 2 & 1) == turn % 2
+        sign = np.where(up, 1.0, np.where(sums.values[left] >= WIDTH, -1.0, 0.0))
+        low, high = _stretched(sums, program.moved(sign @ sums.rows[left]), low, high)
+    return low, high
 
 
-def tells_small_cells(new: Facts, earlier: Facts, lattice: Lattice, checks: Transform) -> bool:
-    """Whether a new output leaves too little open about a cell that earlier ones left open.
-
-    Cells of all marginals of the lattice are looked at, one by one.
-
-    Args:
-        checks: Cells of fewer records than the threshold are small; empty ones where zeros are, unless
-            they are impossible.
-    """
-    sums = lattice.sums
-    counts = sums @ lattice.counts
-    small = (counts < checks.threshold) & (checks.zeros | (counts > 0)) & (sums @ lattice.possible > 0)
-    both = Facts.together([earlier, new], len(lattice.counts))
-    return any(
-        _other_counts(known, earlier, lattice) is not None
-        for known in _known(sums[small], both, lattice)
+def _stretched(
+    sums: Sums, changes: IntArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Least and largest changes of sums with some more that agree, one a row."""
+    values = sums.rows @ changes.T
+    return np.minimum(low, values.min(axis=1, initial=0)), np.maximum(
+        high, values.max(axis=1, initial=0)
     )
 
 
-def _known(sums: NDArray[np.bool_], facts: Facts, lattice: Lattice) -> Iterator[NDArray[np.bool_]]:
-    """Sums of cells of which too little is left open."""
-    left = sums[_moved(sums, facts, lattice) < WIDTH]
-    if len(left) > _MOST_SEARCHED:
-        yield from left
-        return
-    low = high = left @ lattice.counts
-    for place, inside in enumerate(left):
-        if high[place] - low[place] < WIDTH:
-            counts = _other_counts(inside, facts, lattice)
-            if counts is None:
-                yield inside
-            else:
-                low, high = np.minimum(low, left @ counts), np.maximum(high, left @ counts)
+def _moved(sums: Sums, facts: Facts, counts: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Least and largest changes of sums where records move from one cell to one other."""
+    most = _moves(facts, counts)
+    inside = sums.rows.astype(np.float32)
+    low, high = np.zeros(len(inside)), np.zeros(len(inside))
+    for number in range(1, WIDTH + 1):
+        moves = (most >= number).astype(np.float32)
+        high[np.any((1 - inside) @ moves * inside, axis=1)] = number
+        low[np.any(inside @ moves * (1 - inside), axis=1)] = -number
+    return low, high
 
 
-def _moved(sums: NDArray[np.bool_], facts: Facts, lattice: Lattice) -> IntArray:
-    """By how much each sum can change, up and down together, where records move between two cells."""
-    amounts = _moves(facts, lattice)
-    up, down = (np.zeros(len(sums), dtype=np.int64) for _ in range(2))
-    inside = sums.astype(np.float32)
-    for amount in range(1, WIDTH + 1):
-        moves = (amounts >= amount).astype(np.float32)
-        up += ((1 - inside) @ moves * inside).any(axis=1)
-        down += (inside @ moves * (1 - inside)).any(axis=1)
-    return up + down
-
-
-def _moves(facts: Facts, lattice: Lattice) -> IntArray:
+def _moves(facts: Facts, counts: IntArray) -> IntArray:
     """Most records that may move, from each cell (rows) to each cell (columns), up to ``WIDTH``."""
-    values = facts.rows @ lattice.counts
-    up, down = facts.high - values + 1e-9, values - facts.low + 1e-9
-    size = len(lattice.counts)
-    amounts = np.empty((size, size), dtype=np.int64)
-    for cell in range(size):
-        change = facts.rows[:, [cell]] - facts.rows
-        room = np.where(change > 0, up[:, None], down[:, None])
-        with np.errstate(divide="ignore"):
-            most = np.where(change == 0, WIDTH, np.floor(room / np.abs(change)))
-        amounts[:, cell] = np.minimum(most, WIDTH).min(axis=0, initial=WIDTH)
-    amounts[:, ~lattice.possible] = 0
-    return np.minimum(amounts, lattice.counts[:, None])
+    most = np.zeros((len(counts), len(counts)), dtype=np.int64)
+    exact = (facts.low == 0) & (facts.high == 0)
+    _, alike = np.unique(facts.rows[exact], axis=1, return_inverse=True)
+    rows, low, high = facts.rows[~exact], facts.low[~exact, None], facts.high[~exact, None]
+    for cell in np.flatnonzero(counts):
+        others = np.flatnonzero(alike == alike[cell])
+        change = rows[:, others] - rows[:, [cell]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(change > 0, high, low) / change
+        room = np.where(change == 0, WIDTH, np.floor(room + _ZERO)).min(axis=0, initial=WIDTH)
+        most[cell, others] = np.minimum(room, counts[cell])
+    np.fill_diagonal(most, 0)
+    return most
 
 
-def _other_counts(inside: NDArray[np.bool_], facts: Facts, lattice: Lattice) -> IntArray | None:
-    """Counts that agree with all that was told and differ enough in a sum of cells; None if none are."""
-    present = int(lattice.counts[inside].sum())
-    for low, high in ((present + WIDTH, np.inf), (-np.inf, present - WIDTH)):
-        if high < 0:
-            continue
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """Changes of the counts of a lattice that agree with facts, as rows."""
+
+    facts: Facts
+    lattice: Lattice
+
+    def moved(self, weights: FloatArray) -> IntArray:
+        """A change in whole records that makes a weighted sum large, where one is soon found."""
+        return self._whole(self._solved(weights, [], whole=1, nodes=_FEW_NODES))
+
+    def opened(self, row: FloatArray) -> IntArray:
+        """A change in whole records of a sum by ``WIDTH``; none where none is found."""
+        for low, high in ((WIDTH, np.inf), (-np.inf, -WIDTH)):
+            for whole in (
+                0,
+                1,
+            ):  # where no fractions agree, no whole numbers do, and that is found at once
+                nothing = np.zeros(len(row))
+                change = self._solved(nothing, [(row, low, high)], whole=whole, nodes=_NODES)
+                if change is None:
+                    break
+            else:
+                if len(changes := self._whole(change)):
+                    return changes
+        return self._whole(None)
+
+    def leaves_open(self, row: FloatArray) -> bool:
+        """Whether a sum may change by ``WIDTH``, fractions of records allowed: else it is certain."""
+        changes = [self._solved(sign * row, [], whole=0, nodes=_NODES) for sign in (1.0, -1.0)]
+        most = [np.inf if change is None else abs(float(row @ change)) for change in changes]
+        return sum(most) >= WIDTH - _ZERO
+
+    def _solved(
+        self,
+        weights: FloatArray,
+        more: Sequence[tuple[FloatArray, float, float]],
+        *,
+        whole: int,
+        nodes: int,
+    ) -> FloatArray | None:
+        """The change that makes a weighted sum largest, or one that is large, in whole records."""
+        facts, counts = self.facts, self.lattice.counts[self.lattice.changing]
+        most = float(_MOST_MOVED) if whole else np.inf
+        rows, low, high = zip((np.ones(len(counts)), 0.0, 0.0), *more, strict=True)
         agreement = scipy.optimize.LinearConstraint(
-            np.vstack([facts.rows, np.ones(len(inside)), inside]),
-            [*facts.low, lattice.counts.sum(), low],
-            [*facts.high, lattice.counts.sum(), high],
+            scipy.sparse.csc_array(np.vstack([facts.rows, *rows])),
+            [*facts.low, *low],
+            [*facts.high, *high],
         )
-        for whole in (0, 1):  # where no fractions agree, no whole numbers do, and that is found at once
-            solution = scipy.optimize.milp(
-                np.zeros(len(inside)),
-                integrality=np.full(len(inside), whole),
-                bounds=scipy.optimize.Bounds(0, np.where(lattice.possible, np.inf, 0.0)),
-                constraints=[agreement],
-                options={"node_limit": _NODES},
-            )
-            if solution.x is None:
-                break
-        else:
-            counts: IntArray = np.round(np.asarray(solution.x)).astype(np.int64)
-            return counts
-    return None
+        solution = scipy.optimize.milp(
+            -weights,
+            integrality=np.full(len(counts), whole),
+            bounds=scipy.optimize.Bounds(np.maximum(-counts, -most), most),
+            constraints=[agreement],
+            options={"node_limit": nodes, "mip_rel_gap": whole},
+        )
+        change: FloatArray | None = solution.x
+        return change
+
+    def _whole(self, change: FloatArray | None) -> IntArray:
+        """A change without its last digits, where it then still agrees."""
+        facts, cells = self.facts, self.facts.rows.shape[1]
+        whole = np.zeros((0, cells)) if change is None else np.round(change)[None]
+        values = whole @ facts.rows.T
+        slack = _ZERO * (1.0 + np.abs(whole) @ np.abs(facts.rows).T)
+        agree = np.all((facts.low - slack <= values) & (values <= facts.high + slack), axis=1)
+        return whole[agree].astype(np.int64)

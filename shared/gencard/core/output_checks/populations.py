@@ -3,7 +3,7 @@
 A population is public: it says which cells of a few attributes are in it, and never which records.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError
@@ -83,6 +84,72 @@ def not_missing(attributes: Iterable[str], levels: Domain) -> tuple[Condition, .
     return tuple(
         Condition((name,), np.arange(levels.size(name)) < levels.size(name) - 1) for name in attributes
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """Levels of attributes that some conditions treat alike, as one level each.
+
+    Args:
+        classes: For each attribute with such levels, the new code of each level.
+    """
+
+    classes: Mapping[str, IntArray]
+
+    @classmethod
+    def by(cls, conditions: Sequence[Condition], attributes: Iterable[str], levels: Domain) -> "Merged":
+        """Of attributes that stand in conditions and nowhere else."""
+        numbers = {name: _treated_alike(name, conditions, levels) for name in attributes}
+        return cls({name: one for name, one in numbers.items() if one.max() + 1 < len(one)})
+
+    def domain(self, domain: Domain) -> Domain:
+        """With fewer levels."""
+        sizes = zip(domain.attributes, domain.sizes, strict=True)
+        return Domain.of({name: self._levels(name, size) for name, size in sizes})
+
+    def dataset(self, dataset: Dataset) -> Dataset:
+        """The records with the new codes."""
+        columns = [self._codes(name, dataset.column(name)) for name in dataset.domain.attributes]
+        return Dataset(self.domain(dataset.domain), np.stack(columns, axis=1))
+
+    def condition(self, condition: Condition) -> Condition:
+        """The same one, of the new codes."""
+        cells = condition.cells
+        for axis, name in enumerate(condition.attributes):
+            if name in self.classes:
+                _, first = np.unique(self.classes[name], return_index=True)
+                cells = cells.take(first, axis=axis)
+        return Condition(condition.attributes, cells)
+
+    def zeros(self, zeros: StructuralZeros, levels: Domain) -> StructuralZeros:
+        """Cells of the new codes all of which cannot occur."""
+        table = np.zeros(levels.project(zeros.clique).sizes, dtype=bool)
+        table[tuple(np.array(zeros.cells).T)] = True
+        for axis, name in enumerate(zeros.clique):
+            if name in self.classes:
+                numbers = self.classes[name]
+                parts = [
+                    table.compress(numbers == one, axis).all(axis) for one in range(numbers.max() + 1)
+                ]
+                table = np.stack(parts, axis=axis)
+        return StructuralZeros(zeros.clique, tuple(map(tuple, np.argwhere(table).tolist())))
+
+    def _levels(self, name: str, size: int) -> int:
+        return int(self.classes[name].max()) + 1 if name in self.classes else size
+
+    def _codes(self, name: str, codes: IntArray) -> IntArray:
+        return self.classes[name][codes] if name in self.classes else codes.astype(np.int64)
+
+
+def _treated_alike(name: str, conditions: Sequence[Condition], levels: Domain) -> IntArray:
+    """For each level of an attribute, the number of those that all conditions treat as it."""
+    slices = [np.zeros((levels.size(name), 0), dtype=bool)]
+    for one in conditions:
+        if name in one.attributes:
+            own = np.moveaxis(one.cells, one.attributes.index(name), 0)
+            slices.append(own.reshape(len(own), -1))
+    _, numbers = np.unique(np.concatenate(slices, axis=1), axis=0, return_inverse=True)
+    return numbers.reshape(-1).astype(np.int64)
 
 
 def cell_numbers(dataset: Dataset, attributes: Sequence[str]) -> tuple[IntArray, int]:

@@ -35,6 +35,12 @@ class Formula:
         terms = " + ".join(":".join(map(written_name, term)) for term in self.terms) or "1"
         return f"~ {terms}" if self.response is None else f"{written_name(self.response)} ~ {terms}"
 
+    @property
+    def attributes(self) -> Clique:
+        """All of them, the response first."""
+        response = () if self.response is None else (self.response,)
+        return tuple(dict.fromkeys((*response, *chain.from_iterable(self.terms))))
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
