@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from gencard.controller.operations.turns import trace_id, traced
-from gencard.controller.upkeep import telemetry
+from gencard.controller.upkeep import logs
 from gencard.controller.wiring import report
 
 SECRET = "CANARY-Ann-Smith-HIV"
@@ -20,7 +20,7 @@ def lines():
     before, level = root.handlers[:], root.level
     for handler in before:
         root.removeHandler(handler)
-    handler = telemetry.configure(stream)
+    handler = logs.configure(stream)
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     root.removeHandler(handler)
     for old in before:
@@ -56,10 +56,7 @@ def test_s16_nothing_else_of_a_record_is_written(lines):
         logging.getLogger("gencardlike").error(SECRET)
     written = lines()
     assert SECRET not in json.dumps(written)
-    assert [line["event"] for line in written] == [telemetry.WITHHELD] * 3 + [
-        "incident",
-        telemetry.WITHHELD,
-    ]
+    assert [line["event"] for line in written] == [logs.WITHHELD] * 3 + ["incident", logs.WITHHELD]
     assert {key for line in written for key in line} == {"time", "level", "logger", "event", "trace"}
 
 
@@ -67,12 +64,12 @@ def test_s16_one_record_is_one_short_line(lines):
     report("a\nb", "1", "x" * 10_000)
     (line,) = lines()
     assert line["place"] == "a\nb"
-    assert len(line["kind"]) == telemetry.LONGEST
+    assert len(line["kind"]) == logs.LONGEST
 
 
 def test_s16_grpc_is_redacted_for_every_handler(caplog):
-    telemetry.silence_grpc()
-    telemetry.silence_grpc()
+    logs.silence_grpc()
+    logs.silence_grpc()
     assert len(logging.getLogger("grpc._server").filters) == 1
     try:
         raise KeyError(SECRET)

@@ -40,7 +40,7 @@ _HOME = {
     "Audit": "audit",
     "Card": "card",
     "FidelityReport": "report.fidelity",
-    "Plan": "planning.plan",
+    "Plan": "planning",
     "Release": "release",
     "Steward": "steward",
     "all_marginals": "terms",

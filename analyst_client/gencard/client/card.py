@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 from uuid import uuid4
 
-from gencard.client.answers.answering import AnswerOptions, Question
+from gencard.client.answers.question import AnswerOptions, Question
 from gencard.client.arguments import checked, choice, level_values, text
 from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset, suggesting_generators

@@ -65,7 +65,7 @@ from gencard.core.errors import GencardError, InvalidInputError
 
 if TYPE_CHECKING:
     from gencard.controller.page.server import PageServer
-    from gencard.controller.upkeep.telemetry import MetricsServer
+    from gencard.controller.upkeep.metrics import MetricsServer
 
 
 def servicers(
@@ -416,7 +416,7 @@ def _metrics(controller_state: ControllerState, service: Service) -> "MetricsSer
     table = controller_state.settings.metrics
     if table is None:
         return None
-    from gencard.controller.upkeep.telemetry import start_metrics  # noqa: PLC0415 - for the start's speed
+    from gencard.controller.upkeep.metrics import start_metrics  # noqa: PLC0415 - for the start's speed
 
     return start_metrics(table.address, controller_state, service.guard.calls.counts, report)
 

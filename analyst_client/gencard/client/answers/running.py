@@ -7,7 +7,7 @@ from functools import partial
 from uuid import uuid4
 
 from gencard.client.answers.answer import Answer
-from gencard.client.answers.answering import Question as AnalystQuestion
+from gencard.client.answers.question import Question as AnalystQuestion
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.history import LogWatch
 from gencard.client.checking.signing import checked_signed_answer

@@ -26,7 +26,7 @@ from gencard.controller.service.guard import Guard
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.state.leadership import LOOK_EVERY, Leadership
 from gencard.controller.upkeep.health import STANDBY
-from gencard.controller.upkeep.telemetry import silence_grpc
+from gencard.controller.upkeep.logs import silence_grpc
 from gencard.core.errors import InvalidInputError, NotLeadingError
 from gencard.wire.codecs.error_table import status_message
 

@@ -42,7 +42,7 @@ from gencard.controller.shell.terminal import (
     say,
     table,
 )
-from gencard.controller.upkeep import telemetry
+from gencard.controller.upkeep import logs
 from gencard.controller.upkeep.readiness import (
     check_apart,
     check_caps,
@@ -259,7 +259,7 @@ def serve(
     controller serves the same PostgreSQL database, this one stands by, and takes over once that is gone.
     Exit code 3 where another one has taken over from this one.
     """
-    telemetry.configure()
+    logs.configure()
     ended = threading.Event()
     reload_asked = threading.Event()
     # closing the terminal ends the service; under a service manager the signal means "read again"
