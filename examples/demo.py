@@ -30,7 +30,7 @@ from examples.fair_survey import (
 )
 from examples.wire_meter import WireMeter
 from gencard.client import Analyst, Answer
-from gencard.client.answers.tables import coefficient_grid
+from gencard.client.answers.display import coefficient_grid
 from gencard.client.audit import Audit
 from gencard.client.card import Card
 from gencard.client.display import Facts

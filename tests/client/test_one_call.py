@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.planning import one_call
+from gencard.client import planning
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.budget import Price
@@ -46,7 +46,7 @@ def answers(monkeypatch):
             raise given
         return given
 
-    monkeypatch.setattr(one_call, "_answer", answer)
+    monkeypatch.setattr(planning, "_answer", answer)
     return answers
 
 

@@ -7,8 +7,14 @@ import struct
 import pytest
 
 from gencard.controller.sandbox import namespaces
-from gencard.controller.sandbox.call_filter import call_filter
-from gencard.controller.sandbox.call_table import ARGUMENTS, MACHINES, NEWEST, OF_SEVERAL, REFUSED
+from gencard.controller.sandbox.call_filter import (
+    ARGUMENTS,
+    MACHINES,
+    NEWEST,
+    OF_SEVERAL,
+    REFUSED,
+    call_filter,
+)
 from gencard.core.errors import IsolationError
 from tests.system.sandboxes import RECORDS, shell
 

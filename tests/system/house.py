@@ -14,11 +14,11 @@ import pandas as pd
 
 from gencard.client import Analyst, install_answer, new_request
 from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.boxes.reviews import write_review
 from gencard.controller.people.certificates import read_authority
 from gencard.controller.people.enrolment import enrol
 from gencard.controller.settings.boxes import ReviewTable
 from gencard.controller.settings.drafting import draft
+from gencard.controller.settings.edits import write_review
 from gencard.controller.settings.settings import Settings
 from gencard.controller.wiring import Controller, serve
 from gencard.wire.documents.enrolment import request_of_document

@@ -9,6 +9,7 @@ The attack runs in two worlds of equal psi: in one the person is in good health,
 else is, and the person is not. Whatever differs between the worlds was learnt about the person.
 """
 
+import secrets
 from contextlib import contextmanager
 
 import numpy as np
@@ -16,7 +17,6 @@ import pandas as pd
 import pytest
 
 from gencard.client import evaluation
-from gencard.controller.evaluation import run
 from gencard.core.errors import GencardError, TooLargeError
 from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.generators.contract import rng_of
@@ -140,7 +140,7 @@ def answer(person, card, name):
 @pytest.fixture
 def same_draws(monkeypatch):
     """The controller's own seeds, which nobody knows, are the same in both worlds."""
-    monkeypatch.setattr(run.secrets, "randbits", lambda bits: 2**62 - 57)
+    monkeypatch.setattr(secrets, "randbits", lambda bits: 2**62 - 57)
 
 
 def both(folder, policy, person, names, *, offline=True):

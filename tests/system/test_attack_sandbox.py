@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from gencard.controller.sandbox import memory_watch
+from gencard.controller.sandbox import limits
 from gencard.core.errors import BlackBoxError, InvalidInputError, JobLimitError
 from tests.system.raw_calls import quickest
 from tests.system.sandboxes import RECORDS, box, needs_sandbox, reported_value
@@ -164,11 +164,11 @@ class TestMemory:
 
         def looked_at(members, bound):
             processes = list(members)
-            seen.append(sum(map(memory_watch._proportional, processes)))
+            seen.append(sum(map(limits._proportional, processes)))
             return False
 
-        monkeypatch.setattr(memory_watch, "_is_over", looked_at)
-        monkeypatch.setattr(memory_watch, "_EVERY", 0.001)
+        monkeypatch.setattr(limits, "_is_over", looked_at)
+        monkeypatch.setattr(limits, "_EVERY", 0.001)
         return seen
 
     def test_s34_children_never_exceed_the_bound_together(self, peaks):

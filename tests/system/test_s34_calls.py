@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gencard.controller.sandbox.call_table import ARGUMENTS, MACHINES, OF_SEVERAL, REFUSED
-from gencard.controller.sandbox.memory_watch import MemoryWatch
+from gencard.controller.sandbox.call_filter import ARGUMENTS, MACHINES, OF_SEVERAL, REFUSED
+from gencard.controller.sandbox.limits import MemoryWatch
 from gencard.controller.sandbox.namespaces import Namespaces
 from gencard.core.errors import IsolationError
 from tests.system.raw_calls import eventually

@@ -16,8 +16,7 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.sandbox import forks, namespaces, sandbox
 from gencard.controller.sandbox.boxes import SandboxedProgram, built_in_program, sandboxed_box
 from gencard.controller.sandbox.environment import Environment
-from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.sandbox.memory_watch import children_of, tree_of
+from gencard.controller.sandbox.limits import Isolation, children_of, tree_of
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.recipes import in_sandbox, program_recipe
 from gencard.controller.sandbox.sandbox import Sandbox

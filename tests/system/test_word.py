@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 from gencard.controller.controller_state import open_controller_state
 from gencard.controller.notify import channels
 from gencard.controller.notify.channels import Fate, channels_of
-from gencard.controller.notify.messages import Message
+from gencard.controller.notify.messages import Kind, Message
 from gencard.controller.notify.notifier import Notifier, post_of
-from gencard.controller.notify.waiting import Kind
 from gencard.controller.shell.main import app
 from gencard.controller.stewards.actions import Kind as Action
 from gencard.core.errors import InvalidInputError, StorageError

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gencard.client.audit import Audit
     from gencard.client.card import Card
     from gencard.client.connection.enrolment import install_answer, new_request, renewal_request
-    from gencard.client.planning.plan import Plan
+    from gencard.client.planning import Plan
     from gencard.client.release import Release
     from gencard.client.report.fidelity import FidelityReport
     from gencard.client.steward import Steward
@@ -40,7 +40,7 @@ _HOME = {
     "Audit": "audit",
     "Card": "card",
     "FidelityReport": "report.fidelity",
-    "Plan": "planning.plan",
+    "Plan": "planning",
     "Release": "release",
     "Steward": "steward",
     "all_marginals": "terms",

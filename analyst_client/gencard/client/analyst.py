@@ -15,8 +15,7 @@ from gencard.client.checking.signing import checked_answer
 from gencard.client.connection.connection import Connection, ProgressDisplay, pages
 from gencard.client.connection.credentials import Credentials, address_in
 from gencard.client.display import Listed
-from gencard.client.planning.one_call import Consent, rows_of, usual_purpose
-from gencard.client.planning.plan import Plan
+from gencard.client.planning import Consent, Plan, rows_of, usual_purpose
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, proposed
 from gencard.core.card.budget import Price, Spend

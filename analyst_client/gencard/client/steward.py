@@ -23,6 +23,7 @@ from gencard.client.connection.credentials import read
 from gencard.client.display import Listed
 from gencard.client.stewards import reading
 from gencard.client.stewards.card_review import CardReview, Decision
+from gencard.client.stewards.reading import RiskReview
 from gencard.client.stewards.registers import (
     ACCOUNT_HEADS,
     ANSWER_HEADS,
@@ -41,7 +42,6 @@ from gencard.client.stewards.registers import (
     Waiting,
     spend_line,
 )
-from gencard.client.stewards.risk_review import RiskReview
 from gencard.core.card.budget import Spend
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import steward_pb2 as pb

@@ -19,9 +19,8 @@ from gencard.controller.audits.resumption import Journals
 from gencard.controller.audits.run import AuditRun
 from gencard.controller.cards.negotiations import Negotiations, Retention
 from gencard.controller.controller_state import Clock, ControllerState, open_controller_state, utc_now
-from gencard.controller.evaluation.evaluations import KIND as EVALUATION
-from gencard.controller.evaluation.evaluations import Evaluations
-from gencard.controller.evaluation.run import EvaluationRun
+from gencard.controller.evaluation import KIND as EVALUATION
+from gencard.controller.evaluation import EvaluationRun, Evaluations
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.notify.notifier import Notifier, post_of
@@ -49,8 +48,7 @@ from gencard.controller.service.operations import (
     release_response,
 )
 from gencard.controller.service.releases import AuditServicer, MeasuresServicer, SynthesisServicer
-from gencard.controller.service.server import Registration, Service, TlsFiles, start
-from gencard.controller.service.standby import stand_by
+from gencard.controller.service.server import Registration, Service, TlsFiles, stand_by, start
 from gencard.controller.service.stewards import StewardServicer
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Limits, Settings

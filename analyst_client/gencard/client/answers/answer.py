@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from gencard.client.answers.intervals import CoefficientPlot, Interval
-from gencard.client.answers.tables import COEFFICIENTS, NUMBERS, frame_of, grids
+from gencard.client.answers.display import (
+    COEFFICIENTS,
+    NUMBERS,
+    CoefficientPlot,
+    Interval,
+    frame_of,
+    grids,
+)
 from gencard.client.arguments import checked, number
 from gencard.client.display import Displayable, Facts, Part, WrittenAsJson, named
 from gencard.client.files.folder import ANSWER, appearing, check_free, save_documents, write_bytes

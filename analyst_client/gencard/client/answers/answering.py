@@ -30,7 +30,7 @@ from gencard.wire.signatures.canonical import sha256
 
 if TYPE_CHECKING:
     from gencard.client.card import Card
-    from gencard.client.planning.plan import Plan
+    from gencard.client.planning import Plan
 
 _VERIFIED = "card and receipts: signatures and digests agree"
 _UNVERIFIED = "digests agree; signatures not checked: `gencard verify` does"

@@ -15,9 +15,8 @@ from rich import progress as bars
 from rich.console import Console
 
 from gencard.client.checking.history import KeyWatch
-from gencard.client.connection.channels import TAKEOVER_SECONDS, Channels
+from gencard.client.connection.channels import TAKEOVER_SECONDS, Channels, failure_of_tls
 from gencard.client.connection.credentials import Credentials, read, read_secret
-from gencard.client.connection.tls_check import failure_of_tls
 from gencard.client.display import notebook_bar
 from gencard.core.errors import (
     ConnectionClosedError,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.card import Card
-from gencard.client.planning.plan import Plan
+from gencard.client.planning import Plan
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,

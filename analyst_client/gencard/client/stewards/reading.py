@@ -1,13 +1,15 @@
 """Messages of the stewards' service as what a steward looks at."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from gencard.client.stewards.card_review import CardReview, Decision, FirstDecision, Together
+from gencard.client.display import Displayable, Grid, Part, named, percent
+from gencard.client.stewards.card_review import WIDEST_MAP, CardReview, Decision, FirstDecision, Together
 from gencard.client.stewards.registers import (
     Account,
     AnswerReview,
@@ -19,7 +21,6 @@ from gencard.client.stewards.registers import (
     Preview,
     Waiting,
 )
-from gencard.client.stewards.risk_review import RiskReview
 from gencard.core.card.card import Change
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.output_checks.rules import Colour
@@ -28,7 +29,104 @@ from gencard.core.typed_json import PLAIN
 from gencard.v1 import steward_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, datetime_of
 from gencard.wire.codecs.privacy_codec import price_of
-from gencard.wire.signatures.canonical import Document, document_of
+from gencard.wire.signatures.canonical import Document, document_of, time_text
+
+_FOR_STEWARDS = (
+    "Numbers about records, for stewards only. Nothing is decided by them; the log says who looked."
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RiskReview(Displayable):
+    """Risk of psi: small counts, attributes that follow for certain, confident guesses.
+
+    Args:
+        together_with: Other cards whose exact counts were taken with this card's.
+        worst: Keys that make most records certain: what is known, what follows, of how many records.
+        time: When the records were looked at.
+    """
+
+    card: str
+    report: PsiRisk
+    together_with: tuple[str, ...]
+    worst: tuple[tuple[str, str, int], ...]
+    time: datetime
+
+    def document(self) -> dict[str, Any]:
+        """The report as an object of JSON types."""
+        about = {"card": self.card, "togetherWith": list(self.together_with)}
+        return {**about, "time": time_text(self.time), **self.report.json()}
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        report = self.report
+        parts: list[Part] = [_FOR_STEWARDS, self._extent(), *_small(report), *_certain(report)]
+        if self.worst:
+            lines = [(known, certain, f"{records:,}") for known, certain, records in self.worst]
+            parts += ["Keys that make most records certain:"]
+            parts += [Grid(("Known", "Certain", "Records"), lines)]
+        heat_map = _heat_map(report) if len(report.attributes) <= WIDEST_MAP else []
+        return f"Risk of psi: {self.card}", [*parts, *_guesses(report), *heat_map]
+
+    def _extent(self) -> str:
+        report, others = self.report, len(self.together_with)
+        counts = (
+            f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables"
+        )
+        with_others = f", with the exact counts of {others} other cards" if others else ""
+        return f"{counts}{with_others}; looked at {time_text(self.time)}"
+
+    def __repr__(self) -> str:
+        return f"<RiskReview {self.card}: {self.report.small.small:,} small counts>"
+
+
+def _small(report: PsiRisk) -> list[Part]:
+    small, few = report.small, f"Cells of fewer than {report.threshold}"
+    rows = [
+        ("all together", small),
+        *((named(one.clique), one) for one in report.worst_tables if one.small),
+    ]
+    lines = [(name, f"{one.single:,}", f"{one.small:,}", f"{one.records:,}") for name, one in rows]
+    heads = ("Table", "Cells of 1 record", few, "Records in them")
+    return ["Small counts:", Grid(heads, lines, numbers=True)]
+
+
+def _certain(report: PsiRisk) -> list[Part]:
+    lines = [
+        (f"up to {one.width}", f"{one.facts:,}", f"{one.guessed:,}", f"{one.skipped:,}")
+        for one in report.facts
+    ]
+    heads = ("Attributes known", "Facts", "Also true of the most frequent level", "Not looked at")
+    title = "Certain: who knows some attributes of a person knows another one."
+    return [title, Grid(heads, lines, numbers=True)]
+
+
+def _guesses(report: PsiRisk) -> list[Part]:
+    lines = [
+        (str(one.width), f"{one.guesses:,}", f"{one.right:,}", f"{one.held:,}", f"{one.unexpected:,}")
+        for one in report.guesses
+    ]
+    heads = ("Attributes known", "Guesses", "Right", "Cells that hold somebody", "Of them unexpected")
+    title = "Likely: guesses above 90 % of what fewer than half of the records have."
+    return [title, Grid(heads, lines, numbers=True)] if lines else []
+
+
+def _heat_map(report: PsiRisk) -> list[Part]:
+    """One attribute known (row), another one certain (column)."""
+    numbers = [str(place + 1) for place in range(len(report.attributes))]
+    lines = [
+        (
+            f"{numbers[place]} {name}",
+            *("" if other == place else _share(one) for other, one in enumerate(row)),
+        )
+        for place, (name, row) in enumerate(zip(report.attributes, report.certain, strict=True))
+    ]
+    title = "Certain from one attribute (row) about another (column), of all records:"
+    return [title, Grid(("", *numbers), lines, numbers=True)]
+
+
+def _share(share: float) -> str:
+    """What is not 0 is never shown as 0."""
+    return "·" if not share else percent(share) if share >= 0.01 else "< 1 %"
 
 
 def waiting_of(message: pb.Waiting) -> Waiting:

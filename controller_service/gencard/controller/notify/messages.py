@@ -1,14 +1,112 @@
-"""The messages: fixed sentences, and a place to look at. No name, no label, no purpose, no number."""
+"""What waits for a steward, as kinds and digests, and the messages about it.
+
+A message is fixed sentences and a place to look at. No name, no label, no purpose, no number.
+"""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.utils import format_datetime
+from enum import StrEnum
+from pathlib import Path
 
-from gencard.controller.notify.waiting import Kind
-from gencard.wire.signatures.canonical import time_text
+from cryptography.x509 import load_pem_x509_certificate
+from sqlalchemy import Connection, select
+
+from gencard.controller.operations.failures import Refusals
+from gencard.controller.state.first_decisions import FirstDecisions
+from gencard.controller.state.runs import RunStore
+from gencard.controller.state.tables import cards
+from gencard.core.card.card import CardState
+from gencard.wire.signatures.canonical import digest_of, time_text
+
+ENDS_SOON = timedelta(days=14)
+"""A certificate that ends within it is told of."""
+
+LONG = timedelta(days=1)
+"""What has waited longer is told of again, once a day."""
+
+
+class Kind(StrEnum):
+    """Of what waits."""
+
+    PROPOSAL = "proposal"
+    RUN = "run"
+    FAILURE = "failure"
+    SECOND = "second-decision"
+    LONG = "long"
+    CERTIFICATE = "certificate"
+    TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One thing that waits.
+
+    Args:
+        resource: Its name; it stays here.
+        since: When it began to wait; of a certificate its end.
+    """
+
+    kind: Kind
+    resource: str
+    since: datetime
+
+    @property
+    def digest(self) -> str:
+        """What the state remembers of it once it was told."""
+        return digest_of({"kind": self.kind, "resource": self.resource, "since": time_text(self.since)})
+
+
+Certificates = Callable[[Connection], Iterator[tuple[str, datetime]]]
+"""Certificates that people or the service rely on: a name and the end of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Reads what waits for a steward from the state and from certificates."""
+
+    refusals: Refusals
+    runs: RunStore
+    firsts: FirstDecisions
+    certificates: Certificates
+
+    def notices(self, tx: Connection, now: datetime) -> list[Notice]:
+        """All that waits now; the reminder among them where something has waited for long."""
+        seconds = (
+            Notice(Kind.SECOND, first.digest, first.created) for first in self.firsts.waiting(tx, now)
+        )
+        waiting = [*self._proposals(tx), *self._runs(tx), *self._failures(tx), *seconds]
+        if any(now - notice.since >= LONG for notice in waiting):
+            day = datetime.combine(now.date(), datetime.min.time(), now.tzinfo)
+            waiting.append(Notice(Kind.LONG, "queue", day))
+        ends = (end for end in self.certificates(tx) if end[1] - now <= ENDS_SOON)
+        return [*waiting, *(Notice(Kind.CERTIFICATE, name, end) for name, end in ends)]
+
+    def _proposals(self, tx: Connection) -> Iterator[Notice]:
+        requested = cards.c.state == CardState.REQUESTED
+        for name, changed in tx.execute(select(cards.c.name, cards.c.changed).where(requested)):
+            yield Notice(Kind.PROPOSAL, name, changed)
+
+    def _runs(self, tx: Connection) -> Iterator[Notice]:
+        for run in self.runs.waiting(tx):
+            yield Notice(Kind.RUN, run.name, run.created)
+
+    def _failures(self, tx: Connection) -> Iterator[Notice]:
+        for operation in self.refusals.waiting(tx):
+            yield Notice(Kind.FAILURE, operation.name, operation.changed)
+
+
+def certificate_ends(*files: Path) -> Iterator[tuple[str, datetime]]:
+    """The end of each certificate among some files; what is none is passed over."""
+    for file in files:
+        try:
+            yield str(file), load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+        except (OSError, ValueError):
+            continue
+
 
 _SENTENCES = {
     Kind.PROPOSAL: "A proposal waits for a steward's decision.",

@@ -16,8 +16,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.notify.channels import Attempt, Channel, Fate, channels_of
-from gencard.controller.notify.messages import Message, sentences
-from gencard.controller.notify.waiting import Waits, certificate_ends
+from gencard.controller.notify.messages import Message, Waits, certificate_ends, sentences
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.database import Database
 from gencard.controller.state.outbox import MessageRow, MessageState, Outbox

@@ -16,7 +16,6 @@ from starlette.types import ASGIApp
 from gencard.controller.page.decisions import Decisions, fields_of
 from gencard.controller.page.oidc import ANSWER, ATTEMPT_SECONDS, Oidc
 from gencard.controller.page.passkeys import SIGN_IN, Ceremonies
-from gencard.controller.page.registry import Change, Context, Done, View
 from gencard.controller.page.rendering import asset_response, rendered
 from gencard.controller.page.security import (
     ATTEMPT,
@@ -29,6 +28,7 @@ from gencard.controller.page.security import (
     set_session,
 )
 from gencard.controller.page.sessions import Session, Sessions
+from gencard.controller.page.views import Change, Context, Done, View
 from gencard.controller.service.access import Bounds, Shares
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import (

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from gencard.controller.page.passkeys import Ceremonies
-from gencard.controller.page.registry import Done
 from gencard.controller.page.security import Form
 from gencard.controller.page.sessions import Session
+from gencard.controller.page.views import Done
 from gencard.controller.stewards.actions import Action, Decision, Kind
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError

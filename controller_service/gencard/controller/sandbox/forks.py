@@ -21,8 +21,14 @@ from typing import IO
 
 from gencard.controller.sandbox.call_filter import call_filter
 from gencard.controller.sandbox.environment import COMPILED, WORK, Environment
-from gencard.controller.sandbox.limits import SandboxLimits, bounds_of, others
-from gencard.controller.sandbox.memory_watch import Running, children_of, tree_of
+from gencard.controller.sandbox.limits import (
+    Running,
+    SandboxLimits,
+    bounds_of,
+    children_of,
+    others,
+    tree_of,
+)
 from gencard.controller.sandbox.namespaces import (
     PROGRAM,
     ZYGOTE,

@@ -21,8 +21,14 @@ from types import TracebackType
 from gencard.controller.sandbox import zygote
 from gencard.controller.sandbox.call_filter import call_filter
 from gencard.controller.sandbox.environment import VARIABLES, WORK, Environment, closing_of, root_of
-from gencard.controller.sandbox.limits import SandboxLimits, limited, others
-from gencard.controller.sandbox.memory_watch import Running, children_of, tree_of
+from gencard.controller.sandbox.limits import (
+    Running,
+    SandboxLimits,
+    children_of,
+    limited,
+    others,
+    tree_of,
+)
 
 
 class MemoryFiles:

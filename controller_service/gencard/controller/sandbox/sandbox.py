@@ -17,8 +17,14 @@ from typing import IO, Protocol, cast
 
 from gencard.controller.sandbox.environment import VARIABLES, Environment
 from gencard.controller.sandbox.forks import PYTHON_COMMAND, Forks, Zygote
-from gencard.controller.sandbox.limits import Isolation, SandboxLimits, limited
-from gencard.controller.sandbox.memory_watch import MemoryWatch, Running, tree_of
+from gencard.controller.sandbox.limits import (
+    Isolation,
+    MemoryWatch,
+    Running,
+    SandboxLimits,
+    limited,
+    tree_of,
+)
 from gencard.controller.sandbox.namespaces import Namespaces
 from gencard.controller.sandbox.program import Program
 from gencard.core.errors import BlackBoxError, IsolationError, JobLimitError

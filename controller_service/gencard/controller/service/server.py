@@ -1,10 +1,11 @@
-"""The gRPC server: bounds, TLS, health, and an end that waits for what is running."""
+"""The gRPC server: bounds, TLS, health, an end that waits for what runs; and the one that stands by."""
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import grpc
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -18,12 +19,16 @@ from cryptography.x509 import load_pem_x509_certificates
 from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import HealthServicer
+from grpc_status import rpc_status
 
 from gencard.controller.service.access import EXEMPT_AT_A_TIME, MAY_CALL
 from gencard.controller.service.guard import Guard
 from gencard.controller.settings.files import secret_bytes
+from gencard.controller.state.leadership import LOOK_EVERY, Leadership
+from gencard.controller.upkeep.health import STANDBY
 from gencard.controller.upkeep.logs import silence_grpc
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, NotLeadingError
+from gencard.wire.codecs.error_table import status_message
 
 UNLOCKED_BY = "server.key_passphrase_file"
 MESSAGE_BYTES = 4 * 1024 * 1024
@@ -225,3 +230,73 @@ def bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
     raise InvalidInputError(
         field="server.address", problem="is in use, or not an address of this machine"
     )
+
+
+_THREADS = 4
+_CALLS = 64
+
+
+class _Refusal(grpc.GenericRpcHandler):
+    """Ends every call in UNAVAILABLE, whatever its method; nothing of the request is read."""
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        if handler_call_details.method.startswith("/grpc.health."):
+            return None
+        return grpc.stream_stream_rpc_method_handler(_refuse)
+
+
+def _refuse(_requests: Any, context: grpc.ServicerContext) -> NoReturn:
+    status: Any = rpc_status.to_status(status_message(NotLeadingError()))
+    context.abort_with_status(status)
+
+
+def stand_by(
+    leadership: Leadership,
+    address: str,
+    tls: TlsFiles | None,
+    ended: threading.Event,
+    waits: Callable[[], None],
+) -> bool:
+    """Wait until this controller leads, and answer for its health meanwhile.
+
+    Args:
+        ended: Ends the wait.
+        waits: Called once, where another one leads.
+
+    Returns:
+        Whether it leads; False where the wait was ended.
+
+    Raises:
+        InvalidInputError: The address cannot be listened on.
+        StorageError: The database was made by a newer version of Gencard.
+    """
+    if leadership.try_lead():
+        return True
+    server = _started(address, tls)
+    waits()
+    try:
+        while not ended.wait(LOOK_EVERY):
+            if leadership.try_lead():
+                return True
+        return False
+    finally:
+        server.stop(0.0).wait()  # the address is free for the service
+
+
+def _started(address: str, tls: TlsFiles | None) -> grpc.Server:
+    silence_grpc()
+    server = grpc.server(
+        ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="standby"),
+        handlers=[_Refusal()],
+        options=OPTIONS,
+        maximum_concurrent_rpcs=_CALLS,
+    )
+    health = HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    bind(server, address, tls)
+    server.start()
+    health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+    health.set(STANDBY, health_pb2.HealthCheckResponse.SERVING)
+    return server

@@ -6,9 +6,8 @@ import typer
 
 from gencard.controller.controller_state import utc_now
 from gencard.controller.notify.channels import Channel, Fate, channels_of
-from gencard.controller.notify.messages import Message
+from gencard.controller.notify.messages import Kind, Message
 from gencard.controller.notify.notifier import link_of
-from gencard.controller.notify.waiting import Kind
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import HERE, AsJson, ConfigFile, console, say, say_json
 from gencard.shell import new_typer

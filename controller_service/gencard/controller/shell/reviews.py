@@ -11,10 +11,10 @@ from rich.markup import escape
 
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.boxes.generator_facts import GeneratorFacts
-from gencard.controller.boxes.reviews import review_line, write_review
 from gencard.controller.operations.failures import error_of_document
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.settings.boxes import BoxEntry, ReviewTable
+from gencard.controller.settings.edits import review_line, write_review
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
     HERE,

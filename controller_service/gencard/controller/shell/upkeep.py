@@ -15,7 +15,7 @@ from rich.markup import escape
 from sqlalchemy import Connection, inspect, make_url, text
 
 from gencard.controller.controller_state import open_controller_state
-from gencard.controller.notify.waiting import certificate_ends
+from gencard.controller.notify.messages import certificate_ends
 from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.records.records import check_rights
 from gencard.controller.records.tables.address import TableAddress

@@ -1,15 +1,18 @@
-"""What stewards may do, and what comes of it: actions, their digests, decisions."""
+"""What stewards may do: actions, their digests and effects, who has to agree, decisions."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection
 
 from gencard.controller.state.events import LONGEST_DETAIL
 from gencard.core.errors import InvalidInputError
 from gencard.wire.codecs.steward_codec import action_digest, arguments_bytes
-from gencard.wire.signatures.canonical import json_bytes, time_of, time_text
+from gencard.wire.signatures.canonical import Document, json_bytes, time_of, time_text
 
 
 class Kind(StrEnum):
@@ -122,3 +125,104 @@ class Decision:
         expires = time_of(stored["expires"]) if stored["expires"] else None
         by, time = tuple(stored["by"]), time_of(stored["time"])
         return cls(action, by, stored["done"], time, expires, stored["result"])
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a decision has to meet.
+
+    Args:
+        dataset: Whose policy says whether two stewards decide; empty for the whole controller's rules.
+        gives: The action gives something away or takes a protection off: a policy of two stewards
+            covers it. Refusing and ending never need two.
+        under: Names of single rules that cover it, as the settings name them.
+        subject: URI of the person whom it is about: nobody decides on themselves.
+        makes_steward: Somebody becomes a steward by it, or signs as one with new keys.
+    """
+
+    dataset: str = ""
+    gives: bool = False
+    under: frozenset[str] = frozenset()
+    subject: str = ""
+    makes_steward: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came of an action.
+
+    Args:
+        result: Texts, by name.
+        afterwards: Files that change once the transaction is true; the log holds the decision by then.
+    """
+
+    result: Mapping[str, str] = field(default_factory=dict)
+    afterwards: Callable[[], None] | None = None
+
+
+class Effect(Protocol):
+    """One kind of action. All of it looks at the state as it is in the transaction."""
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Held from before the transaction until all that follows it has changed."""
+        ...
+
+    def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
+        """What a steward has to have seen; its digest is compared.
+
+        Raises:
+            NotFoundError: No such resource.
+        """
+        ...
+
+    def demands(self, tx: Connection, action: Action) -> Demands:
+        """Who has to agree."""
+        ...
+
+    def apply(self, tx: Connection, by: str, action: Action) -> Applied:
+        """Make it true; raises what the action may end in.
+
+        Args:
+            by: URI of who decided last.
+        """
+        ...
+
+
+class InTheState:
+    """Of effects that change the state alone: writers of the state follow one another."""
+
+    __slots__ = ()
+
+    def turn(self) -> AbstractContextManager[object]:
+        """Nothing follows the transaction."""
+        return nullcontext()
+
+
+def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
+    """One argument of an action.
+
+    Raises:
+        InvalidInputError: It has another type.
+    """
+    value = arguments.get(name, default)
+    if type(value) is not kind:
+        raise InvalidInputError(field=f"arguments.{name}", problem="has the wrong type")
+    return value
+
+
+def texts(arguments: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A list of texts; raises InvalidInputError where it is none."""
+    values = argument(arguments, name, list, [])
+    if not all(isinstance(value, str) for value in values):
+        raise InvalidInputError(field=f"arguments.{name}", problem="is not a list of texts")
+    return tuple(values)
+
+
+def refuse_others(arguments: Mapping[str, Any], *names: str) -> None:
+    """Raises InvalidInputError where there is an argument of another name."""
+    if not arguments.keys() <= {*names}:
+        problem = f"may have {', '.join(names) or 'none'}"
+        raise InvalidInputError(field="arguments", problem=problem)

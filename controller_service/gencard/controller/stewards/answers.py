@@ -12,11 +12,12 @@ from gencard.controller.policy.policy import TwoStewards
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.state.runs import RunRow, RunTier
-from gencard.controller.stewards.actions import Action, Kind
-from gencard.controller.stewards.effects import (
+from gencard.controller.stewards.actions import (
+    Action,
     Applied,
     Demands,
     InTheState,
+    Kind,
     argument,
     refuse_others,
     texts,

@@ -1,28 +1,152 @@
 """What is written down for good, as stewards look at it: spending by day, releases, audits, the log."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+
+from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
 from gencard.controller.people.signing_keys import SigningKey, key_history
 from gencard.controller.state.accounts import Account
 from gencard.controller.state.audits import AuditRow, AuditStore
+from gencard.controller.state.cards import offer_of
 from gencard.controller.state.database import Database, Page
+from gencard.controller.state.releases import ReleaseRow, ReleaseStore
 from gencard.controller.state.runs import ENDED, RunRow, RunStore
 from gencard.controller.stewards.budget import days_of
 from gencard.controller.stewards.log_reading import ProvenEntry, Step, proven, steps
-from gencard.controller.stewards.outcomes import (
-    AuditView,
-    BoxEvidence,
-    ReleaseView,
-    audit_view,
-    evidence,
-    release_view,
-    release_views,
-)
+from gencard.core.audit.report import AuditReport, Verdict
+from gencard.core.audit.wording import report_of_json_object
 from gencard.core.card.budget import Price
-from gencard.wire.documents.key_history import CARDS, LOG
+from gencard.core.card.card import Card
+from gencard.core.errors import GencardError, VerificationError
+from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
+from gencard.wire.documents.receipt import Receipt, receipt_of_document
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.dsse import RECEIPT, predicate_of
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseView:
+    """A release and its receipt.
+
+    Args:
+        problem: What is wrong with the receipt, where its signature, the card that it names or what the
+            state says of the rows do not agree; empty where all do.
+    """
+
+    row: ReleaseRow
+    receipt: Receipt
+    card: Card
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoxEvidence:
+    """What the audits of one black box on one dataset that count come to.
+
+    Args:
+        leakage: How many of them found a leak.
+    """
+
+    dataset: str
+    black_box: str
+    author: str
+    tries: int
+    leakage: int
+    newest: AuditRow
+
+
+@dataclass(frozen=True, slots=True)
+class AuditView:
+    """An audit that has ended, for stewards alone: the report's numbers depend on records.
+
+    Args:
+        report: None where this version cannot read it.
+        problem: What is wrong with the signed verdict; empty where nothing is.
+    """
+
+    row: AuditRow
+    report: AuditReport | None
+    problem: str
+
+
+def release_views(
+    tx: Connection, cards: CardBook, keys: KeyHistory, *, dataset: str | None, before: str, limit: int
+) -> Page[ReleaseView]:
+    """Releases of a dataset, or all, newest first.
+
+    Args:
+        keys: Those that sign cards.
+
+    Raises:
+        InvalidInputError: The token ``before`` was not given by this list.
+    """
+    page = ReleaseStore().list(tx, dataset=dataset, before=before, limit=limit)
+    return Page(tuple(_release(tx, row, cards, keys) for row in page.rows), page.next_token)
+
+
+def release_view(tx: Connection, name: str, cards: CardBook, keys: KeyHistory) -> ReleaseView:
+    """One release; raises NotFoundError where there is none of this name."""
+    return _release(tx, ReleaseStore().get(tx, name), cards, keys)
+
+
+def audit_view(tx: Connection, name: str, keys: KeyHistory) -> AuditView:
+    """One audit; raises NotFoundError where none of this name has ended."""
+    row = AuditStore().get(tx, name)
+    return AuditView(row, _report(row), _signature_problem(row.attestation or b"", keys))
+
+
+def evidence(rows: Sequence[AuditRow]) -> tuple[BoxEvidence, ...]:
+    """The audits that count, by dataset, black box and author.
+
+    Args:
+        rows: In the order of their ends.
+    """
+    families: dict[tuple[str, str, str], list[AuditRow]] = {}
+    for row in rows:
+        families.setdefault((row.dataset, row.black_box, row.author or ""), []).append(row)
+    return tuple(
+        BoxEvidence(*family, len(tries), sum(row.verdict is Verdict.LEAKAGE for row in tries), tries[-1])
+        for family, tries in sorted(families.items())
+    )
+
+
+def _release(tx: Connection, row: ReleaseRow, cards: CardBook, keys: KeyHistory) -> ReleaseView:
+    card = cards.card(tx, row.card)
+    payload, _ = dsse.opened(row.receipt)
+    receipt = receipt_of_document(predicate_of(payload, RECEIPT))
+    problem = _signature_problem(row.receipt, keys) or _disagreement(row, receipt, card)
+    return ReleaseView(row, receipt, card, problem)
+
+
+def _disagreement(row: ReleaseRow, receipt: Receipt, card: Card) -> str:
+    agreements = {
+        "the name": receipt.name == row.name,
+        "the rows' digest": receipt.rows_digest == row.digest,
+        "the number of rows": receipt.rows == row.rows,
+        "the card": receipt.card_digest == offer_of(card).digest,
+    }
+    wrong = [what for what, agrees in agreements.items() if not agrees]
+    return f"receipt and state differ in {', '.join(wrong)}" if wrong else ""
+
+
+def _signature_problem(envelope: bytes, keys: KeyHistory) -> str:
+    try:
+        keys.payload_of(envelope)
+    except VerificationError as error:
+        return error.message
+    return ""
+
+
+def _report(row: AuditRow) -> AuditReport | None:
+    try:
+        return report_of_json_object(json.loads(row.report or b"{}"))
+    except (GencardError, ValueError):
+        return None
+
 
 PAGE = 50
 

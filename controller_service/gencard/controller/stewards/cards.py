@@ -12,8 +12,15 @@ from gencard.controller.policy.policy import TwoStewards
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.first_decisions import FirstDecision
-from gencard.controller.stewards.actions import Action, Kind
-from gencard.controller.stewards.effects import Applied, Demands, InTheState, argument, refuse_others
+from gencard.controller.stewards.actions import (
+    Action,
+    Applied,
+    Demands,
+    InTheState,
+    Kind,
+    argument,
+    refuse_others,
+)
 from gencard.core.card.card import Card, CardState, Change, CounterOffer
 from gencard.core.card.offer_changes import STEWARD, changes_between
 from gencard.core.card.terms import Proposal

@@ -12,10 +12,9 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.first_decisions import FirstDecision, FirstDecisions
 from gencard.controller.state.idempotency import Request
-from gencard.controller.stewards.actions import Action, Decision, Kind
+from gencard.controller.stewards.actions import Action, Decision, Demands, Effect, Kind
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
-from gencard.controller.stewards.effects import Demands, Effect
 from gencard.controller.stewards.people import PersonEffect
 from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
 from gencard.core.errors import (

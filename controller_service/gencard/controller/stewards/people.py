@@ -18,8 +18,7 @@ from gencard.controller.people.enrolment import Kind as Enrolling
 from gencard.controller.people.identities import Enrolled, read_identities
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.state.event_log import EventLog
-from gencard.controller.stewards.actions import Action, Kind
-from gencard.controller.stewards.effects import Applied, Demands, argument, refuse_others
+from gencard.controller.stewards.actions import Action, Applied, Demands, Kind, argument, refuse_others
 from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
 from gencard.wire.documents.enrolment import LARGEST, request_of_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256

@@ -15,8 +15,15 @@ from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunStore
-from gencard.controller.stewards.actions import Action, Kind
-from gencard.controller.stewards.effects import Applied, Demands, InTheState, argument, refuse_others
+from gencard.controller.stewards.actions import (
+    Action,
+    Applied,
+    Demands,
+    InTheState,
+    Kind,
+    argument,
+    refuse_others,
+)
 from gencard.core.errors import InvalidInputError, NotFoundError
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.signatures.canonical import Document, digest_of

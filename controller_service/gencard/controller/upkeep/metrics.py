@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from sqlalchemy import Connection, func, select
 
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.notify.waiting import certificate_ends
+from gencard.controller.notify.messages import certificate_ends
 from gencard.controller.state.accounts import Account, Scope, columns_of
 from gencard.controller.state.operations import UNFINISHED
 from gencard.controller.state.runs import RunStore

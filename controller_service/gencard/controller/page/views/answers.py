@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from gencard.controller.answers.decisions import question_of
 from gencard.controller.answers.review import Cell
-from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.page.views import Change, Context, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.answers.answer import Answer
 from gencard.core.output_checks.rules import Colour, Rule

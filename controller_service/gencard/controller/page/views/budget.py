@@ -8,7 +8,7 @@ from decimal import Decimal
 from starlette.requests import Request
 
 from gencard.controller.page.charts import Curve, Gauge, curve, gauge, in_words, number
-from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.page.views import Change, Context, View
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.accounts import Account, Scope
 from gencard.controller.stewards.budget import Course, amounts, courses

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.page.views import Change, Context, View
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.accounts import Scope
 from gencard.controller.stewards.cards import Together

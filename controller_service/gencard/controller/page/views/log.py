@@ -5,8 +5,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from gencard.controller.page.registry import Change, Context, Done, View
 from gencard.controller.page.security import Form
+from gencard.controller.page.views import Change, Context, Done, View
 from gencard.controller.page.views.budget import card_of
 from gencard.controller.state.database import Page
 from gencard.controller.state.events import Event

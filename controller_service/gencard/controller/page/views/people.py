@@ -7,8 +7,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from gencard.controller.page.registry import Change, Context, Done, View
 from gencard.controller.page.security import Form
+from gencard.controller.page.views import Change, Context, Done, View
 from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.people import PersonView

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from starlette.requests import Request
 
-from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.page.views import Change, Context, View
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.reading import ANALYST, Waiting
 from gencard.wire.signatures.identity import Identity

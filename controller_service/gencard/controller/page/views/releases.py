@@ -6,10 +6,10 @@ from typing import Any
 from starlette.requests import Request
 
 from gencard.controller.page.charts import Lane, bar, lanes
-from gencard.controller.page.registry import Change, Context, View
+from gencard.controller.page.views import Change, Context, View
 from gencard.controller.stewards.actions import Kind
+from gencard.controller.stewards.archive import BoxEvidence
 from gencard.controller.stewards.desk import Desk
-from gencard.controller.stewards.outcomes import BoxEvidence
 from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from gencard.controller.page.decisions import request_id_of
-from gencard.controller.page.registry import Change, Context, Done, View
 from gencard.controller.page.security import Form
+from gencard.controller.page.views import Change, Context, Done, View
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.risk import RiskState, RiskView
 from gencard.core.psi_risk.risk import PsiRisk
