@@ -16,7 +16,7 @@ from docs.house.measures import measure
 from docs.house.sources import ROOT, ROOTS
 from docs.house.trace import trace
 
-MOST_MODULES = 511  # 356 before answers, output checks, risk of psi, the desk, engines and standbys
+MOST_MODULES = 515  # 356 before answers, output checks, risk of psi, the desk, engines and standbys
 MOST_FLAT_FOLDERS = 0
 MOST_EXCESS_FILES = 0
 """Files above 16 in a folder, all folders together."""

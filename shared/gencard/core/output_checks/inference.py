@@ -36,6 +36,9 @@ _FEW_NODES = 20
 _MOST_MOVED = 5
 """Records by which one cell changes in a search for whole numbers, which this makes far shorter."""
 
+_FEW_CELLS = 100
+"""Cells of a lattice that is searched again without this bound."""
+
 _ZERO = 1e-7
 
 
@@ -140,23 +143,25 @@ class _Program:
 
     def moved(self, weights: FloatArray) -> IntArray:
         """A change in whole records that makes a weighted sum large, where one is soon found."""
-        return self._whole(self._solved(weights, [], whole=1, nodes=_FEW_NODES))
+        return self._whole(self._solved(weights, [], whole=1, nodes=_FEW_NODES, most=_MOST_MOVED))
 
     def opened(self, row: FloatArray) -> IntArray:
         """A change in whole records of a sum by ``WIDTH``; none where none is found."""
-        for low, high in ((WIDTH, np.inf), (-np.inf, -WIDTH)):
-            for whole in (
-                0,
-                1,
-            ):  # where no fractions agree, no whole numbers do, and that is found at once
-                nothing = np.zeros(len(row))
-                change = self._solved(nothing, [(row, low, high)], whole=whole, nodes=_NODES)
-                if change is None:
-                    break
-            else:
-                if len(changes := self._whole(change)):
+        for most in (_MOST_MOVED, np.inf) if len(row) <= _FEW_CELLS else (_MOST_MOVED,):
+            for low, high in ((WIDTH, np.inf), (-np.inf, -WIDTH)):
+                changes = self._within((row, low, high), most)
+                if len(changes):
                     return changes
         return self._whole(None)
+
+    def _within(self, bound: tuple[FloatArray, float, float], most: float) -> IntArray:
+        """A change within one more bound; where no fractions agree, no whole numbers do."""
+        nothing, change = np.zeros(len(bound[0])), None
+        for whole in (0, 1):
+            change = self._solved(nothing, [bound], whole=whole, nodes=_NODES, most=most)
+            if change is None:
+                break
+        return self._whole(change)
 
     def leaves_open(self, row: FloatArray) -> bool:
         """Whether a sum may change by ``WIDTH``, fractions of records allowed: else it is certain."""
@@ -171,10 +176,10 @@ class _Program:
         *,
         whole: int,
         nodes: int,
+        most: float = np.inf,
     ) -> FloatArray | None:
         """The change that makes a weighted sum largest, or one that is large, in whole records."""
         facts, counts = self.facts, self.lattice.counts[self.lattice.changing]
-        most = float(_MOST_MOVED) if whole else np.inf
         rows, low, high = zip((np.ones(len(counts)), 0.0, 0.0), *more, strict=True)
         agreement = scipy.optimize.LinearConstraint(
             scipy.sparse.csc_array(np.vstack([facts.rows, *rows])),
