@@ -1,9 +1,9 @@
 """A run beside all that was released of the same records before: answers, and exact statistics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import chain
 
 import numpy as np
@@ -22,6 +22,9 @@ from gencard.core.output_checks.inference import tells_small_counts
 from gencard.core.output_checks.lattice import MOST_CELLS, Facts, Lattice, lattice_size
 from gencard.core.output_checks.populations import EVERYBODY, Merged, Output
 from gencard.core.output_checks.rules import Rules
+
+_Attributes = tuple[frozenset[str], frozenset[str]]
+"""Those of a formula, and those by which its population is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +101,17 @@ class Earlier:
     def _scopes(self, run: RunQuestion) -> Iterator["_Scope"]:
         """Around the run, and its tables; with other outputs where the lattice stays narrow."""
         whole = _Scope(self, run, frozenset(run.question.formula.attributes), run.output.attributes)
-        yield self._grown(whole)
-        if whole.size > MOST_CELLS:
+        if whole.size <= MOST_CELLS:
+            yield self._grown(whole)
+        else:
+            yield reduce(lambda scope, one: scope.with_(*one), self._related(whole, self.runs), whole)
             response = run.question.formula.attributes[:1]
             for clique in {frozenset((*response, *clique)) for clique in run.output.cliques}:
                 yield self._grown(replace(whole, valued=clique))
 
     def _grown(self, scope: "_Scope") -> "_Scope":
         """With attributes of other outputs that share some, those that add the fewest cells first."""
-        outputs = [
-            (frozenset(one.question.formula.attributes), one.output.attributes) for one in self.runs
-        ]
-        outputs += [(frozenset(clique), frozenset()) for clique in self.cliques]
-        related = [pair for pair in dict.fromkeys(outputs) if scope.attributes & (pair[0] | pair[1])]
+        related = self._related(scope, (*self.runs, *self.cliques))
         while wider := [
             one
             for one in (scope.with_(*pair) for pair in related)
@@ -118,6 +119,17 @@ class Earlier:
         ]:
             scope = min(wider, key=lambda one: (one.size, sorted(one.attributes)))
         return scope
+
+    @staticmethod
+    def _related(scope: "_Scope", outputs: Iterable[RunQuestion | Clique]) -> list[_Attributes]:
+        """Of runs and marginals that share attributes with a scope."""
+        attributes = [
+            (frozenset(one.question.formula.attributes), one.output.attributes)
+            if isinstance(one, RunQuestion)
+            else (frozenset(one), frozenset[str]())
+            for one in outputs
+        ]
+        return [pair for pair in dict.fromkeys(attributes) if scope.attributes & (pair[0] | pair[1])]
 
 
 @dataclass(frozen=True)

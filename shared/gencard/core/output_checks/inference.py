@@ -50,7 +50,9 @@ def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> bool:
     """
     sums = lattice.small
     if lattice.narrow:
-        sums = sums.take(~_determined(sums, earlier))
+        if np.all(_determined(new.rows, earlier)):
+            return False
+        sums = sums.take(~_determined(sums.rows, earlier))
     program = _Program(Facts.together([earlier, new], len(lattice.changing)), lattice)
     low, high = _moved(sums, program.facts, lattice.counts[lattice.changing])
     low, high = _moved_together(sums, program, low, high)
@@ -68,12 +70,13 @@ def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> bool:
     return False
 
 
-def _determined(sums: Sums, facts: Facts) -> NDArray[np.bool_]:
-    """Sums that are linear combinations of exact facts."""
+def _determined(functions: FloatArray, facts: Facts) -> NDArray[np.bool_]:
+    """Which functions of the counts are linear combinations of exact facts."""
     exact = facts.low == facts.high
     rows = np.vstack([facts.rows[exact], np.ones(facts.rows.shape[1])])
-    weights = np.linalg.lstsq(rows.T, sums.rows.T, rcond=None)[0]
-    result: NDArray[np.bool_] = np.all(np.abs(rows.T @ weights - sums.rows.T) < _ZERO, axis=0)
+    weights = np.linalg.lstsq(rows.T, functions.T, rcond=None)[0]
+    close = _ZERO * (1.0 + np.abs(functions.T).max(axis=0, initial=0.0))
+    result: NDArray[np.bool_] = np.all(np.abs(rows.T @ weights - functions.T) < close, axis=0)
     return result
 
 
@@ -143,7 +146,7 @@ class _Program:
 
     def moved(self, weights: FloatArray) -> IntArray:
         """A change in whole records that makes a weighted sum large, where one is soon found."""
-        return self._whole(self._solved(weights, [], whole=1, nodes=_FEW_NODES, most=_MOST_MOVED))
+        return self._whole(self._solved(weights, [], whole=1, nodes=_FEW_NODES))
 
     def opened(self, row: FloatArray) -> IntArray:
         """A change in whole records of a sum by ``WIDTH``; none where none is found."""
