@@ -24,6 +24,12 @@ MOST_CHANGING = 2_000
 WIDTH = 3
 """Least difference, in records, between the least and the largest value that a small count may have."""
 
+_MOST_SMALL = 200
+"""Small counts that are looked at in a wider lattice, of its smallest marginals: memory is bounded."""
+
+_MOST_OF_PAIR = 2**16
+"""Cells of a pair that is looked at there."""
+
 _FEW_CELLS = 64
 _WIDEST = 4
 """Cells and attributes of the marginals beyond pairs that are looked at in a wider lattice."""
@@ -92,11 +98,9 @@ class Lattice:
         """
         domain = dataset.domain.project(attributes)
         narrow = lattice_size(domain, attributes) <= MOST_CELLS
-        small = [
-            (clique, places)
-            for clique in _looked_at(domain, narrow)
-            if len(places := _small_cells(dataset, clique, checks, exact))
-        ]
+        cliques = _looked_at(domain, narrow)
+        numbered = ((clique, _small_cells(dataset, clique, checks, exact)) for clique in cliques)
+        small = [*_few(numbered, None if narrow else _MOST_SMALL)]
         codes, counts = _all_cells(dataset, domain) if narrow else _occupied(dataset, attributes)
         if not narrow:
             codes, counts = _with_neighbours(codes, counts, domain, small)
@@ -134,10 +138,27 @@ def lattice_size(domain: Domain, attributes: Sequence[str]) -> int:
 def _looked_at(domain: Domain, narrow: bool) -> Iterator[Clique]:
     """All marginals of a narrow lattice; else all pairs, and wider ones of few cells."""
     names = domain.attributes
-    for size in range(1, 1 + (len(names) if narrow else _WIDEST)):
-        for clique in combinations(names, size):
-            if narrow or size <= 2 or lattice_size(domain, clique) <= _FEW_CELLS:
+    sizes = range(1, 1 + (len(names) if narrow else _WIDEST))
+    cliques = (clique for size in sizes for clique in combinations(names, size))
+    if narrow:
+        yield from cliques
+    else:
+        for size, clique in sorted((lattice_size(domain, one), one) for one in cliques):
+            if size <= (_MOST_OF_PAIR if len(clique) <= 2 else _FEW_CELLS):
                 yield clique
+
+
+def _few(
+    small: Iterable[tuple[Clique, IntArray]], most: int | None
+) -> Iterator[tuple[Clique, IntArray]]:
+    """The marginals with small counts, in their order, until they have too many together."""
+    total = 0
+    for clique, places in small:
+        total += len(places)
+        if most is not None and total > most:
+            return
+        if len(places):
+            yield clique, places
 
 
 def _small_cells(
