@@ -221,5 +221,8 @@ def test_s28_rows_take_as_many_bytes_whatever_they_are(tmp_path_factory, rows, o
         drawn = Dataset.of_columns(domain, [rng.integers(0, size, rows) for size in domain.sizes])
         RowsFile(path).write(drawn)
         with RowsFile(path).opened() as columns:
-            sizes.append([len(one) for one in encoded_chunks(columns, drawn.digest())])
+            layouts = [
+                encoded_chunks(columns, drawn.digest(), packed=packed) for packed in (False, True)
+            ]
+            sizes.append([len(one) for layout in layouts for one in layout])
     assert sizes[0] == sizes[1]

@@ -7,11 +7,12 @@ from google.protobuf.message import Message
 
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card, CardState, Change, Offer, Step, Turn
+from gencard.v1.synthesis_pb2 import StreamRowsResponse
 from gencard.wire.codecs.card_codec import card_message, terms_message
 from gencard.wire.codecs.privacy_codec import claim_message, price_message
 from gencard.wire.codecs.psi_codec import psi_chunks
 from gencard.wire.codecs.schema_codec import attribute_message, zeros_message
-from gencard.wire.codecs.table_codec import table_chunks
+from gencard.wire.codecs.table_codec import DatasetColumns, encoded_chunks, table_chunks
 from gencard.wire.documents.card_document import card_statement
 from tests.golden.values import CARDS_BY_NAME, CODING, EXACT, EXACT_TERMS, NOW, PSIS, RECORDS
 
@@ -63,6 +64,9 @@ def _messages() -> Iterator[tuple[str, Message]]:
             yield f"psi-{name}-{number}", chunk
     for number, part in enumerate(table_chunks(RECORDS)):
         yield f"rows-{number}", part
+    packed = encoded_chunks(DatasetColumns(RECORDS), RECORDS.digest(), packed=True)
+    for number, encoded in enumerate(packed):
+        yield f"packed-rows-{number}", StreamRowsResponse.FromString(encoded).chunk
 
 
 def messages() -> dict[str, Message]:

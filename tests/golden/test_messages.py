@@ -72,7 +72,7 @@ INSIDE = [part for message in MESSAGES for part in parts(message)]
 BUILT = messages()
 GOLDEN = {
     name: base64.b64decode(content)
-    for file in ("messages.json", "messages-of-analyses.json")
+    for file in ("messages.json", "messages-of-analyses.json", "messages-of-packed-rows.json")
     for name, content in golden_json(file).items()
 }
 
@@ -111,11 +111,12 @@ def test_what_has_a_codec_is_decoded_and_encoded(kind):
         assert raw(again if again is not None else kind()) == raw(part)
 
 
-def test_rows_are_decoded_and_encoded():
-    names = [name for name in GOLDEN if name.startswith("rows-")]
-    chunks = [common.TableChunk.FromString(GOLDEN[name]) for name in names]
+@pytest.mark.parametrize("layout", ["rows-", "packed-rows-"])
+def test_rows_are_decoded_and_encoded(layout):
+    chunks = [common.TableChunk.FromString(GOLDEN[name]) for name in GOLDEN if name.startswith(layout)]
     dataset = dataset_of_chunks(chunks, domain=COVERED, most_rows=1_000)
-    assert [raw(chunk) for chunk in table_chunks(dataset)] == [GOLDEN[name] for name in names]
+    golden = [GOLDEN[name] for name in GOLDEN if name.startswith("rows-")]
+    assert [raw(chunk) for chunk in table_chunks(dataset)] == golden
 
 
 def test_psi_is_decoded_and_encoded():

@@ -463,8 +463,11 @@ class TableHeader(google.protobuf.message.Message):
     ATTRIBUTES_FIELD_NUMBER: builtins.int
     SIZES_FIELD_NUMBER: builtins.int
     ROWS_FIELD_NUMBER: builtins.int
+    PACKED_FIELD_NUMBER: builtins.int
     rows: builtins.int
     """Number of rows that follow, in records."""
+    packed: builtins.bool
+    """Whether batches are packed; only for callers with the metadata "gencard-accept-codes: packed"."""
     @property
     def attributes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Attribute names, in order."""
@@ -479,14 +482,15 @@ class TableHeader(google.protobuf.message.Message):
         attributes: collections.abc.Iterable[builtins.str] | None = ...,
         sizes: collections.abc.Iterable[builtins.int] | None = ...,
         rows: builtins.int = ...,
+        packed: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "rows", b"rows", "sizes", b"sizes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "packed", b"packed", "rows", b"rows", "sizes", b"sizes"]) -> None: ...
 
 Global___TableHeader: typing_extensions.TypeAlias = TableHeader
 
 @typing.final
 class TableBatch(google.protobuf.message.Message):
-    """Some rows of a table, attribute by attribute."""
+    """Some rows of a table, attribute by attribute. Packed: some attributes, or a part of one."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -496,7 +500,11 @@ class TableBatch(google.protobuf.message.Message):
     """Rows in this batch, in records."""
     @property
     def codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bytes]:
-        """One entry per attribute: codes of one byte up to 256 levels, two little-endian bytes above."""
+        """One entry per attribute: codes of one byte up to 256 levels, two little-endian bytes above.
+        Packed: each entry has the next so many codes of an attribute, and the next attribute follows the
+        last code of one. Codes of up to 2, 4, 16 levels take 1, 2, 4 bits, the first the lowest of a byte;
+        bits of an entry's last byte without a code are 0.
+        """
 
     def __init__(
         self,
@@ -528,7 +536,7 @@ Global___TableTrailer: typing_extensions.TypeAlias = TableTrailer
 
 @typing.final
 class TableChunk(google.protobuf.message.Message):
-    """A table is one header, batches of about 1 MB, one trailer."""
+    """A table is one header, batches of about 1 MB (packed, of up to 1,000,000 codes), one trailer."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

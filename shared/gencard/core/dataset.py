@@ -21,6 +21,11 @@ def code_dtype(size: int) -> np.dtype[Any]:
     return np.dtype(np.uint8 if size <= 256 else np.uint16)
 
 
+def wire_dtype(size: int) -> np.dtype[Any]:
+    """The same on the wire, in files and digests: the low byte of two first."""
+    return code_dtype(size).newbyteorder("<")
+
+
 _MOST_COMPARED = 32
 """Steps up to which one comparison for each of them is faster than a search, whose branches mislead."""
 
@@ -100,15 +105,18 @@ class Dataset:
 
         Codes are one byte up to 256 levels, two little-endian bytes above: the bytes of the wire.
         """
-        header = "".join(
-            f"{name}\x00{size}\x00"
-            for name, size in zip(self.domain.attributes, self.domain.sizes, strict=True)
-        )
-        hasher = hashlib.sha256(f"gencard.dataset.v1\x00{header}{len(self)}\x00".encode())
+        digest = dataset_hash(self.domain, len(self))
         for axis, size in enumerate(self.domain.sizes):
-            wire = code_dtype(size).newbyteorder("<")
-            hasher.update(np.ascontiguousarray(self.codes[:, axis], dtype=wire).data)
-        return hasher.hexdigest()
+            digest.update(np.ascontiguousarray(self.codes[:, axis], dtype=wire_dtype(size)).data)
+        return digest.hexdigest()
+
+
+def dataset_hash(domain: Domain, rows: int) -> "hashlib._Hash":
+    """The SHA-256 of ``Dataset.digest``, which has read all but the codes."""
+    header = "".join(
+        f"{name}\x00{size}\x00" for name, size in zip(domain.attributes, domain.sizes, strict=True)
+    )
+    return hashlib.sha256(f"gencard.dataset.v1\x00{header}{rows}\x00".encode())
 
 
 def check_codes(column: NDArray[Any], domain: Domain, axis: int) -> None:

@@ -129,6 +129,7 @@ class Connection:
         request: Request,
         *,
         seconds: float = STREAM_SECONDS,
+        metadata: tuple[tuple[str, str], ...] = (),
     ) -> Iterator[Response]:
         """The answers as they come; raises as ``call`` does, while they are read."""
         last, begun = time.monotonic() + TAKEOVER_SECONDS, False
@@ -136,7 +137,7 @@ class Connection:
             self.check_open()
             address = self._present
             try:
-                for answer in method(request, timeout=seconds):
+                for answer in method(request, timeout=seconds, metadata=metadata):
                     begun = True
                     yield answer
             except grpc.RpcError as failed:

@@ -25,7 +25,14 @@ from gencard.v1 import audit_pb2 as pb
 from gencard.v1 import common_pb2 as common
 from gencard.v1.synthesis_pb2 import StreamRowsRequest
 from gencard.wire.codecs.error_table import error_of_call
-from gencard.wire.codecs.table_codec import Allocate, Table, dataset_of_chunks, in_memory, table_chunks
+from gencard.wire.codecs.table_codec import (
+    ACCEPT_PACKED,
+    Allocate,
+    Table,
+    dataset_of_chunks,
+    in_memory,
+    table_chunks,
+)
 
 _ATTEMPTS = 3
 _BLOCK = 1 << 20
@@ -61,7 +68,7 @@ def fetch_rows(
     allocate = in_memory if scratch is None else in_file(scratch)
 
     def read() -> Dataset:
-        chunks = _counted(_chunks(connection, release), rows, progress)
+        chunks = _counted(_chunks(connection, release), rows * len(domain), progress)
         return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate)
 
     for _ in range(_ATTEMPTS - 1):
@@ -102,18 +109,19 @@ def _reserve(file: IO[bytes], size: int) -> None:
 
 def _chunks(connection: Connection, release: str) -> Iterator[common.TableChunk]:
     request = StreamRowsRequest(name=release)
-    for part in connection.stream(connection.synthesis.StreamRows, request):
+    stub = connection.synthesis
+    for part in connection.stream(stub.StreamRows, request, metadata=(ACCEPT_PACKED,)):
         yield part.chunk
 
 
 def _counted(
-    chunks: Iterator[common.TableChunk], rows: int, progress: Progress
+    chunks: Iterator[common.TableChunk], codes: int, progress: Progress
 ) -> Iterator[common.TableChunk]:
-    """The same chunks, with a report of progress for each."""
+    """The same chunks, with a report of progress for each: the share of all codes."""
     done = 0
     for chunk in chunks:
-        done += chunk.batch.rows
-        progress("rows", min(done / rows, 1.0))
+        done += chunk.batch.rows * len(chunk.batch.codes)
+        progress("rows", min(done / codes, 1.0))
         yield chunk
 
 

@@ -14,10 +14,10 @@ from typing import BinaryIO
 import numpy as np
 
 from gencard.controller.settings.disk import write_whole
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, StorageError
-from gencard.wire.codecs.table_codec import row_bytes, wire_dtype
+from gencard.wire.codecs.table_codec import row_bytes
 
 _LONGEST_HEADER = 1 << 24
 

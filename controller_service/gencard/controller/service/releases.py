@@ -26,7 +26,12 @@ from gencard.v1 import audit_pb2_grpc, measures_pb2, measures_pb2_grpc, synthesi
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.codecs.psi_codec import psi_chunks
-from gencard.wire.codecs.table_codec import dataset_of_chunks, encoded_chunks, table_chunks
+from gencard.wire.codecs.table_codec import (
+    ACCEPT_PACKED,
+    dataset_of_chunks,
+    encoded_chunks,
+    table_chunks,
+)
 from gencard.wire.documents.psi_document import psi_of_document
 
 
@@ -69,8 +74,10 @@ class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
 
     def StreamRows(self, request: pb.StreamRowsRequest, context: grpc.ServicerContext) -> Iterator[Any]:
         rows, digest = self.releases.rows(identity(), request.name)
+        packed = ACCEPT_PACKED in context.invocation_metadata()
         with rows.opened() as columns:
-            yield from encoded_chunks(columns, digest)  # the guard sends bytes as they are
+            # the guard sends bytes as they are
+            yield from encoded_chunks(columns, digest, packed=packed)
 
     def StreamPsi(
         self, request: pb.StreamPsiRequest, context: grpc.ServicerContext

@@ -1,13 +1,20 @@
-"""Rows on the wire: one ``bytes`` of codes for each attribute, about 1 MB a message."""
+"""Rows on the wire: about a million codes a message, in one of two layouts.
+
+Batches of rows hold the codes of each attribute for some rows, in one or two bytes a code. A packed
+table, for receivers that ask for it, has one attribute after the other, in as few bits as hold a code:
+fewer bytes to encrypt and to copy, and the digest, which reads attribute by attribute, advances with
+each message.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.dataset import Dataset, code_dtype
+from gencard.core.dataset import Dataset, code_dtype, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     DomainMismatchError,
@@ -16,8 +23,14 @@ from gencard.core.errors import (
     VerificationError,
 )
 from gencard.v1 import common_pb2 as pb
+from gencard.wire.codecs.packed_codes import NOT_FILLED, PackedTable, pack, packed_bits
 
 MESSAGE_BYTES = 1_000_000
+MESSAGE_CODES = 1_000_000
+"""Of a packed table; those of a whole message fill whole bytes."""
+
+ACCEPT_PACKED = ("gencard-accept-codes", "packed")
+"""Metadata of a call whose caller reads packed tables; a controller that knows none ignores it."""
 
 Table = NDArray[Any]
 """Codes of all attributes, shape (rows, attributes), attribute by attribute in memory."""
@@ -59,11 +72,6 @@ class DatasetColumns:
         return np.ascontiguousarray(codes, dtype=wire_dtype(self.domain.sizes[axis])).tobytes()
 
 
-def wire_dtype(size: int) -> np.dtype[np.unsignedinteger]:
-    """One byte up to 256 levels, two little-endian bytes above."""
-    return code_dtype(size).newbyteorder("<")
-
-
 def row_bytes(domain: Domain) -> int:
     """Bytes of one record on the wire."""
     return sum(wire_dtype(size).itemsize for size in domain.sizes)
@@ -92,7 +100,22 @@ def _batches(columns: Columns) -> Iterator[tuple[int, list[bytes]]]:
         yield count, [columns.codes(axis, start, count) for axis in range(len(domain))]
 
 
-def encoded_chunks(columns: Columns, digest: str) -> Iterator[bytes]:
+def _packed_batches(columns: Columns) -> Iterator[tuple[int, list[bytes]]]:
+    """Number of codes of each entry, and the entries, for one message after the other.
+
+    An entry is a whole attribute, several to a message; or a part of one, where the table is long.
+    Their lengths follow from the domain and the number of rows.
+    """
+    rows, bits = columns.rows, list(map(packed_bits, columns.domain.sizes))
+    together = max(1, MESSAGE_CODES // max(1, rows))
+    for first in range(0, len(bits), together):
+        axes = range(first, min(first + together, len(bits)))
+        for start in range(0, rows, MESSAGE_CODES):
+            count = min(MESSAGE_CODES, rows - start)
+            yield count, [pack(columns.codes(axis, start, count), bits[axis]) for axis in axes]
+
+
+def encoded_chunks(columns: Columns, digest: str, *, packed: bool = False) -> Iterator[bytes]:
     """Rows as header, batches, trailer: each in a message whose field 1 it is, read as it is sent.
 
     A batch is joined once from its codes as they were read. As one message inside another they would
@@ -100,9 +123,10 @@ def encoded_chunks(columns: Columns, digest: str) -> Iterator[bytes]:
 
     Args:
         digest: Of the rows, for the trailer; whoever receives them checks it.
+        packed: Whether the receiver asked for a packed table.
     """
-    yield _encoded(header_chunk(columns.domain, columns.rows))
-    for count, codes in _batches(columns):
+    yield _encoded(header_chunk(columns.domain, columns.rows, packed=packed))
+    for count, codes in _packed_batches(columns) if packed else _batches(columns):
         fields = [b"\x08", _varint(count)]
         for part in codes:
             fields += (_tagged(2, len(part)), part)
@@ -130,10 +154,10 @@ def _varint(number: int) -> bytes:
     return bytes((*out, number))
 
 
-def header_chunk(domain: Domain, rows: int) -> pb.TableChunk:
-    return pb.TableChunk(
-        header=pb.TableHeader(attributes=domain.attributes, sizes=domain.sizes, rows=rows)
-    )
+def header_chunk(domain: Domain, rows: int, *, packed: bool = False) -> pb.TableChunk:
+    names, sizes = domain.attributes, domain.sizes
+    header = pb.TableHeader(attributes=names, sizes=sizes, rows=rows, packed=packed)
+    return pb.TableChunk(header=header)
 
 
 def trailer_chunk(digest: str) -> pb.TableChunk:
@@ -166,17 +190,18 @@ def dataset_of_chunks(
         VerificationError: The digest does not agree.
     """
     parts = iter(chunks)
-    rows = _rows_of(next(parts, None), domain, most_rows)
-    table = allocate((rows, len(domain)), code_dtype(max(domain.sizes, default=1)))
-    done = 0
-    for part in parts:
-        if part.HasField("trailer"):
-            return _checked(domain, table, done, part.trailer.digest)
-        done = _append(part.batch, domain, table, done)
+    header = _header_of(next(parts, None), domain, most_rows)
+    table = allocate((header.rows, len(domain)), code_dtype(max(domain.sizes, default=1)))
+    with ThreadPoolExecutor(1) as thread:
+        layout = PackedTable(domain, table, thread) if header.packed else _ByRows(domain, table)
+        for part in parts:
+            if part.HasField("trailer"):
+                return _checked(layout, part.trailer.digest)
+            layout.append(part.batch)
     raise InvalidDatasetError(problem="the end of the table is missing")
 
 
-def _rows_of(chunk: pb.TableChunk | None, domain: Domain, most_rows: int) -> int:
+def _header_of(chunk: pb.TableChunk | None, domain: Domain, most_rows: int) -> pb.TableHeader:
     if chunk is None or not chunk.HasField("header"):
         raise InvalidDatasetError(problem="the header of the table is missing")
     header = chunk.header
@@ -184,25 +209,38 @@ def _rows_of(chunk: pb.TableChunk | None, domain: Domain, most_rows: int) -> int
         raise TooLargeError(what="The table", limit=f"{most_rows} rows")
     if (tuple(header.attributes), tuple(header.sizes)) != (domain.attributes, domain.sizes):
         raise DomainMismatchError(problem="the table does not have the expected attributes")
-    return header.rows
+    return header
 
 
-def _append(batch: pb.TableBatch, domain: Domain, table: Table, done: int) -> int:
-    if len(batch.codes) != len(domain) or batch.rows == 0:
-        raise InvalidDatasetError(problem="a batch does not hold one entry for each attribute")
-    end = done + batch.rows
-    for axis, (size, codes) in enumerate(zip(domain.sizes, batch.codes, strict=True)):
-        dtype = wire_dtype(size)
-        if len(codes) != batch.rows * dtype.itemsize or end > len(table):
-            raise InvalidDatasetError(problem="the bytes do not fill rows x attributes codes")
-        table[done:end, axis] = np.frombuffer(codes, dtype=dtype)
-    return end
+class _ByRows:
+    """A table that batches of rows fill."""
+
+    def __init__(self, domain: Domain, table: Table) -> None:
+        self.domain, self.table, self._done = domain, table, 0
+
+    @property
+    def full(self) -> bool:
+        return self._done == len(self.table)
+
+    def append(self, batch: pb.TableBatch) -> None:
+        if len(batch.codes) != len(self.domain) or batch.rows == 0:
+            raise InvalidDatasetError(problem="a batch does not hold one entry for each attribute")
+        end = self._done + batch.rows
+        for axis, (size, codes) in enumerate(zip(self.domain.sizes, batch.codes, strict=True)):
+            dtype = wire_dtype(size)
+            if len(codes) != batch.rows * dtype.itemsize or end > len(self.table):
+                raise InvalidDatasetError(problem=NOT_FILLED)
+            self.table[self._done : end, axis] = np.frombuffer(codes, dtype=dtype)
+        self._done = end
+
+    def digest(self, dataset: Dataset) -> str:
+        return dataset.digest()
 
 
-def _checked(domain: Domain, table: Table, done: int, digest: str) -> Dataset:
-    if done != len(table):
+def _checked(layout: _ByRows | PackedTable, digest: str) -> Dataset:
+    if not layout.full:
         raise InvalidDatasetError(problem="rows are missing")
-    dataset = Dataset(domain, table)
-    if dataset.digest() != digest:
+    dataset = Dataset(layout.domain, layout.table)
+    if layout.digest(dataset) != digest:
         raise VerificationError(problem="the rows do not match their digest")
     return dataset
