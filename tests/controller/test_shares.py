@@ -1,10 +1,11 @@
 """How many calls one caller, and all together, may have at a time."""
 
+import threading
 from contextlib import ExitStack
 
 import pytest
 
-from gencard.controller.service.access import PARTS_PER_CALL, Bounds, Shares
+from gencard.controller.service.access import PARTS_PER_CALL, Bounds, Queues, Shares
 from gencard.core.errors import ServiceBusyError
 
 WIDE = 1_000
@@ -49,3 +50,34 @@ def test_s71_a_message_of_many_parts_counts_as_many_calls():
         shares.weigh("bea", PARTS_PER_CALL - 1)
     with shares.taken("bea"):
         pass
+
+
+class TestS11Queues:
+    def test_s11_calls_of_one_caller_are_served_one_after_another(self):
+        queues, overlaps, at_work = Queues(), [], []
+
+        def call():
+            for _ in range(50):
+                with queues.served("ana"):
+                    at_work.append(1)
+                    overlaps.append(len(at_work))
+                    at_work.pop()
+
+        threads = [threading.Thread(target=call) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert overlaps == [1] * 400
+
+    def test_s11_nobody_waits_in_the_queue_of_another(self):
+        queues = Queues()
+        with queues.served("ana"), queues.served("bea"), queues.served("cem"):
+            assert queues._queues.keys() == {"ana", "bea", "cem"}
+
+    def test_a_queue_is_forgotten_with_its_last_call_however_it_ends(self):
+        queues = Queues()
+        for _ in range(3):
+            with pytest.raises(KeyError), queues.served("ana"):
+                raise KeyError
+        assert not queues._queues

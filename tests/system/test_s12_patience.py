@@ -4,11 +4,12 @@ import socket
 import ssl
 import threading
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import grpc
 import pytest
+from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server
 
 from gencard.controller.service import server
 from gencard.controller.service.access import BURST_SECONDS, EXEMPT_AT_A_TIME, Bounds, Patience, Shares
@@ -24,6 +25,9 @@ CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
 UPLOAD = "/gencard.v1.AuditService/RunBlackBox"
 ROWS = "/gencard.v1.SynthesisService/StreamRows"
+GET_RELEASE = "/gencard.v1.SynthesisService/GetRelease"
+OPERATIONS = "/google.longrunning.Operations"
+UNQUEUED_HERE = ("WaitOperation", "CancelOperation")
 OK, BUSY = grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED
 STREAMS, SECONDS, RATE = 200, 60.0, 5
 
@@ -34,6 +38,17 @@ def hasty_house(tmp_path_factory):
     house.edit({"calls_per_second": str(RATE)})
     yield configure(house, "server", request_seconds=5).start()
     house.stop()
+
+
+@contextmanager
+def developed(register):
+    """A channel to a service without TLS, of one developer."""
+    uri = "spiffe://gencard.local/development/analyst/developer"
+    guard = Guard(lambda _: True, lambda *_: None, Bounds(8, 8, 100, 1), development=uri)
+    service = server.start("localhost:0", None, guard, register)
+    with grpc.insecure_channel(f"localhost:{service.port}") as channel:
+        yield channel
+    service.stop(0)
 
 
 class Silent:
@@ -118,15 +133,39 @@ class TestS12Patience:
                     chunk.chunk.batch.codes.append(bytes(1 << 20))
                     yield chunk
 
-        uri = "spiffe://gencard.local/development/analyst/developer"
-        guard = Guard(lambda _: True, lambda *_: None, Bounds(8, 8, 100, 1), development=uri)
-        add = partial(add_SynthesisServiceServicer_to_server, Endless())
-        service = server.start("localhost:0", None, guard, [add])
-        with grpc.insecure_channel(f"localhost:{service.port}") as channel:
+        with developed([partial(add_SynthesisServiceServicer_to_server, Endless())]) as channel:
             unread = channel.unary_stream(ROWS)(b"", timeout=2 * SECONDS)
             assert ended.wait(SECONDS)
             unread.cancel()
-        service.stop(0)
+
+
+class TestS11Queues:
+    def test_s11_open_calls_of_one_caller_weigh_as_one(self):
+        """Behind one that works, others wait; but neither those that only wait, nor a cancel."""
+        released, entered = threading.Event(), Counter()
+
+        class Slow:
+            def __getattr__(self, name):
+                def call(request, context):
+                    entered[name] += 1
+                    released.wait(SECONDS)
+                    raise ServiceBusyError(what="calls")
+
+                return call
+
+        register = (
+            partial(add_SynthesisServiceServicer_to_server, Slow()),
+            partial(add_OperationsServicer_to_server, Slow()),
+        )
+        with developed(register) as channel:
+            calls = [channel.unary_unary(GET_RELEASE).future(b"") for _ in range(3)]
+            assert eventually(lambda: entered["GetRelease"] == 1, SECONDS)
+            calls += [channel.unary_unary(f"{OPERATIONS}/{name}").future(b"") for name in UNQUEUED_HERE]
+            assert eventually(lambda: all(entered[name] == 1 for name in UNQUEUED_HERE), SECONDS)
+            assert entered["GetRelease"] == 1
+            released.set()
+            assert {call.code() for call in calls} == {BUSY}
+        assert entered["GetRelease"] == 3
 
 
 class TestS11Rates:

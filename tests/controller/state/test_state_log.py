@@ -149,6 +149,16 @@ class TestProofs:
         with filled.transaction() as tx:
             assert log.checkpoint(tx, NOW + timedelta(days=1)) == checkpoints[-1]
 
+    def test_the_checkpoint_of_a_log_that_has_not_grown_is_read_without_writing(
+        self, filled, log, checkpoints
+    ):
+        with filled.reading() as tx:
+            assert log.current_checkpoint(tx) == checkpoints[-1]
+        with filled.transaction() as tx:
+            append(log, tx, SIZE)
+        with filled.reading() as tx:
+            assert log.current_checkpoint(tx) is None
+
     def test_an_empty_log_can_be_signed(self, database, log):
         with database.transaction() as tx:
             signed = checkpoint_of(log.checkpoint(tx, NOW), PUBLIC)

@@ -11,6 +11,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlalchemy import Connection
 
@@ -159,7 +160,7 @@ class Releases:
         """A release, and the bytes of its entry in the log."""
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
-            entry = self.cards.log.entry(tx, _log_index(row))
+            entry = self.cards.log.entry(tx, _log_index(row.receipt))
         return row, entry
 
     def page(self, who: Identity, card: str, before: str, limit: int) -> Page[ReleaseRow]:
@@ -261,7 +262,8 @@ def _refuse_seed(seed: int) -> None:
         )
 
 
-def _log_index(row: ReleaseRow) -> int:
+@lru_cache(maxsize=1_000)
+def _log_index(receipt: bytes) -> int:
     """The entry of the log that a receipt of ours names."""
-    payload, _ = opened(row.receipt)
+    payload, _ = opened(receipt)
     return receipt_of_document(predicate_of(payload, RECEIPT)).log_index

@@ -91,6 +91,13 @@ EXEMPT = frozenset(
 )
 """Calls that count against no limit: one must be able to ask and to stop at any time."""
 
+UNQUEUED = EXEMPT | {
+    "/gencard.v1.AuditService/RunBlackBox",
+    "/google.longrunning.Operations/WaitOperation",
+    "/grpc.health.v1.Health/Watch",
+}
+"""Calls that keep no other call of their caller waiting: most wait themselves, for work or requests."""
+
 
 Enrolled = Callable[[Identity], bool]
 """Whether an identity is (still) on the controller's list."""
@@ -252,6 +259,36 @@ class Shares:
             }
             self._buckets = {one: kept for one, kept in self._buckets.items() if one not in full}
         self._buckets[who] = left - 1, now
+
+
+class Queues:
+    """Serves the calls of one caller one after another.
+
+    All calls share one interpreter: a caller with ten calls at work would leave a tenth of it to
+    others, however many. So one weighs as much as one, whatever it sends; those of others never wait
+    in its queue.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queues: dict[str, tuple[threading.Lock, int]] = {}
+        """By caller: whoever holds the lock is served; and how many hold it or wait for it."""
+
+    @contextmanager
+    def served(self, who: str) -> Iterator[None]:
+        """The block runs while no other of the same caller does."""
+        with self._lock:
+            turn, number = self._queues.get(who, (threading.Lock(), 0))
+            self._queues[who] = turn, number + 1
+        try:
+            with turn:
+                yield
+        finally:
+            with self._lock:
+                turn, number = self._queues[who]
+                self._queues[who] = turn, number - 1
+                if number == 1:  # addresses of strangers are without end
+                    del self._queues[who]
 
 
 class Patience:

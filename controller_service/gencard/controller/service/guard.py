@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NoReturn, TypeAlias, cast
@@ -26,9 +26,11 @@ from gencard.controller.operations.turns import traced, working_for
 from gencard.controller.service.access import (
     EXEMPT,
     MAY_CALL,
+    UNQUEUED,
     Bounds,
     Enrolled,
     Patience,
+    Queues,
     Shares,
     caller_of,
 )
@@ -196,6 +198,7 @@ class Guard(grpc.ServerInterceptor):
     calls: Calls = field(default_factory=Calls)
     _shares: Shares = field(init=False)
     _patience: Patience = field(init=False)
+    _queues: Queues = field(default_factory=Queues)
 
     def __post_init__(self) -> None:
         self._shares = Shares(self.bounds)
@@ -230,8 +233,10 @@ class Guard(grpc.ServerInterceptor):
 
     def _single(self, behaviour: Callable[..., Any], method: str) -> Callable[..., Any]:
         def call(requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
-            with self._ending(context, method) as caught, self._admitted(context, method):
-                return behaviour(self._only(requests, context), context)
+            with self._ending(context, method) as caught, self._admitted(context, method) as who:
+                request = self._only(requests, context)
+                with self._served(who, method):
+                    return behaviour(request, context)
             return _end(context, caught)
 
         return call
@@ -240,14 +245,23 @@ class Guard(grpc.ServerInterceptor):
         self, behaviour: Callable[..., Iterator[Any]], method: str, read: Read
     ) -> Callable[..., Iterator[Any]]:
         def call(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-            with self._ending(context, method) as caught, self._admitted(context, method):
-                for answer in behaviour(read(requests, context), context):
+            with self._ending(context, method) as caught, self._admitted(context, method) as who:
+                answers = behaviour(read(requests, context), context)
+                while (answer := self._next(answers, who, method)) is not None:
                     with self._patience.waiting(context):
                         yield answer
             if caught:
                 _end(context, caught)
 
         return call
+
+    def _next(self, answers: Iterator[Any], who: Identity, method: str) -> Any:
+        with self._served(who, method):
+            return next(answers, None)
+
+    def _served(self, who: Identity, method: str) -> AbstractContextManager[None]:
+        """The block works, in its turn among the caller's calls."""
+        return nullcontext() if method in UNQUEUED else self._queues.served(who.uri)
 
     def _only(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
         """The one request of a call; raises InvalidInputError where there is none in order."""
@@ -290,7 +304,7 @@ class Guard(grpc.ServerInterceptor):
             self.calls.count(method, _code_of(caught, ended=ended))
 
     @contextmanager
-    def _admitted(self, context: grpc.ServicerContext, method: str) -> Iterator[None]:
+    def _admitted(self, context: grpc.ServicerContext, method: str) -> Iterator[Identity]:
         """Runs the call as its caller, within the caller's share; one that was reset ends at once."""
         if not context.is_active():
             raise OperationCancelledError
@@ -301,7 +315,7 @@ class Guard(grpc.ServerInterceptor):
         room = self._shares.exempt if method in EXEMPT else self._shares.taken
         with room(who.uri), working_for(who.uri):
             CALLER.identity = who
-            yield
+            yield who
 
 
 def _code_of(caught: Sequence[GencardError], *, ended: bool) -> str:

@@ -274,8 +274,12 @@ class LogServicer(ledger_pb2_grpc.LogServiceServicer):
     def GetCheckpoint(
         self, request: ledger_pb2.GetCheckpointRequest, context: grpc.ServicerContext
     ) -> ledger_pb2.GetCheckpointResponse:
-        with self.database.transaction() as tx:
-            return ledger_pb2.GetCheckpointResponse(checkpoint=self.log.checkpoint(tx, self.clock()))
+        with self.database.reading() as tx:
+            checkpoint = self.log.current_checkpoint(tx)
+        if checkpoint is None:
+            with self.database.transaction() as tx:
+                checkpoint = self.log.checkpoint(tx, self.clock())
+        return ledger_pb2.GetCheckpointResponse(checkpoint=checkpoint)
 
     def GetInclusionProof(
         self, request: ledger_pb2.GetInclusionProofRequest, context: grpc.ServicerContext

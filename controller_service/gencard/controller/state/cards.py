@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_, select, update
 
@@ -88,6 +88,14 @@ class CardRow:
     body: bytes
     created: datetime
     changed: datetime
+
+
+class GrantedCard(NamedTuple):
+    """What every proposal reads of each card that was granted before."""
+
+    name: str
+    state: CardState
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,17 +232,22 @@ class CardStore:
             query = query.where(cards.c.dataset == dataset)
         return page_of(tx, query, cards.c.number, _row_of, before=before, limit=limit)
 
-    def granted(self, tx: Connection, dataset: str, analyst: str | None = None) -> tuple[CardRow, ...]:
+    def granted(
+        self, tx: Connection, dataset: str, analyst: str | None = None
+    ) -> tuple["GrantedCard", ...]:
         """Every card on a dataset, of one analyst or of anybody, that still says something about it.
 
         That is each card that stands, and each, even if ended, whose psi was measured or whose black box
         was fitted.
         """
         counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED)
-        query = select(cards).where(cards.c.dataset == dataset, counts).order_by(cards.c.number)
+        query = select(cards.c.name, cards.c.state, cards.c.body).order_by(cards.c.number)
+        query = query.where(cards.c.dataset == dataset, counts)
         if analyst is not None:
             query = query.where(cards.c.analyst == analyst)
-        return tuple(map(_row_of, tx.execute(query).mappings()))
+        return tuple(
+            GrantedCard(name, CardState(state), bytes(body)) for name, state, body in tx.execute(query)
+        )
 
     def measured(self, tx: Connection, dataset: str) -> frozenset[str]:
         """Names of the cards whose psi was measured, or whose black box of tier private was fitted."""

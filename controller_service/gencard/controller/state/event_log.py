@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from gencard.controller.state.events import FIRST, Entry, Event, event_of
 from gencard.controller.state.tables import checkpoints, events, key_changes, log_nodes, rules
@@ -64,15 +64,20 @@ class EventLog:
 
         A log that has not grown keeps the checkpoint it has.
         """
-        size = self.size(tx)
-        known = select(checkpoints.c.envelope).where(checkpoints.c.size == size)
-        envelope = tx.execute(known).scalar_one_or_none()
+        envelope = self.current_checkpoint(tx)
         # one size, one signature: two checkpoints of one size would look like a forked log
         if envelope is None:
+            size = self.size(tx)
             root = merkle.root(_node_of(tx), size)
             envelope = signed_checkpoint(self._signing_key(tx), root, size, now)
             tx.execute(insert(checkpoints).values(size=size, envelope=envelope))
-        return bytes(envelope)
+        return envelope
+
+    def current_checkpoint(self, tx: Connection) -> bytes | None:
+        """The checkpoint of the log as it stands; None where it has grown since the last one."""
+        known = select(checkpoints.c.envelope).where(checkpoints.c.size == self.size(tx))
+        envelope = tx.execute(known).scalar_one_or_none()
+        return None if envelope is None else bytes(envelope)
 
     def entry(self, tx: Connection, index: int) -> bytes:
         """The bytes of one entry, as they are hashed.
@@ -125,9 +130,16 @@ class EventLog:
     @staticmethod
     def last(tx: Connection) -> Event | None:
         """The newest entry; None in an empty log."""
-        query = select(events.c.body).order_by(events.c.index.desc()).limit(1)
-        body = tx.execute(query).scalar_one_or_none()
+        body = tx.execute(_NEWEST).scalar_one_or_none()
         return None if body is None else event_of(bytes(body))
+
+
+# Every decision asks for these: to put one together takes as long as to run it.
+_NEWEST = select(events.c.body).order_by(events.c.index.desc()).limit(1)
+_LEAF = select(events.c.leaf).where(events.c.index == bindparam("position"))
+_NODE = select(log_nodes.c.hash).where(
+    log_nodes.c.level == bindparam("level"), log_nodes.c.position == bindparam("position")
+)
 
 
 def signed_checkpoint(key: Ed25519PrivateKey, root: bytes, size: int, now: datetime) -> bytes:
@@ -151,13 +163,8 @@ def _node_of(tx: Connection) -> merkle.Node:
     """The stored nodes of the tree; level 0 are the leaves of the entries."""
 
     def node(level: int, position: int) -> bytes:
-        if level == 0:
-            query = select(events.c.leaf).where(events.c.index == position)
-        else:
-            query = select(log_nodes.c.hash).where(
-                log_nodes.c.level == level, log_nodes.c.position == position
-            )
-        digest = tx.execute(query).scalar_one_or_none()
+        place = {"level": level, "position": position}
+        digest = tx.execute(_NODE if level else _LEAF, place).scalar_one_or_none()
         if digest is None:
             raise StorageError()
         return bytes(digest)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -199,7 +200,17 @@ def card_bytes(card: Card) -> bytes:
 
 def card_of_bytes(body: bytes) -> Card:
     """Raises InvalidInputError where state or turn is not a known value."""
+    return _small_card(body) if len(body) <= _SMALL else card_of(pb.Card.FromString(body))
+
+
+# Most calls read the card that they are about, which takes 1.5 ms; nobody can change a card in place.
+@lru_cache(maxsize=500)
+def _small_card(body: bytes) -> Card:
     return card_of(pb.Card.FromString(body))
+
+
+_SMALL = 32 * 1024
+"""Bytes of a card that is kept once it was read: those kept take some hundred MiB at most."""
 
 
 def kind_message(kind: MomentKind) -> common.Moment.Kind.ValueType:
