@@ -26,6 +26,7 @@ from sqlalchemy import Engine, event
 from gencard.controller.jobs import process
 from gencard.controller.service import operations as watching
 from gencard.controller.settings.settings import Settings
+from gencard.controller.upkeep import logs
 from gencard.controller.wiring import serve
 from tests.system import thread_jobs
 from tests.system.faults import Error, Faults
@@ -62,6 +63,7 @@ class Failpoints(Faults):
 
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps
+    logs.configure()  # what failed is named by place and class, where a test shows it
     for line in sys.stdin:
         asked = json.loads(line)
         if os.fork() == 0:

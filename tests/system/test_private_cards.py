@@ -3,6 +3,7 @@
 import html
 import secrets
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -333,16 +334,13 @@ class World:
 
     def answers(self, patch: pytest.MonkeyPatch) -> list[Ending]:
         """What analyst and auditor are told of a private card, byte by byte."""
-        numbers = count(1)
-        patch.setattr(secrets, "token_hex", lambda size=32: f"{next(numbers):0{2 * size}x}")
-        patch.setattr(secrets, "randbits", lambda bits: next(numbers))
+        # calls draw names while a job draws seeds, so that one count of both would depend on threads
+        names, seeds = defaultdict(lambda: count(1)), count(1)
+        patch.setattr(secrets, "token_hex", lambda size=32: f"{next(names[size]):0{2 * size}x}")
+        patch.setattr(secrets, "randbits", lambda bits: next(seeds))
         patch.setattr(Vault, "version", lambda *_: "aa" * 32)
         patch.setattr(door, "measure", _never)
-        patch.setattr(
-            releasing,
-            "box_of",
-            lambda _recipe: Mst(gaussian(1, neighbouring="replace-one"), FixedNoise()),
-        )
+        patch.setattr(releasing, "box_of", _fixed)
         file = self.folder / "survey.csv"
         self.data.to_csv(file, index=False)
         moment = datetime(2026, 11, 22, tzinfo=UTC)

@@ -27,6 +27,7 @@ from gencard.core.statistics.measure import measure
 from gencard.wire.documents.psi_document import psi_document
 
 pytest.importorskip("ibis")
+from gencard.controller.records.tables import engines
 from gencard.controller.records.tables.engines import open_table
 from gencard.controller.records.tables.table import Table
 
@@ -174,6 +175,22 @@ class TestPostgres:
                 pass
             assert "CANARY" not in repr(caught.value)
             assert caught.value.__cause__ is caught.value.__context__ is None
+
+    @pytest.mark.timeout(60)
+    def test_an_answer_left_half_read_is_cancelled(self, socket, tmp_path, monkeypatch):
+        """Without that, the next statement fails, and the end of the transaction waits for ever."""
+        monkeypatch.setattr(engines, "_BATCH", 10)  # the rest fills the buffers of the connection
+        address = stored("postgresql", awkward(30_000), tmp_path, socket)
+        with opened(address) as table:
+            kept = [table.stream({"city": table.records.city, "age": table.records.age})]
+            assert next(kept[0]).num_rows == 10
+            assert table.count([("sex",)])[0].sum() == 30_000
+            with pytest.raises(DatasetUnavailableError):  # never a shorter answer
+                next(kept[0])
+            kept += [table.stream({"city": table.records.city})]
+            assert next(kept[1]).num_rows == 10
+            connection = table.run.args[0].con
+        assert connection.closed
 
     def test_nothing_can_be_written(self, socket, tmp_path):
         address = stored("postgresql", awkward(9), tmp_path, socket)

@@ -1,8 +1,8 @@
 """Opening tables of PostgreSQL, DuckDB and Spark: read-only, and as one snapshot where there are any."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
 from itertools import islice
@@ -50,11 +50,11 @@ def open_table(
         DatasetUnavailableError: The database cannot be reached, or has no such table.
         InvalidInputError: The libraries for it are not installed.
     """
-    with open_backend(address, secret) as backend:
+    with open_backend(address, secret) as backend, ExitStack() as going:
         records = silently(lambda: records_of(backend, address))
         run, snapshot = runner(backend, address), address.engine in ("postgresql", "duckdb")
         if address.engine == "postgresql":
-            run = partial(_copied, backend)
+            run = partial(_one_copy, backend, going)
         yield Table(run, records, coding, readings, address.identity, snapshot)
 
 
@@ -153,8 +153,23 @@ def _run(backend: Any, query: Any) -> Iterable[Any]:
     return batches
 
 
-def _copied(backend: Any, query: Any) -> Iterator[Any]:
-    """Batches by COPY: half the time of a cursor, and who stops early leaves the snapshot whole."""
+def _one_copy(backend: Any, going: ExitStack, query: Any) -> Iterator[Any]:
+    """Batches by COPY; one that was left half-read is cancelled first, as it is when ``going`` closes.
+
+    Until then the connection can do nothing else: the end of its transaction would wait for ever.
+    """
+    going.close()
+    batches = _copied(backend, query)
+    going.callback(silently, batches.close)
+    if not (yield from batches):
+        raise RuntimeError("the COPY was cancelled before its end, by another one")
+
+
+def _copied(backend: Any, query: Any) -> Generator[Any, None, bool]:
+    """Batches by COPY: half the time of a cursor, and who stops early leaves the snapshot whole.
+
+    Returns True at the end; a generator that was closed returns nothing.
+    """
     from pyarrow import BufferReader, csv  # noqa: PLC0415
 
     schema = query.schema().to_pyarrow()
@@ -173,6 +188,7 @@ def _copied(backend: Any, query: Any) -> Iterator[Any]:
     with backend.con.transaction(), backend.con.cursor().copy(statement) as copy:
         while lines := b"".join(map(bytes, islice(copy, _BATCH))):
             yield from csv.read_csv(BufferReader(lines), **options).combine_chunks().to_batches()
+    return True
 
 
 def _run_by_duckdb(backend: Any, query: Any) -> Iterable[Any]:
