@@ -233,13 +233,15 @@ class TestViews:
         assert "\x1b" not in made_up.summary()
 
     def test_a_report_shows_it_and_lets_nothing_in(self, made_up):
-        page = report(drawn(180, 3), answers=(made_up,))
-        assert "<script" not in page.html
-        assert page.html.count("<svg") == len(page.available) + 1
-        assert "&lt;script&gt;" in page.html.partition('id="answers"')[2].partition("<h2")[0]
-        assert page.document()["answers"] == [made_up.document()]
-        assert "answers" not in report(drawn(180, 3)).document()
-        assert f"y ~ {EVIL}" in rich_text(page)
+        without = report(drawn(180, 3))
+        shown = replace(without, answers=(made_up,))
+        page = shown.html
+        assert "<script" not in page
+        assert page.count("<svg") == len(shown.available) + 1
+        assert "&lt;script&gt;" in page.partition('id="answers"')[2].partition("<h2")[0]
+        assert shown.document()["answers"] == [made_up.document()]
+        assert "answers" not in without.document()
+        assert f"y ~ {EVIL}" in rich_text(shown)
 
     def test_a_long_formula_is_cut_in_a_line(self, made_up):
         long = Answer(replace(made_up.estimates, formula="y ~ " + "x + " * 100))

@@ -4,6 +4,7 @@ import re
 import stat
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from gencard.controller.records.round_edges import round_edges, round_quantiles
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.vault import Vault
-from gencard.controller.settings.drafting import draft
+from gencard.controller.settings.drafting import Draft, draft
 from gencard.controller.settings.files import secret_bytes, signing_key
 from gencard.controller.settings.settings import Settings
 from gencard.core.card.mechanism import USUAL_CHECKS
@@ -41,13 +42,19 @@ LEFT_OUT = {
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-@pytest.fixture
-def fair(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def fair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The survey of the demo."""
     datasets = pytest.importorskip("statsmodels.datasets", reason="needs statsmodels")
-    path = tmp_path / "fair.csv"
+    path = tmp_path_factory.mktemp("survey") / "fair.csv"
     datasets.fair.load_pandas().data.to_csv(path, index=False)
     return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, fair: Path) -> Draft:
+    """The folder drafted for the survey: tests read it, and write other settings beside its own."""
+    return draft(tmp_path_factory.mktemp("drafted") / "controller", fair, now=NOW)
 
 
 def csv(folder: Path, **columns) -> Path:
@@ -62,17 +69,17 @@ def keys_in(folder: Path) -> list[Path]:
 
 
 class TestFolder:
-    def test_what_it_leaves_as_a_comment_can_be_taken_as_it_is(self, tmp_path, fair):
-        made = draft(tmp_path / "controller", fair, now=NOW)
+    def test_what_it_leaves_as_a_comment_can_be_taken_as_it_is(self, made):
         text = made.settings.read_text()
         assert "\n# transform = " in text
-        made.settings.write_text(text.replace("\n# transform = ", "\ntransform = "))
-        (entry,) = Settings.load(made.settings).datasets
+        other = made.settings.with_name("with_checks.toml")
+        other.write_text(text.replace("\n# transform = ", "\ntransform = "))
+        (entry,) = Settings.load(other).datasets
         assert entry.policy.policy().transform == USUAL_CHECKS
 
-    def test_what_nobody_chose_is_safe(self, tmp_path, fair):
+    def test_what_nobody_chose_is_safe(self, made):
         """Noise with caps that bind; no exact counts, measures, lending, or box that reads records."""
-        settings = Settings.load(draft(tmp_path / "controller", fair, now=NOW).settings)
+        settings = Settings.load(made.settings)
         policy, caps = settings.datasets[0].policy.policy(), settings.datasets[0].caps
         assert policy.mechanisms == (Mechanism.GAUSSIAN,)
         assert policy.noise == gaussian("0.05", neighbouring="add-remove", delta="1e-6")
@@ -85,18 +92,18 @@ class TestFolder:
         assert caps.dataset.statistics == policy.most_per_card.statistics
         assert caps.dataset.epsilon == policy.most_per_card.epsilon == 0
 
-    def test_exact_counts_are_one_line_that_the_steward_types(self, tmp_path, fair):
-        made = draft(tmp_path / "controller", fair, now=NOW)
+    def test_exact_counts_are_one_line_that_the_steward_types(self, made):
         text = made.settings.read_text()
         (line,) = re.findall(r"(?m)^#   (mechanisms = .*)$", text)
-        made.settings.write_text(re.sub(r"(?m)^mechanisms = .*$", line, text))
-        entry = Settings.load(made.settings).datasets[0]
+        other = made.settings.with_name("exact.toml")
+        other.write_text(re.sub(r"(?m)^mechanisms = .*$", line, text))
+        entry = Settings.load(other).datasets[0]
         policy = entry.policy.policy()
         assert policy.mechanisms == (Mechanism.EXACT, Mechanism.GAUSSIAN)
         assert policy.most_per_card.fits(entry.caps.analyst.price())
 
-    def test_what_the_draft_says_of_its_budgets_is_so(self, tmp_path, fair):
-        text = draft(tmp_path / "controller", fair, now=NOW).settings.read_text()
+    def test_what_the_draft_says_of_its_budgets_is_so(self, made):
+        text = made.settings.read_text()
         told = re.findall(
             r"rho = ([0-9.]+)[ ,\w]*?\s*#?\s*(?:which )?is\s+#?\s*epsilon = ([0-9.]+)", text
         )
@@ -106,8 +113,7 @@ class TestFolder:
             assert true <= Decimal(epsilon) < true + Decimal("0.1")
         assert f"about {round((36 / 0.1) ** 0.5)} records" in text
 
-    def test_it_is_ready_to_serve_the_survey(self, tmp_path, fair):
-        made = draft(tmp_path / "controller", fair, now=NOW)
+    def test_it_is_ready_to_serve_the_survey(self, made):
         settings = Settings.load(made.settings)
         (entry,) = settings.datasets
         schema = read_schema(entry.schema_file)
@@ -120,8 +126,9 @@ class TestFolder:
         assert len(bytes.fromhex(secret_bytes(settings.signing.version_salt, "salt").decode())) == 32
         secret_bytes(settings.server.key, "server.key")
 
-    def test_nobody_has_keys_that_the_controller_made_unless_for_a_demonstration(self, tmp_path, fair):
-        made = draft(tmp_path / "controller", fair, now=NOW)
+    def test_nobody_has_keys_that_the_controller_made_unless_for_a_demonstration(
+        self, tmp_path, fair, made
+    ):
         assert made.people == ()
         assert read_identities(made.folder / "identities") == {}
         assert sorted(path.relative_to(made.folder).as_posix() for path in keys_in(made.folder)) == [
@@ -150,26 +157,23 @@ class TestFolder:
             draft(tmp_path / "second", fair, now=NOW, authority_key=key)
         assert not (tmp_path / "second").exists()
 
-    def test_all_pairs_of_the_survey_fit_the_drafted_policy(self, tmp_path, fair):
-        entry = Settings.load(draft(tmp_path / "c", fair, now=NOW).settings).datasets[0]
+    def test_all_pairs_of_the_survey_fit_the_drafted_policy(self, made):
+        entry = Settings.load(made.settings).datasets[0]
         policy = entry.policy.policy()
         assert policy.largest_order == 2
         assert policy.most_marginals == 36
         assert policy.most_per_card.statistics == 941
         assert policy.most_per_card.fits(entry.caps.analyst.price())
 
-    def test_nobody_else_can_look_into_it(self, tmp_path, fair):
-        made = draft(tmp_path / "controller", fair, now=NOW)
+    def test_nobody_else_can_look_into_it(self, made):
         assert stat.S_IMODE(made.folder.stat().st_mode) == 0o700
         for key in (*made.folder.rglob("*key.pem"), made.folder / "signing" / "version_salt"):
             assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
-    def test_nothing_is_overwritten(self, tmp_path, fair):
-        folder = tmp_path / "controller"
-        made = draft(folder, fair, now=NOW)
+    def test_nothing_is_overwritten(self, fair, made):
         before = made.settings.read_bytes()
         with pytest.raises(InvalidInputError, match="overwritten"):
-            draft(folder, fair, now=NOW)
+            draft(made.folder, fair, now=NOW)
         assert made.settings.read_bytes() == before
 
     def test_an_empty_folder_may_be_filled_and_a_file_may_not_be_replaced(self, tmp_path, fair):
@@ -185,7 +189,7 @@ class TestFolder:
         monkeypatch.setattr("gencard.controller.settings.drafting._write_texts", full)
         with pytest.raises(StorageError):
             draft(tmp_path / "controller", fair, now=NOW)
-        assert [path.name for path in tmp_path.iterdir()] == ["fair.csv"]
+        assert not [*tmp_path.iterdir()]
 
     def test_the_number_of_records_is_proposed_rounded_and_not_declared(self, tmp_path):
         path = csv(tmp_path, sex=["f", "m"] * 617)
@@ -211,6 +215,12 @@ class TestFolder:
 
 
 def drafted(path: Path):
+    return draft_of(path, path.read_bytes())
+
+
+@cache
+def draft_of(path: Path, content: bytes):
+    """Once for each content: a test asks several questions about one draft."""
     return draft_schema(path, "t", today=NOW.date())
 
 

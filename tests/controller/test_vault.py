@@ -52,6 +52,10 @@ CODES = [[0, 0, 0], [1, 2, 1], [2, 1, 2], [0, 0, 3]]
 KINDS = ("csv", "parquet")
 
 
+def repeated(times):
+    return FRAME.take(np.tile(np.arange(len(FRAME)), times))
+
+
 def stored(frame: pd.DataFrame, folder: Path, kind: str) -> Path:
     path = folder / f"records.{kind}"
     frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
@@ -249,7 +253,7 @@ class TestRefusals:
         assert type(refusal(Vault(path, CODING).check)) is DatasetUnavailableError
 
     def test_a_parquet_file_garbled_inside_is_unavailable(self, tmp_path):
-        frame = pd.concat([FRAME] * 5_000)
+        frame = repeated(5_000)
         path = stored(frame, tmp_path, "parquet")
         content = bytearray(path.read_bytes())
         # the same bytes in each run: a length that is read from other ones may ask for all memory
@@ -280,7 +284,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_file_that_vanishes_meanwhile_is_seen_afterwards(self, tmp_path, kind):
-        path = stored(pd.concat([FRAME] * 40_000), tmp_path, kind)
+        path = stored(repeated(40_000), tmp_path, kind)
         vault = Vault(path, CODING)
         version = vault.version(b"salt")
         batches = vault._batches(("sex",))
@@ -290,7 +294,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_file_cut_short_meanwhile_is_seen_afterwards(self, tmp_path, kind):
-        path = stored(pd.concat([FRAME] * 40_000), tmp_path, kind)
+        path = stored(repeated(40_000), tmp_path, kind)
         vault = Vault(path, CODING)
         version = vault.version(b"salt")
         batches = vault._batches(("sex",))
