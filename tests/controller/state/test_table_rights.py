@@ -51,6 +51,30 @@ ATTACKS = {
     "GRANT SELECT ON pg_catalog.pg_statistic TO viewer": (
         "SELECT ON TABLE pg_catalog.pg_statistic FROM viewer",
     ),
+    "GRANT SELECT ON pg_catalog.pg_statistic TO PUBLIC": (
+        "SELECT ON TABLE pg_catalog.pg_statistic FROM PUBLIC",
+    ),
+    "GRANT EXECUTE ON FUNCTION pg_read_file(text) TO PUBLIC": (
+        "EXECUTE ON FUNCTION pg_catalog.pg_read_file(text) FROM PUBLIC",
+    ),
+    "GRANT EXECUTE ON FUNCTION pg_read_file(text) TO team; GRANT team TO viewer": (
+        "REVOKE team FROM viewer",
+    ),
+    # PostgreSQL lets everybody execute a new function
+    "CREATE FUNCTION office.raise(a int, b text) RETURNS void SECURITY DEFINER LANGUAGE sql "
+    "AS 'UPDATE office.people SET income = a'": (
+        "EXECUTE ON FUNCTION office.raise(a integer, b text) FROM PUBLIC",
+    ),
+    "CREATE PROCEDURE office.clear() SECURITY DEFINER LANGUAGE sql AS 'DELETE FROM office.people'; "
+    "REVOKE ALL ON PROCEDURE office.clear() FROM PUBLIC; "
+    "GRANT EXECUTE ON PROCEDURE office.clear() TO viewer": (
+        "EXECUTE ON PROCEDURE office.clear() FROM viewer",
+    ),
+    "ALTER ROLE viewer BYPASSRLS": ("ALTER ROLE viewer NOSUPERUSER", "NOBYPASSRLS"),
+    "ALTER ROLE viewer CREATEROLE": ("NOCREATEROLE",),
+    "ALTER ROLE viewer REPLICATION": ("NOREPLICATION",),
+    "CREATE ROLE chief SUPERUSER; GRANT chief TO team; GRANT team TO viewer; "
+    "ALTER ROLE viewer NOINHERIT": ("REVOKE team FROM viewer",),
     "GRANT DELETE ON office.people, office.wages TO viewer, team; GRANT team TO viewer": (
         "DELETE ON TABLE office.people FROM viewer",
         "DELETE ON TABLE office.wages FROM viewer",
@@ -102,7 +126,8 @@ def test_s72_a_role_that_may_do_more_is_refused_with_what_to_run(office, postgre
     finally:
         with psycopg.connect(copy) as connection:
             connection.execute(
-                "REASSIGN OWNED BY viewer TO gencard; ALTER ROLE viewer NOSUPERUSER INHERIT"
+                "REASSIGN OWNED BY viewer TO gencard; ALTER ROLE viewer INHERIT "
+                "NOSUPERUSER NOBYPASSRLS NOCREATEROLE NOREPLICATION; DROP ROLE IF EXISTS chief"
             )
             connection.execute('REVOKE "Odd ""writers", team, maker, pg_read_all_data FROM viewer')
             connection.execute('REVOKE "Odd ""writers" FROM team')

@@ -1,8 +1,9 @@
 """What the role of an address may do in PostgreSQL, as the catalogs say: no record is read.
 
 Rights count whoever gave them: to the role itself, to everybody (PUBLIC), or to a role that it is a
-member of, even if it had to SET ROLE first. What the catalogs of one database do not say is not seen:
-functions that run with their owner's rights, and what PUBLIC may do in the server's other databases.
+member of, even if it had to SET ROLE first. A function that runs with its owner's rights (SECURITY
+DEFINER) may do whatever its owner may, so none may be executed. What the catalogs of one database do not
+say is not seen: what PUBLIC may do in the server's other databases.
 """
 
 from collections import defaultdict
@@ -16,7 +17,8 @@ from gencard.core.errors import RoleNotReadOnlyError
 
 _ROLES = """WITH roles AS (
     SELECT oid, pg_catalog.quote_ident(rolname) AS name, rolname = session_user AS own,
-        rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolname LIKE 'pg\\_%' AS powerful
+        rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls
+            OR rolname LIKE 'pg\\_%' AS powerful
     FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(session_user, oid, 'MEMBER')
 )
 """
@@ -44,30 +46,49 @@ relations AS (
     WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
 ),
 objects AS (
-    SELECT nspname, relname, '' AS part,
+    SELECT 'pg_catalog.pg_class'::regclass AS catalog, oid, 0 AS subid, nspname, relname, '' AS part,
         CASE WHEN counts THEN 'SEQUENCE ' ELSE 'TABLE ' END
             || pg_catalog.format('%I.%I', nspname, relname) AS place,
         coalesce(relacl, acldefault(CASE WHEN counts THEN 's' ELSE 'r' END::"char", relowner)) AS acl
     FROM relations
     UNION ALL
-    SELECT nspname, relname, pg_catalog.format(' (%I)', attname),
+    SELECT 'pg_catalog.pg_class'::regclass, relations.oid, attnum, nspname, relname,
+        pg_catalog.format(' (%I)', attname),
         pg_catalog.format('TABLE %I.%I', nspname, relname), attacl
     FROM relations JOIN pg_catalog.pg_attribute ON attrelid = relations.oid
     WHERE attacl IS NOT NULL AND NOT attisdropped
     UNION ALL
-    SELECT nspname, '', '', pg_catalog.format('SCHEMA %I', nspname),
+    SELECT 'pg_catalog.pg_proc'::regclass, pg_proc.oid, 0, nspname, '', '',
+        CASE prokind WHEN 'p' THEN 'PROCEDURE ' ELSE 'FUNCTION ' END || pg_catalog.format(
+            '%I.%I(%s)', nspname, proname, pg_catalog.pg_get_function_identity_arguments(pg_proc.oid)
+        ),
+        coalesce(proacl, acldefault('f', proowner))
+    FROM pg_catalog.pg_proc JOIN pg_catalog.pg_namespace ON pg_namespace.oid = pronamespace
+    WHERE prosecdef OR proacl IS NOT NULL AND nspname IN ('pg_catalog', 'information_schema')
+    UNION ALL
+    SELECT 'pg_catalog.pg_namespace'::regclass, oid, 0, nspname, '', '',
+        pg_catalog.format('SCHEMA %I', nspname),
         coalesce(nspacl, acldefault('n', nspowner))
     FROM pg_catalog.pg_namespace
     UNION ALL
-    SELECT '', '', '', pg_catalog.format('DATABASE %I', datname),
+    SELECT 'pg_catalog.pg_database'::regclass, oid, 0, '', '', '',
+        pg_catalog.format('DATABASE %I', datname),
         coalesce(datacl, acldefault('d', datdba))
     FROM pg_catalog.pg_database WHERE datname = current_database()
 )
-SELECT DISTINCT nspname, relname, place, privilege_type || part, name
-FROM objects, pg_catalog.aclexplode(acl) JOIN grantees ON grantees.oid = grantee
-WHERE grantee <> 0 OR nspname NOT IN ('pg_catalog', 'information_schema')
+SELECT DISTINCT nspname, relname, place, item.privilege_type || part, name
+FROM objects, pg_catalog.aclexplode(acl) AS item JOIN grantees ON grantees.oid = item.grantee
+WHERE item.grantee <> 0 OR nspname NOT IN ('pg_catalog', 'information_schema')
+OR nspname = 'pg_catalog' AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_init_privs AS usual, pg_catalog.aclexplode(initprivs) AS given
+    WHERE (usual.classoid, usual.objoid, usual.objsubid) = (catalog, objects.oid, subid)
+    AND (given.grantee, given.privilege_type) = (0, item.privilege_type)
+)
 ORDER BY 3, 4, 5"""
-"""Rights that were given to one of the roles or to PUBLIC; what PUBLIC has in the catalogs is usual."""
+"""Rights given to one of the roles or to PUBLIC, but for PUBLIC's first ones in the catalogs.
+
+Functions are those that run as their owner, and those of the catalogs that not everybody may execute.
+"""
 
 _HARMLESS = {"USAGE of SCHEMA", "CONNECT of DATABASE", "TEMPORARY of DATABASE"}
 
@@ -77,7 +98,8 @@ class Role(NamedTuple):
 
     Args:
         own: The one that it logged in as.
-        powerful: May do all, make roles or databases, or replicate; or is predefined (pg_...).
+        powerful: May do all, make roles or databases, replicate, or bypass row security; or is
+            predefined (pg_...).
         owner: Owns something in some database of the server.
         through: Memberships of its own by which the session has it.
     """
@@ -144,14 +166,15 @@ def _by_role(roles: Sequence[Role]) -> Iterator[tuple[str, str]]:
     """What is wrong with a role itself, and the statement against it."""
     own = roles[0]
     if own.powerful:
-        change = f"ALTER ROLE {own.name} NOSUPERUSER NOCREATEROLE NOCREATEDB NOREPLICATION"
-        yield "it is a superuser, or may make roles or databases or replicate", change
+        problem = "it is a superuser, or may make roles or databases, replicate or bypass row security"
+        limits = "NOSUPERUSER NOCREATEROLE NOCREATEDB NOREPLICATION NOBYPASSRLS"
+        yield problem, f"ALTER ROLE {own.name} {limits}"
         return
     if own.owner:
         yield "it owns objects", f"REASSIGN OWNED BY {own.name} TO another role"
     for role in roles[1:]:
         if role.powerful or role.owner:
-            yield f"it is a member of {role.name}, which may write", _leave(role, own)
+            yield f"it is a member of {role.name}, which may write or see more", _leave(role, own)
 
 
 def _by_right(rights: Iterable[Right], roles: Sequence[Role]) -> Iterator[tuple[str, str]]:
