@@ -1,5 +1,6 @@
 """A table of a database gives the psi that a file with the same records gives, to the byte."""
 
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -25,10 +26,11 @@ from gencard.core.errors import (
 )
 from gencard.core.statistics.measure import measure
 from gencard.wire.documents.psi_document import psi_document
+from tests.controller.state import postgres
 
 pytest.importorskip("ibis")
-from gencard.controller.records.tables import engines
-from gencard.controller.records.tables.engines import open_table
+from gencard.controller.records.tables import codes, engines
+from gencard.controller.records.tables.engines import open_backend, open_table, records_of, runner
 from gencard.controller.records.tables.table import Table
 
 CLIQUES = [("age", "sex"), ("grade", "day"), ("day",), ("sex", "age", "grade"), ("born", "alive")]
@@ -153,6 +155,30 @@ class TestRefusals:
 
 
 class TestPostgres:
+    def test_texts_are_the_numbers_that_python_reads(self, socket):
+        random = np.random.default_rng(5)
+        texts = [
+            "".join(random.choice(list("0019.+-eE \n"), size)) for size in random.integers(9, size=3_000)
+        ]
+        texts += [
+            f"{sign}{'9' * whole}{part}"
+            for sign in ("", "-")
+            for whole in (98, 99, 100, 101)
+            for part in ("", ".", ".5", f".{'5' * 100}", f".{'5' * 101}", "e9")
+        ]
+        address = TableAddress(f"{postgres.new_database(socket).replace('+psycopg', '')}&table=texts")
+        with psycopg.connect(address.url) as owner:
+            owner.execute("CREATE TABLE texts AS SELECT unnest(%s::text[]) AS text", [texts])
+        with open_backend(address, "") as backend:
+            records = records_of(backend, address)
+            query = records.select(text="text", number=codes.as_number(records.text))
+            read = pa.Table.from_batches(runner(backend, address)(query)).to_pydict()
+        number = re.compile(codes._NUMBER)
+        expected = [float(text) if number.search(text) else float("inf") for text in read["text"]]
+        assert sorted(read["text"]) == sorted(texts)
+        assert read["number"] == expected
+        assert 400 < np.isfinite(expected).sum() < 2_600
+
     def test_one_measurement_sees_one_snapshot_and_the_next_another_version(self, socket, tmp_path):
         address = stored("postgresql", awkward(100), tmp_path, socket)
         with opened(address) as table:

@@ -6,7 +6,8 @@
     sc://HOST:PORT/;use_ssl=true?table=NAME         a server of Spark Connect
 
 ``parquet=FOLDER`` names a folder that Spark reads, in place of a table. ``password_file=FILE`` or
-``password_variable=NAME`` say where the password, or the token of Spark Connect, is read for each job.
+``password_variable=NAME`` say where the password, or the token of Spark Connect, is read for each job. A
+token is sent by TLS only, or to this machine under the name ``localhost``.
 """
 
 import ipaddress
