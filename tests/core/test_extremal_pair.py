@@ -364,3 +364,15 @@ class TestMadeUp:
     def test_no_record_is_refused(self):
         with pytest.raises(InvalidNumberError):
             made_up(CUBE, 0, rng=rng())
+
+
+def test_partners_are_all_pairs_of_equal_key_and_other_parity_in_order_of_the_keys():
+    rng = np.random.default_rng(3)
+    keys = np.array([0, 7, 7 + 2**18, 7 + 2**40, 2**62])[rng.integers(5, size=60)]  # some share a slot
+    odd = rng.random(60) < 0.5
+    odd[keys == 7] = False  # a key that no odd face has, in the slot of keys that odd faces have
+    even, partner = cubes_module._partners(keys, odd, rng=rng)
+    expected = [
+        (k, e, o) for e, k in enumerate(keys) for o in np.flatnonzero(odd & (keys == k)) if not odd[e]
+    ]
+    assert [(keys[e], e, o) for e, o in zip(even, partner, strict=True)] == sorted(expected)

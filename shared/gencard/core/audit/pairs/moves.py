@@ -21,6 +21,8 @@ from gencard.core.types import FloatArray, IntArray
 
 MOST_CUBES = 500_000
 """Cubes held at once; where more could be built, a random part of them is."""
+_SLOTS = 2**18
+"""Of the table that tells which keys may have faces of both parities; a power of two."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,8 +64,9 @@ def _edges(cells: Cells, axis: str, *, rng: np.random.Generator) -> Cubes:
     levels = cells.column(axis).astype(np.int64)
     size = cells.domain.size(axis)
     pairs = _some(len(levels) * (size - 1), rng=rng)
-    cell, step = pairs // (size - 1), pairs % (size - 1) + 1
-    here, there = levels[cell], (levels[cell] + step) % size
+    cell = pairs // (size - 1)
+    here, step = levels[cell], pairs - cell * (size - 1) + 1
+    there = np.where(here + step < size, here + step, here + step - size)
     low, high = np.minimum(here, there), np.maximum(here, there)
     return Cubes(cell[:, None], here > there, low[:, None], high[:, None])
 
@@ -98,15 +101,42 @@ def _face_key(faces: Cubes, cells: Cells, shared: Clique) -> IntArray:
 def _partners(
     key: IntArray, odd: NDArray[np.bool_], *, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Pairs of an even and an odd face with equal key."""
-    order = np.argsort(key, kind="stable")
-    even, odds = order[~odd[order]], order[odd[order]]
-    begin = np.searchsorted(key[odds], key[even], side="left")
-    number = np.searchsorted(key[odds], key[even], side="right") - begin
+    """Pairs of an even and an odd face with equal key: by key, then in the order of the faces."""
+    faces = _perhaps_met(key, odd)
+    faces = faces[_stable_order(key[faces])]
+    is_odd, ordered = odd[faces], key[faces]
+    even, odds = faces[~is_odd], faces[is_odd]
+    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+    odds_before: IntArray = np.cumsum(is_odd)[begins] - is_odd[begins]
+    of_key: IntArray = np.diff(odds_before, append=len(odds))
+    evens = np.diff(begins, append=len(faces)) - of_key
+    begin, number = np.repeat(odds_before, evens), np.repeat(of_key, evens)
     ends = np.cumsum(number)
-    pairs = _some(int(ends[-1]) if len(ends) else 0, rng=rng)
-    row = np.searchsorted(ends, pairs, side="right")
+    pairs = _some(int(number.sum()), rng=rng)
+    if len(pairs) == number.sum():
+        row = np.repeat(np.arange(len(even)), number)
+    else:
+        row = np.searchsorted(ends, pairs, side="right")
     return even[row], odds[begin[row] + pairs - (ends[row] - number[row])]
+
+
+def _perhaps_met(key: IntArray, odd: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """The faces without most of those whose key no face of the other parity has."""
+    slot = key & (_SLOTS - 1)
+    met = np.zeros((2, _SLOTS), dtype=np.bool_)
+    met[0, slot[odd]] = True
+    met[1, slot[~odd]] = True
+    return np.flatnonzero((met[0] & met[1])[slot])
+
+
+def _stable_order(key: IntArray) -> NDArray[np.intp]:
+    """What a stable ``argsort`` gives, by 16 bits at a time: numpy sorts those in linear time."""
+    order = np.argsort(key.astype(np.uint16), kind="stable")
+    rest = key >> 16
+    while rest.any():
+        order = order[np.argsort(rest[order].astype(np.uint16), kind="stable")]
+        rest >>= 16
+    return order
 
 
 def _some(number: int, *, rng: np.random.Generator) -> IntArray:
