@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from benchmarks import bench
 from benchmarks.applications import Application, applications
 from gencard.controller.cluster.executor import cluster_box
-from gencard.controller.jobs.recipes import box_of
+from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import Job
 from gencard.core.audit.plan import calls
 from gencard.core.audit.run import audit

@@ -16,15 +16,15 @@ from docs.house.measures import measure
 from docs.house.sources import ROOT, ROOTS
 from docs.house.trace import trace
 
-MOST_MODULES = 515  # 356 before answers, output checks, risk of psi, the desk, engines and standbys
+MOST_MODULES = 511  # 356 before answers, output checks, risk of psi, the desk, engines and standbys
 MOST_FLAT_FOLDERS = 0
 MOST_EXCESS_FILES = 0
 """Files above 16 in a folder, all folders together."""
 
-MOST_SMALL_MODULES = 0.165
+MOST_SMALL_MODULES = 0.15
 """Share of modules under 60 lines."""
 
-MOST_SMALL_WITH_ONE_IMPORTER = 1
+MOST_SMALL_WITH_ONE_IMPORTER = 0
 """Modules under 60 lines that one other module imports: they could live with their importer."""
 
 UNREACHABLE: set[str] = set()
@@ -54,6 +54,10 @@ def test_small_modules_stay_few(measures):
     assert measures.small / measures.modules <= MOST_SMALL_MODULES
     single = measures.small_one_importer
     assert len(single) <= MOST_SMALL_WITH_ONE_IMPORTER, single
+
+
+def test_names_are_those_of_the_plan(measures):
+    assert measures.words == {}
 
 
 def test_a_user_reaches_every_module(measures):

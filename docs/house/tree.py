@@ -24,9 +24,7 @@ def tree(root: Path = ROOT) -> str:
     for top in ROOTS:
         lines.append((f"{top}/gencard/", ""))
         inside = sorted(path for path in packages if path.parts[0] == top)
-        lines += [
-            (f"{' ' * _INDENT * (len(path.parts) - 2)}{path.name}/", packages[path]) for path in inside
-        ]
+        lines += [(_indented(path), packages[path]) for path in inside]
     width = max(len(name) for name, _ in lines) + 2
     return "".join(f"{name:{width}}{text}".rstrip() + "\n" for name, text in lines)
 

@@ -15,8 +15,8 @@ from formulaic import ModelSpec, model_matrix
 from gencard.core.answers.answer import Table
 from gencard.core.answers.survival import COLUMNS
 from gencard.core.output_checks import models, tables
+from gencard.core.output_checks.models import coarse_table
 from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule, Verdict, together
-from gencard.core.output_checks.survival import coarse_table
 from tests.fixtures.acro.cases import ADULT, COUNTS, GROUPS, MODELS, NAMES, SD2011, SURVIVAL, TRUTHS
 from tests.shared_data import shared_file
 

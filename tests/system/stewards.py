@@ -4,9 +4,8 @@ from uuid import uuid4
 
 from google.protobuf import descriptor_pool, message_factory
 
-from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.stewards.actions import Action, Kind, arguments_bytes
 from gencard.controller.stewards.deciding import Way
-from gencard.wire.codecs.steward_codec import arguments_bytes
 from gencard.wire.documents.card_document import terms_document
 from gencard.wire.signatures.identity import Identity
 from tests.system.raw_calls import call

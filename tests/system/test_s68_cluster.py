@@ -24,7 +24,7 @@ from gencard.controller.cluster.executor import (
     perform,
 )
 from gencard.controller.cluster.orders import Bounds, OrderBook
-from gencard.controller.jobs.recipes import box_of
+from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.people.certificates import issue, issue_member, new_authority, write_new
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.recipes import carried, in_sandbox, program_recipe

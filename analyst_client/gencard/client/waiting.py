@@ -24,7 +24,7 @@ from gencard.core.errors import (
     WrongTurnError,
 )
 
-ANSWERED, AGREED, AUDITED = GOALS = ("answered", "agreed", "audited")
+ANSWERED, AGREED, AUDITED = TARGETS = ("answered", "agreed", "audited")
 """What a card may be waited for: an offer or a refusal, both signatures, or a passed audit."""
 
 _SHORTEST, _LONGEST = 2.0, 15.0
@@ -48,21 +48,21 @@ Show = Callable[[CardView], None]
 def wait_for(
     card: CardView,
     refresh: Callable[[], object],
-    goal: str,
+    target: str,
     seconds: float | None,
     display: ProgressDisplay,
 ) -> None:
-    """Read a card again until it reaches the goal; an interruption leaves it as it is.
+    """Read a card again until it reaches the target; an interruption leaves it as it is.
 
     Args:
         refresh: Reads ``card`` again, in place.
-        goal: One of ``GOALS``.
+        target: One of ``TARGETS``.
         seconds: Wait no longer; None for no limit.
 
     Raises:
         AwaitingStewardError: The time is over.
         WrongTurnError: The analyst has to answer an offer first.
-        CardStateError: The card has ended and cannot reach the goal.
+        CardStateError: The card has ended and cannot reach the target.
         InvalidInputError: The card needs no audit before rows are generated.
     """
     last = None if seconds is None else time.monotonic() + seconds
@@ -70,7 +70,7 @@ def wait_for(
     try:
         with _live(display) as show:
             refresh()
-            while not _reached(card, goal):
+            while not _reached(card, target):
                 left = pause if last is None else last - time.monotonic()
                 if left <= 0:
                     whom = card.waits_for or "an audit"
@@ -84,15 +84,15 @@ def wait_for(
         raise
 
 
-def _reached(card: CardView, goal: str) -> bool:
+def _reached(card: CardView, target: str) -> bool:
     """Whether the card is where the wait ends; raises where it cannot get there by waiting."""
-    if goal == ANSWERED:
+    if target == ANSWERED:
         return card.state not in WAITING
     if card.state in _ENDED:
         raise CardStateError(state=card.state, advice=f"Next: {card.next_step}.")
     if card.state is CardState.OFFERED:
         raise WrongTurnError(turn=card.turn, advice=f"Answer the offer first: {card.next_step}.")
-    if goal == AGREED:
+    if target == AGREED:
         return card.state in AUDITABLE
     if card.tier not in (None, Tier.AUDITED):
         problem = "this card needs no audit before rows are generated"

@@ -240,7 +240,7 @@ class EvaluationRun:
             psi = self.evaluations.psis.get(tx, card.name).document
         if run.request["measures"]:
             with scratch_folder(self.work, run.row.name) as scratch:
-                findings = self._found(run, card, psi, scratch / "rows")
+                findings = self._findings(run, card, psi, scratch / "rows")
         self._keep(run, card, findings)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
@@ -250,7 +250,7 @@ class EvaluationRun:
             line = self.evaluations.ledger.line(tx, number)
             refund(tx, line, error, ledger=self.evaluations.ledger, cards=self.evaluations.cards)
 
-    def _found(self, run: Run, card: Card, psi: bytes, rows: Path) -> list[dict[str, Any]]:
+    def _findings(self, run: Run, card: Card, psi: bytes, rows: Path) -> list[dict[str, Any]]:
         dataset_entry = self.evaluations.cards.entry_of(card)
         self._draw(run, card, dataset_entry, psi, rows)
         described = {

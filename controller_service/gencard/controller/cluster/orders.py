@@ -22,7 +22,7 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from gencard.controller.jobs.process import read_frame, write_frame
-from gencard.controller.jobs.recipes import box_of
+from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.jobs.worker import answer as answer_of_task
 from gencard.controller.jobs.worker import limit

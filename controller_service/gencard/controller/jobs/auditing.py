@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gencard.controller.jobs.measurement import records_over
-from gencard.controller.jobs.recipes import box_of
+from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan

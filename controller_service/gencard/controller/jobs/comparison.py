@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gencard.controller.jobs.measurement import opened, records_over
-from gencard.controller.jobs.recipes import cliques_of
+from gencard.controller.jobs.synthesis import cliques_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.releases.rows_file import RowsFile

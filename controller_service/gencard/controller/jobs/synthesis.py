@@ -1,17 +1,26 @@
-"""Tasks that make rows without access to records: from psi, or by a black box from an upload."""
+"""Generators and black boxes of job descriptions, and the tasks that make rows: no record is in them."""
 
 import secrets
+from collections.abc import Collection, Sequence
+from math import nan
 from pathlib import Path
 
 import numpy as np
 
-from gencard.controller.jobs.recipes import box_of, generator_of
+from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.releases.rows_file import RowsFile
-from gencard.core.blackbox import canonicalise
+from gencard.core.blackbox import BlackBox, canonicalise
+from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.generators.contract import rng_of
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError
+from gencard.core.generators.contract import Generator, rng_of
+from gencard.core.generators.registry import generator_named
+from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.typed_json import PLAIN
 from gencard.core.types import Progress
+from gencard.wire.box_request import Values
 from gencard.wire.documents.psi_document import psi_of_document
 
 
@@ -38,3 +47,58 @@ def run_black_box(job: Job, progress: Progress) -> Job:
 def _left_in(path: str, dataset: Dataset) -> Job:
     RowsFile(Path(path)).write(dataset)
     return {"digest": dataset.digest()}
+
+
+def box_of(recipe: Job) -> BlackBox:
+    """The black box of a recipe.
+
+    Raises:
+        InvalidInputError: The kind of box, or the generator, is unknown.
+        GeneratorChangedError: What is to run in a sandbox has another digest than the recipe.
+    """
+    cliques, linear = cliques_of(recipe["cliques"]), linear_of(recipe)
+    if recipe["kind"] == "program":
+        # a third of the start of a worker, and most jobs need no sandbox
+        from gencard.controller.sandbox.recipes import sandboxed_box_of  # noqa: PLC0415
+
+        workload = tuple(dict.fromkeys([*cliques, *(statistic.clique for statistic in linear)]))
+        return sandboxed_box_of(recipe, workload=workload, values=_values_of(recipe["values"]))
+    extra = tuple(recipe.get("extra", ()))
+    named = [*cliques, *(statistic.clique for statistic in linear)]
+    generator = generator_of(recipe, {*extra, *(name for clique in named for name in clique)})
+    match recipe["kind"]:
+        case "honest":
+            return Honest(generator, [*cliques, *linear])
+        case "adds_marginal":
+            return AddsMarginal(generator, [*cliques, *linear], extra)
+        case "copies_rows":
+            return CopiesRows(Honest(generator, [*cliques, *linear]), float(recipe["share"]))
+    raise InvalidInputError(field="black_box", problem="is of an unknown kind")
+
+
+def generator_of(description: Job, attributes: Collection[str]) -> Generator:
+    """The generator of a job or recipe, with the structural zeros that these attributes can meet."""
+    zeros = tuple(
+        StructuralZeros(tuple(entry["clique"]), tuple(tuple(cell) for cell in entry["cells"]))
+        for entry in description["zeros"]
+        if set(entry["clique"]) <= set(attributes)
+    )
+    return generator_named(
+        description["generator"], structural_zeros=zeros, max_cells=description["max_cells"]
+    )
+
+
+def _values_of(values: dict[str, list[float | None]]) -> Values:
+    return {
+        name: tuple(nan if value is None else value for value in row) for name, row in values.items()
+    }
+
+
+def linear_of(description: Job) -> list[LinearStatistic]:
+    """The linear statistics of a job, recipe or plan."""
+    linear = description.get("linear", [])
+    return list(PLAIN.read(tuple[LinearStatistic, ...], linear, field="linear"))
+
+
+def cliques_of(cliques: Sequence[Sequence[str]]) -> tuple[Clique, ...]:
+    return tuple(tuple(clique) for clique in cliques)

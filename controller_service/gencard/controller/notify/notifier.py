@@ -50,7 +50,7 @@ class Post:
     channels: tuple[Channel, ...]
     controller: str
     link: str
-    quiet: timedelta
+    interval: timedelta
     clock: Callable[[], datetime]
 
     def collect(self) -> bool:
@@ -64,8 +64,8 @@ class Post:
             notices = {notice.digest: notice for notice in self.waits.notices(tx, now)}
             announced, newest = self.outbox.announced(tx), self.outbox.newest(tx)
         fresh = notices.keys() - announced
-        quiet = newest is not None and now - newest < self.quiet
-        if announced == notices.keys() or (fresh and quiet):
+        recent = newest is not None and now - newest < self.interval
+        if announced == notices.keys() or (fresh and recent):
             return False
         with self.database.transaction() as tx:
             self.outbox.remember(tx, notices.keys())

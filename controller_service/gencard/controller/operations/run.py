@@ -159,7 +159,7 @@ class Run:
         job.add_done_callback(lambda _: ended.set())
         try:
             while not ended.wait(self.ticks.left()):
-                self._tell()
+                self._report_heard()
         except GencardError:
             if job.cancel():
                 self.executor.await_end(job)
@@ -175,7 +175,7 @@ class Run:
     def _hear(self, stage: str, fraction: float) -> None:
         self._heard = (stage, fraction)
 
-    def _tell(self) -> None:
+    def _report_heard(self) -> None:
         heard, self._heard = self._heard, None
         if heard is not None:
             self._progress(*heard)

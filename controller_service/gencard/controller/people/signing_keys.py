@@ -62,7 +62,7 @@ class SigningKey:
         wanted = None if envelope is None else key_change_of(envelope).key
         held = self._held
         if wanted is not None and wanted != held.public_key():
-            held = self._held = self._found(wanted)
+            held = self._held = self._read_key(wanted)
         return held
 
     def check(self, tx: Connection) -> None:
@@ -101,7 +101,7 @@ class SigningKey:
             return
         raise StorageError
 
-    def _found(self, wanted: Ed25519PublicKey) -> Ed25519PrivateKey:
+    def _read_key(self, wanted: Ed25519PublicKey) -> Ed25519PrivateKey:
         for file in (self.next_file, self.file):  # in this order one that is moved meanwhile is seen
             key = self._in(file)
             if key is not None and key.public_key() == wanted:

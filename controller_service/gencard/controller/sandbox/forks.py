@@ -115,11 +115,11 @@ class ForkedRun:
         if self.code is None:
             self.talk.settimeout(timeout)
             try:
-                said = self.talk.recv(16)
+                message = self.talk.recv(16)
             except (BlockingIOError, TimeoutError):
                 raise subprocess.TimeoutExpired("program", timeout or 0) from None
             self.talk.close()
-            self.code = int(said) if said else -signal.SIGKILL
+            self.code = int(message) if message else -signal.SIGKILL
         return self.code
 
     def kill(self) -> None:
@@ -219,8 +219,8 @@ def _pipe(opened: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
 
 def _sender(talk: socket.socket) -> int:
     """The process that says it is ready."""
-    said, credentials, _, _ = talk.recvmsg(16, socket.CMSG_SPACE(_CREDENTIALS.size))
+    message, credentials, _, _ = talk.recvmsg(16, socket.CMSG_SPACE(_CREDENTIALS.size))
     for level, kind, content in credentials:
-        if said == b"ready" and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+        if message == b"ready" and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             return int(_CREDENTIALS.unpack(content[: _CREDENTIALS.size])[0])
     raise OSError("the zygote has ended")

@@ -72,8 +72,8 @@ def begun() -> Sequence[str]:
     This process is the first of the run's namespaces. With it ends whatever the program started.
     """
     control = socket.socket(fileno=0)
-    message, (request, answer, said), _, _ = socket.recv_fds(control, 1 << 16, 3)
-    plan, service = json.loads(message), socket.socket(fileno=said)
+    message, (request, answer, ready), _, _ = socket.recv_fds(control, 1 << 16, 3)
+    plan, service = json.loads(message), socket.socket(fileno=ready)
     _call("mount", None, b"/", None, 0x4000 | 0x4_0000, None)  # MS_REC, MS_PRIVATE
     folder, options = plan["folder"], f"mode=1777,size={plan['size']}"
     _call("mount", b"tmpfs", folder.encode(), b"tmpfs", 2 | 4, options.encode())  # no devices, no suid

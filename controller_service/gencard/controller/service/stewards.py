@@ -16,7 +16,7 @@ from gencard.controller.service.operations import operation_message, page_size, 
 from gencard.controller.state.events import Event
 from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.state.runs import RunRow
-from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.stewards.actions import Action, Kind, arguments_bytes, arguments_of
 from gencard.controller.stewards.cards import CardView
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.people import PersonView
@@ -28,7 +28,6 @@ from gencard.v1 import negotiation_pb2, steward_pb2_grpc
 from gencard.v1 import steward_pb2 as pb
 from gencard.wire.codecs.card_codec import card_message, terms_message, timestamp
 from gencard.wire.codecs.privacy_codec import price_message
-from gencard.wire.codecs.steward_codec import arguments_bytes, arguments_of
 from gencard.wire.signatures.canonical import json_bytes
 
 

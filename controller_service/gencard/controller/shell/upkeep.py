@@ -323,8 +323,8 @@ def _tables(settings: Settings) -> Finding:
     places = (place for entry in settings.datasets for place in (entry.data, entry.holdout))
     if not any(isinstance(place, TableAddress) for place in places):
         return Finding("tables", Health.OK, "not configured")
-    asked = [check_rights(entry, settings.datasets) for entry in settings.datasets]
-    if not all(asked):
+    known = [check_rights(entry, settings.datasets) for entry in settings.datasets]
+    if not all(known):
         advice = "Let the account of Spark read the declared tables alone."
         return Finding("tables", Health.WARNING, "rights on Spark cannot be asked", advice)
     return Finding("tables", Health.OK, "read-only, and no others can be seen")

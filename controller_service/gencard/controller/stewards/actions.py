@@ -10,9 +10,18 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from gencard.controller.state.events import LONGEST_DETAIL
-from gencard.core.errors import InvalidInputError
-from gencard.wire.codecs.steward_codec import action_digest, arguments_bytes
-from gencard.wire.signatures.canonical import Document, json_bytes, time_of, time_text
+from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.wire.signatures.canonical import (
+    Document,
+    digest_of,
+    document_of,
+    json_bytes,
+    time_of,
+    time_text,
+)
+
+LARGEST_ARGUMENTS = 1 << 18
+"""Bytes of an action's arguments."""
 
 
 class Kind(StrEnum):
@@ -226,3 +235,36 @@ def refuse_others(arguments: Mapping[str, Any], *names: str) -> None:
     if not arguments.keys() <= {*names}:
         problem = f"may have {', '.join(names) or 'none'}"
         raise InvalidInputError(field="arguments", problem=problem)
+
+
+def action_digest(kind: str, resource: str, arguments: Mapping[str, Any], shown: str) -> str:
+    """SHA-256, in hex, of an action and what was shown before it, without its reason.
+
+    Args:
+        shown: Digest of what the steward was shown.
+
+    Raises:
+        InvalidInputError: The arguments have no canonical form.
+    """
+    action = {"kind": kind, "resource": resource, "arguments": dict(arguments), "shown": shown}
+    return digest_of(action)
+
+
+def arguments_bytes(arguments: Mapping[str, Any]) -> bytes:
+    """Arguments as RFC 8785 JSON; nothing for none.
+
+    Raises:
+        InvalidInputError: They have no canonical form.
+        TooLargeError: They have more than 256 KiB.
+    """
+    content = json_bytes(dict(arguments)) if arguments else b""
+    if len(content) > LARGEST_ARGUMENTS:
+        raise TooLargeError(what="The number of bytes of the arguments", limit=LARGEST_ARGUMENTS)
+    return content
+
+
+def arguments_of(content: bytes) -> Document:
+    """The arguments in a message; raises InvalidInputError or TooLargeError where they are none."""
+    if len(content) > LARGEST_ARGUMENTS:
+        raise TooLargeError(what="The number of bytes of the arguments", limit=LARGEST_ARGUMENTS)
+    return document_of(content, "arguments") if content else {}

@@ -130,15 +130,15 @@ class Runner:
         seeds = [run_seed(self.plan.seed, step, side, run) for run in runs]
         outputs = runs_of(self.box, dataset, self.plan.rows, seeds)
         for run in runs:
-            self._tell(step, side, run)
+            self._report_call(step, side, run)
             yield in_domain(_next(outputs), dataset.domain, self.plan.rows)
 
     def skip(self, step: Step, side: Side) -> None:
         """Tell progress as if the box were run: whether it is may depend on records."""
         for run in range(self.plan.terms.runs):
-            self._tell(step, side, run)
+            self._report_call(step, side, run)
 
-    def _tell(self, step: Step, side: Side, run: int) -> None:
+    def _report_call(self, step: Step, side: Side, run: int) -> None:
         """Say which call of how many comes now."""
         runs, parts = self.plan.terms.runs, list(_BEGIN_AND_END)
         begin, end = _BEGIN_AND_END[step, side]

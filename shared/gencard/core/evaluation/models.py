@@ -24,8 +24,8 @@ from gencard.core.utility.gap import gap_error, gap_of, gaps, records_within
 from gencard.core.utility.prediction import TEST_SHARE, Split, Task
 from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
 
-_TOLD = 10
-GAP_NUMBERS = 1 + 2 * _TOLD
+_NAMED_LEVELS = 10
+GAP_NUMBERS = 1 + 2 * _NAMED_LEVELS
 """Most that a finding holds."""
 
 
@@ -71,7 +71,7 @@ def gap_finding(material: Material) -> GapFinding:
         raise InvalidInputError(field="gap", problem="is not declared")
     gap = gap_of(words, material.coding)
     real, made = (gaps(dataset, gap) for dataset in (material.records, material.synthetic))
-    worst = np.argsort(-np.abs(real - made), kind="stable")[:_TOLD]
+    worst = np.argsort(-np.abs(real - made), kind="stable")[:_NAMED_LEVELS]
     names = material.coding.attribute(words.within).coding.level_names
     return GapFinding(
         gap=f"{words.first} less {words.second} by {words.within}",

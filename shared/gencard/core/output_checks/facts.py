@@ -84,8 +84,8 @@ def _means(question: Question, kept: Kept, lattice: Lattice) -> Iterator[Facts]:
             np.bincount(groups[kept], (lattice.counts * power)[kept], minlength=number)
             for power in (np.ones(len(values)), values, values**2)
         )
-        rows, told = lattice.sums(term, kept).rows, sizes > 1
-        rows, sizes, totals, squares = rows[told], sizes[told], totals[told], squares[told]
+        rows, several = lattice.sums(term, kept).rows, sizes > 1
+        rows, sizes, totals, squares = rows[several], sizes[several], totals[several], squares[several]
         means = totals / sizes
         errors = np.sqrt(np.maximum(squares / sizes - means**2, 0.0) / (sizes - 1))
         rounded_means = np.array([rounding.to_error(*pair) for pair in zip(means, errors, strict=True)])

@@ -16,7 +16,7 @@ from gencard.core.answers.design import Column, Design, Question
 from gencard.core.answers.margins import Mask, Occupied, RecordMargins
 from gencard.core.answers.survival import event_of
 from gencard.core.domain import Clique
-from gencard.core.output_checks import models, survival, tables
+from gencard.core.output_checks import models, tables
 from gencard.core.output_checks.populations import cell_numbers
 from gencard.core.output_checks.rules import (
     PASSED,
@@ -123,7 +123,7 @@ def _of_survival(
 ) -> Iterator[tuple[str, Verdict]]:
     """Of curves step by step; of a model, events in each cell that has a coefficient of its own."""
     if question.kind is Analysis.KAPLAN_MEIER:
-        yield "curves", survival.of_curves(answer, rules)
+        yield "curves", models.of_curves(answer, rules)
     elif question.design is not None:
         event, _ = event_of(question)
         held = {

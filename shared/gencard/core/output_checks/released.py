@@ -6,8 +6,8 @@ import numpy as np
 
 from gencard.core.answers.answer import Answer, Coefficients, Scalar, Table
 from gencard.core.output_checks import rounding
+from gencard.core.output_checks.models import coarse
 from gencard.core.output_checks.rules import Rules
-from gencard.core.output_checks.survival import coarse
 from gencard.core.statistics.formula import Analysis
 
 _COUNTS = {"at_risk", "events", "nevents", "counts", "count", "confusion", "nobs", "n"}

@@ -74,20 +74,20 @@ def declarations(
     backend: Any, address: TableAddress, run: Callable[[Any], Iterable[Any]]
 ) -> dict[str, Declaration]:
     """Column -> what is declared of it, where anything is; errors are the engine's own."""
-    found = {name: _of_labels(tuple(labels)) for name, labels in _enums(backend, address)}
+    declared = {name: _of_labels(tuple(labels)) for name, labels in _enums(backend, address)}
     constraints = _constraints(backend, address)
     checks: dict[str, list[str]] = defaultdict(list)
     for name, kind, text, *target in constraints:
         if kind in ("p", "u", "PRIMARY KEY", "UNIQUE"):
-            found[name] = Declaration(reason=_BY_KEY)
+            declared[name] = Declaration(reason=_BY_KEY)
         elif kind in ("f", "FOREIGN KEY") and all(target):
-            found.setdefault(name, _of_list(backend, run, *target))
+            declared.setdefault(name, _of_list(backend, run, *target))
         elif kind in ("c", "CHECK"):
             checks[name].append(text)
     for name, texts in checks.items():
         if read := _of_checks(texts, backend.name):
-            found.setdefault(name, read)
-    return found
+            declared.setdefault(name, read)
+    return declared
 
 
 def _enums(backend: Any, address: TableAddress) -> Iterator[tuple[str, list[str]]]:
