@@ -149,7 +149,7 @@ class TestErrors:
         assert type(error) is JobFailedError
         ((task, incident, what),) = reports
         assert (task, incident) == ("synthesise", error.fields["incident"])
-        assert what.startswith("TypeError at recipes.py:")
+        assert what.startswith("TypeError at synthesis.py:")
         assert CANARY not in f"{error} {error.fields} {reports} {error.__context__}"
 
     def test_an_unknown_task_fails_alone(self, executor, tmp_path):

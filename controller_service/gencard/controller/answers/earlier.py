@@ -9,8 +9,7 @@ from itertools import chain
 import numpy as np
 
 from gencard.controller.answers.run_question import RunQuestion
-from gencard.controller.jobs.synthesis import cliques_of
-from gencard.controller.jobs.tasks import Job
+from gencard.controller.jobs.tasks import Job, cliques_of
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset

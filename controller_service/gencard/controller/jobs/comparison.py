@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from gencard.controller.jobs.measurement import opened, records_over
-from gencard.controller.jobs.synthesis import cliques_of
-from gencard.controller.jobs.tasks import Job
+from gencard.controller.jobs.tasks import Job, cliques_of
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.coding import Coding

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gencard.controller.jobs.synthesis import cliques_of, linear_of
-from gencard.controller.jobs.tasks import Job
+from gencard.controller.jobs.tasks import Job, cliques_of, linear_of
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.records.source import RecordSource

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from gencard.controller.jobs.measurement import records_over
-from gencard.controller.jobs.synthesis import box_of, cliques_of, linear_of
-from gencard.controller.jobs.tasks import KEPT_FIT, KEPT_ROWS, Job
+from gencard.controller.jobs.synthesis import box_of
+from gencard.controller.jobs.tasks import KEPT_FIT, KEPT_ROWS, Job, cliques_of, linear_of
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.settings.disk import write_whole
 from gencard.core.blackbox import BlackBox, FittingBox, canonicalise

@@ -1,24 +1,21 @@
 """Generators and black boxes of job descriptions, and the tasks that make rows: no record is in them."""
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from math import nan
 from pathlib import Path
 
 import numpy as np
 
 from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
-from gencard.controller.jobs.tasks import Job
+from gencard.controller.jobs.tasks import Job, cliques_of, linear_of
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.blackbox import BlackBox, canonicalise
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.contract import Generator, rng_of
 from gencard.core.generators.registry import generator_named
-from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.typed_json import PLAIN
 from gencard.core.types import Progress
 from gencard.wire.box_request import Values
 from gencard.wire.documents.psi_document import psi_of_document
@@ -92,13 +89,3 @@ def _values_of(values: dict[str, list[float | None]]) -> Values:
     return {
         name: tuple(nan if value is None else value for value in row) for name, row in values.items()
     }
-
-
-def linear_of(description: Job) -> list[LinearStatistic]:
-    """The linear statistics of a job, recipe or plan."""
-    linear = description.get("linear", [])
-    return list(PLAIN.read(tuple[LinearStatistic, ...], linear, field="linear"))
-
-
-def cliques_of(cliques: Sequence[Sequence[str]]) -> tuple[Clique, ...]:
-    return tuple(tuple(clique) for clique in cliques)

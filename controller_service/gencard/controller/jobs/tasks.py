@@ -67,11 +67,14 @@ runs. The descriptions:
                     -> {"digest": hex, of the rows}
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from gencard.core.domain import Clique
+from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.typed_json import PLAIN
 from gencard.core.types import Progress, ignore_progress
 
 Job = dict[str, Any]
@@ -142,3 +145,13 @@ TASKS = {task.name: task for task in (*_OF_RELEASES, *_OF_QUESTIONS)}
 
 KEPT_FIT, KEPT_ROWS = "fit", "rows"
 """Files that ``keep`` leaves in its folder: one of them."""
+
+
+def linear_of(description: Job) -> list[LinearStatistic]:
+    """The linear statistics of a job, recipe or plan."""
+    linear = description.get("linear", [])
+    return list(PLAIN.read(tuple[LinearStatistic, ...], linear, field="linear"))
+
+
+def cliques_of(cliques: Sequence[Sequence[str]]) -> tuple[Clique, ...]:
+    return tuple(tuple(clique) for clique in cliques)
