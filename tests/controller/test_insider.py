@@ -136,8 +136,9 @@ class Insider:
         return solution.x is not None
 
 
-def test_fifty_runs_make_no_small_cell_certain(tmp_path):
-    insider = Insider(tmp_path, 1)
+@pytest.mark.parametrize("seed", [1, 5])
+def test_fifty_runs_make_no_small_cell_certain(tmp_path, seed):
+    insider = Insider(tmp_path, seed)
     for _ in range(50):
         insider.run()
     assert len(insider.earlier) > 5  # large populations are answered
@@ -160,7 +161,7 @@ def test_what_was_refused_is_refused_with_one_more_attribute(tmp_path):
     for _ in range(25):
         insider.run()
     assert len(insider.refused) > 5
-    for number, (kind, formula, where, earlier) in enumerate(insider.refused[:8]):
+    for number, (kind, formula, where, earlier) in enumerate(insider.refused):
         wider = f"({where or 'a >= 0'}) and d >= 0"
         assert insider.ask(kind, formula, where=wider, earlier=earlier)["answer"] is None
         if number < 4 and kind in {"linear", "logistic", "means"}:

@@ -289,8 +289,8 @@ def test_negotiations_follow_the_model(tmp_path):
         run_state_machine_as_test(
             Machine,
             settings=settings(
-                max_examples=15,
-                stateful_step_count=20,
+                max_examples=25,
+                stateful_step_count=25,
                 deadline=None,
                 derandomize=True,
                 suppress_health_check=list(HealthCheck),

@@ -132,12 +132,12 @@ def test_copies_are_found():
 
 
 def test_an_honest_generator_is_not_convicted():
-    """The interval of the gain is above 0 in few of 25 attacks."""
+    """The interval of the gain is above 0 in few of 50 attacks."""
     rng = np.random.default_rng(4)
     found = [
-        risk.risk(0.9).low > 0 for _ in range(5) for risk in made(copied(rng, 0, 300), rng).values()
+        risk.risk(0.9).low > 0 for _ in range(10) for risk in made(copied(rng, 0, 300), rng).values()
     ]
-    assert sum(found) <= 4
+    assert sum(found) <= 6
 
 
 def test_the_same_seed_gives_the_same_attack():

@@ -190,7 +190,7 @@ class TestCalibration:
         dataset = made_up(domain, 400, rng=np.random.default_rng(0))
         box = Honest(IPF, cliques)
         reports = [
-            audit(box, dataset, AuditPlan(cliques, 400, seed, AuditTerms(runs=6))) for seed in range(150)
+            audit(box, dataset, AuditPlan(cliques, 400, seed, AuditTerms(runs=6))) for seed in range(300)
         ]
         overall = sum(report.p_value <= 0.05 for report in reports)
         assert overall <= stats.binom.ppf(0.999, len(reports), 0.05)

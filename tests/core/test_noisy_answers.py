@@ -138,8 +138,8 @@ def moved(psi, place, cell, step):
 @pytest.mark.parametrize(
     ("name", "draws"),
     [
-        *((name, 40) for name in ("linear", "logistic", "loglinear", "table")),
-        *(("three tables", 25), ("ordinal", 25)),
+        *((name, 80) for name in ("linear", "logistic", "loglinear", "table")),
+        *(("three tables", 40), ("ordinal", 25)),
     ],
 )
 def test_intervals_cover(name, draws):

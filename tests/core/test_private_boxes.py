@@ -119,7 +119,7 @@ class TestLoss:
     @pytest.mark.parametrize("relation", list(Neighbouring))
     @pytest.mark.parametrize("name", APPROXIMATE)
     @given(data=st.data(), seed=st.integers(0, 2**32))
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=40, deadline=None)
     def test_gaussian_steps_keep_the_rho_of_the_claim(self, name, relation, data, seed):
         one, other = data.draw(neighbours(relation))
         if data.draw(st.booleans()):

@@ -79,7 +79,7 @@ def levels_known(dataset, every):
 
 
 @given(records(), st.sampled_from(RELEASED))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_what_is_certain_is_so_in_every_dataset_with_this_psi(dataset, cliques):
     released = ReleasedTables.of(dataset, cliques)
     table = count(dataset, NAMES)
@@ -100,7 +100,7 @@ def test_what_is_certain_is_so_in_every_dataset_with_this_psi(dataset, cliques):
 
 
 @given(records(), st.sampled_from(RELEASED[:3]), st.integers(0, 10**6))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_programs_say_what_brute_force_says(dataset, cliques, seed):
     released = ReleasedTables.of(dataset, cliques)
     every = tables_like(count(dataset, NAMES), released.within(NAMES))

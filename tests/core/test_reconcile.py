@@ -124,12 +124,12 @@ TRUTHS = {
 @pytest.mark.parametrize("truth", TRUTHS.values(), ids=TRUTHS)
 @pytest.mark.parametrize("stddev", [1.0, 8.0, 40.0])
 def test_an_honest_reconciliation_never_raises_the_expected_squared_error(cliques, truth, stddev):
-    """From the noise to agreement to counts without negatives: 30 draws, by the means of their gains."""
+    """From the noise to agreement to counts without negatives: 60 draws, by the means of their gains."""
     rng = np.random.default_rng(11)
     stddevs = [stddev] * len(cliques)
     exact = queries(DOMAIN, cliques) @ truth
     errors = []
-    for _ in range(30):
+    for _ in range(60):
         drawn = exact + rng.laplace(0, stddev / 2**0.5, exact.size)
         psi = psi_of(DOMAIN, cliques, stddevs, drawn)
         steps = (drawn, in_a_row(agreeing(psi)), in_a_row(reconcile(psi)))

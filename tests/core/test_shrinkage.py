@@ -42,9 +42,9 @@ def squared_error(psi, table):
 @pytest.mark.parametrize("truth", TRUTHS.values(), ids=TRUTHS)
 @pytest.mark.parametrize("stddev", [1.0, 10.0, 100.0])
 def test_every_step_lowers_the_expected_squared_error(truth, draw, stddev):
-    """Means over 100 draws; beside each other, so that a difference of 3 standard errors is none."""
+    """Means over 300 draws; beside each other, so that a difference of 3 standard errors is none."""
     rng = np.random.default_rng(7)
-    psis = [noisy(truth, stddev, draw, rng) for _ in range(100)]
+    psis = [noisy(truth, stddev, draw, rng) for _ in range(300)]
     errors = [
         [squared_error(step(psi), truth) for psi in psis] for step in (lambda p: p, agreeing, shrunk)
     ]

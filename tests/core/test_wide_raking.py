@@ -62,9 +62,12 @@ class TestFit:
         psi = measure_dataset(skewed(domain, 20_000, 0, concentration=3.0), pairs(domain))
         assert len(psi.measurements) == 435
         assert SupportRaking().check(psi.cliques, domain) is None
-        model = SupportRaking(support=2**14, tree_cells=5_000).fit(psi, domain)
+        generator = SupportRaking(support=2**14, tree_cells=5_000)
+        model = generator.fit(psi, domain)
         assert mean_variation(model, psi) == pytest.approx(model.residual, rel=1e-6)
         assert model.residual <= 0.02
+        again = generator.fit(psi, domain)
+        assert bytes_of(again) == bytes_of(model)
 
     def test_large_tables_of_few_records_are_met_as_nearly_as_told(self):
         """NOT_CONVERGED at a4e800e, after psi was paid."""
@@ -145,7 +148,7 @@ class TestTrial:
         everything = StructuralZeros(("a0",), tuple((code,) for code in range(4)))
         assert made_up_psi([("a0",)], domain, (everything,), 500, rng=rng_of(0)) is None
 
-    @pytest.mark.parametrize("seed", [0, 1, 3, 5, 8, 11])
+    @pytest.mark.parametrize("seed", range(12))
     def test_where_the_trial_passes_the_fit_does(self, seed):
         """Random shapes, and skewed records of another law than the made-up ones."""
         rng = np.random.default_rng(seed)
@@ -153,7 +156,10 @@ class TestTrial:
         domain = of_sizes(sizes.tolist())
         cliques = pairs(domain)
         generator = SupportRaking(support=2**15)
-        check_fittable(generator, cliques, domain, zeros=(), max_cells=generator.max_cells)
+        try:
+            check_fittable(generator, cliques, domain, zeros=(), max_cells=generator.max_cells)
+        except NotFittableError:
+            return
         records = int(10 ** rng.uniform(2.5, 4.5))
         psi = measure_dataset(skewed(domain, records, seed, classes=int(rng.integers(2, 12))), cliques)
         assert generator.fit(psi, domain).residual is not None
