@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gencard.controller.service.access import PARTS_PER_CALL, Bounds, Queues, Shares
+from gencard.controller.service.access import PARTS_PER_CALL, Bounds, Shares
 from gencard.core.errors import ServiceBusyError
 
 WIDE = 1_000
@@ -54,11 +54,11 @@ def test_s71_a_message_of_many_parts_counts_as_many_calls():
 
 class TestS11Queues:
     def test_s11_calls_of_one_caller_are_served_one_after_another(self):
-        queues, overlaps, at_work = Queues(), [], []
+        shares, overlaps, at_work = shares_of(WIDE, WIDE), [], []
 
         def call():
             for _ in range(50):
-                with queues.served("ana"):
+                with shares.taken("ana"), shares.turn("ana"):
                     at_work.append(1)
                     overlaps.append(len(at_work))
                     at_work.pop()
@@ -71,13 +71,18 @@ class TestS11Queues:
         assert overlaps == [1] * 400
 
     def test_s11_nobody_waits_in_the_queue_of_another(self):
-        queues = Queues()
-        with queues.served("ana"), queues.served("bea"), queues.served("cem"):
-            assert queues._queues.keys() == {"ana", "bea", "cem"}
+        shares = shares_of(WIDE, WIDE)
+        with ExitStack() as served:
+            for who in ("ana", "bea", "cem"):
+                served.enter_context(shares.taken(who))
+                served.enter_context(shares.turn(who))
+            assert shares._turns.keys() == {"ana", "bea", "cem"}
 
     def test_a_queue_is_forgotten_with_its_last_call_however_it_ends(self):
-        queues = Queues()
-        for _ in range(3):
-            with pytest.raises(KeyError), queues.served("ana"):
-                raise KeyError
-        assert not queues._queues
+        shares = shares_of(WIDE, WIDE)
+        with shares.taken("ana"):
+            for _ in range(3):
+                with pytest.raises(KeyError), shares.taken("ana"), shares.turn("ana"):
+                    raise KeyError
+            assert shares._turns.keys() == {"ana"}
+        assert not shares._turns

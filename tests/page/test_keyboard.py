@@ -14,9 +14,8 @@ def test_a_decision_by_keys_alone(house, chromium, card):
     with visitor(chromium, house.origin) as guest:
         enrol_passkey(house, guest, "sam")
         page = guest.open("/sign-in")
-        expect(
-            page.get_by_role("button", name="Sign in")
-        ).to_be_focused()  # a frame after the page is there
+        # the focus comes a frame after the page
+        expect(page.get_by_role("button", name="Sign in")).to_be_focused()
         page.keyboard.press("Enter")
         page.wait_for_url(f"{house.origin}/")
         page.keyboard.press("j")

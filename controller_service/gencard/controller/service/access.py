@@ -6,9 +6,9 @@ without a limit: a few callers that open calls and send nothing would otherwise 
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -184,7 +184,10 @@ class Bounds:
 
 @dataclass(slots=True)
 class Shares:
-    """Counts calls by the URI of their caller.
+    """Counts calls by the URI of their caller, and serves those of one caller one after another.
+
+    All calls share one interpreter: a caller with ten calls at work would leave a tenth of it to others,
+    however many. So the calls of one weigh as much as one, and nobody waits for those of another.
 
     Args:
         now: Seconds, never going back.
@@ -196,7 +199,14 @@ class Shares:
     _exempt: Counter[str] = field(default_factory=Counter)
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Calls left at a moment."""
+    _turns: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    """Of those who have calls: whoever holds the lock is served."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def turn(self, who: str) -> AbstractContextManager[bool]:
+        """For the block in which a call that has room works: no other of the same caller does."""
+        with self._lock:
+            return self._turns[who]
 
     @contextmanager
     def taken(self, who: str) -> Iterator[None]:
@@ -243,6 +253,8 @@ class Shares:
                 counter[who] -= 1
                 if not counter[who]:  # addresses of strangers are without end
                     del counter[who]
+                if who not in self._running:
+                    self._turns.pop(who, None)
 
     def _draw(self, who: str) -> None:
         """Take one call out of a bucket that fills by the second."""
@@ -259,36 +271,6 @@ class Shares:
             }
             self._buckets = {one: kept for one, kept in self._buckets.items() if one not in full}
         self._buckets[who] = left - 1, now
-
-
-class Queues:
-    """Serves the calls of one caller one after another.
-
-    All calls share one interpreter: a caller with ten calls at work would leave a tenth of it to
-    others, however many. So one weighs as much as one, whatever it sends; those of others never wait
-    in its queue.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._queues: dict[str, tuple[threading.Lock, int]] = {}
-        """By caller: whoever holds the lock is served; and how many hold it or wait for it."""
-
-    @contextmanager
-    def served(self, who: str) -> Iterator[None]:
-        """The block runs while no other of the same caller does."""
-        with self._lock:
-            turn, number = self._queues.get(who, (threading.Lock(), 0))
-            self._queues[who] = turn, number + 1
-        try:
-            with turn:
-                yield
-        finally:
-            with self._lock:
-                turn, number = self._queues[who]
-                self._queues[who] = turn, number - 1
-                if number == 1:  # addresses of strangers are without end
-                    del self._queues[who]
 
 
 class Patience:

@@ -30,7 +30,6 @@ from gencard.controller.service.access import (
     Bounds,
     Enrolled,
     Patience,
-    Queues,
     Shares,
     caller_of,
 )
@@ -198,7 +197,6 @@ class Guard(grpc.ServerInterceptor):
     calls: Calls = field(default_factory=Calls)
     _shares: Shares = field(init=False)
     _patience: Patience = field(init=False)
-    _queues: Queues = field(default_factory=Queues)
 
     def __post_init__(self) -> None:
         self._shares = Shares(self.bounds)
@@ -259,9 +257,9 @@ class Guard(grpc.ServerInterceptor):
         with self._served(who, method):
             return next(answers, None)
 
-    def _served(self, who: Identity, method: str) -> AbstractContextManager[None]:
+    def _served(self, who: Identity, method: str) -> AbstractContextManager[bool | None]:
         """The block works, in its turn among the caller's calls."""
-        return nullcontext() if method in UNQUEUED else self._queues.served(who.uri)
+        return nullcontext() if method in UNQUEUED else self._shares.turn(who.uri)
 
     def _only(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
         """The one request of a call; raises InvalidInputError where there is none in order."""

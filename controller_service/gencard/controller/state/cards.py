@@ -234,7 +234,7 @@ class CardStore:
 
     def granted(
         self, tx: Connection, dataset: str, analyst: str | None = None
-    ) -> tuple["GrantedCard", ...]:
+    ) -> tuple[GrantedCard, ...]:
         """Every card on a dataset, of one analyst or of anybody, that still says something about it.
 
         That is each card that stands, and each, even if ended, whose psi was measured or whose black box

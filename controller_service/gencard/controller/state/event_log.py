@@ -64,10 +64,10 @@ class EventLog:
 
         A log that has not grown keeps the checkpoint it has.
         """
-        envelope = self.current_checkpoint(tx)
+        size = self.size(tx)
+        envelope = _checkpoint_of(tx, size)
         # one size, one signature: two checkpoints of one size would look like a forked log
         if envelope is None:
-            size = self.size(tx)
             root = merkle.root(_node_of(tx), size)
             envelope = signed_checkpoint(self._signing_key(tx), root, size, now)
             tx.execute(insert(checkpoints).values(size=size, envelope=envelope))
@@ -75,9 +75,7 @@ class EventLog:
 
     def current_checkpoint(self, tx: Connection) -> bytes | None:
         """The checkpoint of the log as it stands; None where it has grown since the last one."""
-        known = select(checkpoints.c.envelope).where(checkpoints.c.size == self.size(tx))
-        envelope = tx.execute(known).scalar_one_or_none()
-        return None if envelope is None else bytes(envelope)
+        return _checkpoint_of(tx, self.size(tx))
 
     def entry(self, tx: Connection, index: int) -> bytes:
         """The bytes of one entry, as they are hashed.
@@ -140,6 +138,12 @@ _LEAF = select(events.c.leaf).where(events.c.index == bindparam("position"))
 _NODE = select(log_nodes.c.hash).where(
     log_nodes.c.level == bindparam("level"), log_nodes.c.position == bindparam("position")
 )
+
+
+def _checkpoint_of(tx: Connection, size: int) -> bytes | None:
+    known = select(checkpoints.c.envelope).where(checkpoints.c.size == size)
+    envelope = tx.execute(known).scalar_one_or_none()
+    return None if envelope is None else bytes(envelope)
 
 
 def signed_checkpoint(key: Ed25519PrivateKey, root: bytes, size: int, now: datetime) -> bytes:

@@ -64,9 +64,8 @@ def _edges(cells: Cells, axis: str, *, rng: np.random.Generator) -> Cubes:
     levels = cells.column(axis).astype(np.int64)
     size = cells.domain.size(axis)
     pairs = _some(len(levels) * (size - 1), rng=rng)
-    cell = pairs // (size - 1)
-    here, step = levels[cell], pairs - cell * (size - 1) + 1
-    there = np.where(here + step < size, here + step, here + step - size)
+    cell, step = pairs // (size - 1), pairs % (size - 1) + 1
+    here, there = levels[cell], (levels[cell] + step) % size
     low, high = np.minimum(here, there), np.maximum(here, there)
     return Cubes(cell[:, None], here > there, low[:, None], high[:, None])
 
@@ -112,10 +111,11 @@ def _partners(
     evens = np.diff(begins, append=len(faces)) - of_key
     begin, number = np.repeat(odds_before, evens), np.repeat(of_key, evens)
     ends = np.cumsum(number)
-    pairs = _some(int(number.sum()), rng=rng)
-    if len(pairs) == number.sum():
+    total = int(number.sum())
+    pairs = _some(total, rng=rng)
+    if len(pairs) == total:
         row = np.repeat(np.arange(len(even)), number)
-    else:
+    else:  # a list of the rows of all pairs may be too large
         row = np.searchsorted(ends, pairs, side="right")
     return even[row], odds[begin[row] + pairs - (ends[row] - number[row])]
 
