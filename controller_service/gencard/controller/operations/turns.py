@@ -1,9 +1,10 @@
-"""Whose work begins next: owners take turns, and lent black boxes never run beside work at records."""
+"""Whose work begins next: owners and callers take turns; lent boxes never run beside work at records."""
 
 import secrets
 import threading
-from collections import deque
-from collections.abc import Iterator
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -170,3 +171,77 @@ class Door:
     def _open(self) -> None:
         for turn in self._turns.begin():
             turn.item.set()
+
+
+MODERATE_SECONDS = 0.25
+"""Of work done for one caller without a pause; beyond, the caller is busy."""
+
+MODERATE_SHARE = 0.05
+"""Of a processor, in the long run; who looks at cards and fetches releases takes a hundredth."""
+
+MOST_SECONDS_BEHIND = 0.5
+"""A call of a busy caller waits no longer for those of others."""
+
+
+class CallTurns:
+    """Serves calls of one caller one after another, and those of a busy caller between those of others.
+
+    All calls share one interpreter: ten calls of one caller at work would leave a tenth of it to others,
+    and calls that follow each other without a pause take half of it from every call beside them.
+
+    Args:
+        now: Seconds, never going back.
+        worked: Seconds of processor time of this thread.
+    """
+
+    def __init__(
+        self, now: Callable[[], float] = time.monotonic, worked: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._now, self._worked = now, worked
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._calls: Counter[str] = Counter()
+        """Served and waiting; a caller without one has no turn."""
+        self._work: dict[str, tuple[float, float]] = {}
+        """Seconds of work at a moment, of callers who are or were enrolled."""
+        self._moderate = 0
+        """Calls of moderate callers that are served now."""
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def served(self, who: str) -> Iterator[None]:
+        """The block works for one call."""
+        with self._changed:
+            self._calls[who] += 1
+            turn = self._turns[who]
+        try:
+            with turn, self._in_a_gap(who):
+                yield
+        finally:
+            with self._changed:
+                self._calls[who] -= 1
+                if not self._calls[who]:
+                    del self._calls[who], self._turns[who]
+
+    @contextmanager
+    def _in_a_gap(self, who: str) -> Iterator[None]:
+        """Where the caller is busy, the block begins when no call of a moderate one is served."""
+        with self._changed:
+            moderate = self._work_of(who) <= MODERATE_SECONDS
+            if not moderate:
+                self._changed.wait_for(lambda: not self._moderate, MOST_SECONDS_BEHIND)
+            self._moderate += moderate
+        begin = self._worked()
+        try:
+            yield
+        finally:
+            work = self._worked() - begin
+            with self._changed:
+                self._work[who] = self._work_of(who) + work, self._now()
+                self._moderate -= moderate
+                if not self._moderate:
+                    self._changed.notify_all()
+
+    def _work_of(self, who: str) -> float:
+        """Seconds beyond the share that is moderate."""
+        work, before = self._work.get(who, (0.0, 0.0))
+        return max(0.0, work - MODERATE_SHARE * (self._now() - before))

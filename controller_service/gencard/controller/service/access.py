@@ -6,9 +6,9 @@ without a limit: a few callers that open calls and send nothing would otherwise 
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -184,10 +184,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class Shares:
-    """Counts calls by the URI of their caller, and serves those of one caller one after another.
-
-    All calls share one interpreter: a caller with ten calls at work would leave a tenth of it to others,
-    however many. So the calls of one weigh as much as one, and nobody waits for those of another.
+    """Counts calls by the URI of their caller.
 
     Args:
         now: Seconds, never going back.
@@ -199,14 +196,7 @@ class Shares:
     _exempt: Counter[str] = field(default_factory=Counter)
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Calls left at a moment."""
-    _turns: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
-    """Of those who have calls: whoever holds the lock is served."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def turn(self, who: str) -> AbstractContextManager[bool]:
-        """For the block in which a call that has room works: no other of the same caller does."""
-        with self._lock:
-            return self._turns[who]
 
     @contextmanager
     def taken(self, who: str) -> Iterator[None]:
@@ -253,8 +243,6 @@ class Shares:
                 counter[who] -= 1
                 if not counter[who]:  # addresses of strangers are without end
                     del counter[who]
-                if who not in self._running:
-                    self._turns.pop(who, None)
 
     def _draw(self, who: str) -> None:
         """Take one call out of a bucket that fills by the second."""

@@ -22,7 +22,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from grpc_status import rpc_status
 
-from gencard.controller.operations.turns import traced, working_for
+from gencard.controller.operations.turns import CallTurns, traced, working_for
 from gencard.controller.service.access import (
     EXEMPT,
     MAY_CALL,
@@ -196,6 +196,7 @@ class Guard(grpc.ServerInterceptor):
     development: str | None = None
     calls: Calls = field(default_factory=Calls)
     _shares: Shares = field(init=False)
+    _turns: CallTurns = field(default_factory=CallTurns)
     _patience: Patience = field(init=False)
 
     def __post_init__(self) -> None:
@@ -257,9 +258,9 @@ class Guard(grpc.ServerInterceptor):
         with self._served(who, method):
             return next(answers, None)
 
-    def _served(self, who: Identity, method: str) -> AbstractContextManager[bool | None]:
+    def _served(self, who: Identity, method: str) -> AbstractContextManager[None]:
         """The block works, in its turn among the caller's calls."""
-        return nullcontext() if method in UNQUEUED else self._shares.turn(who.uri)
+        return nullcontext() if method in UNQUEUED else self._turns.served(who.uri)
 
     def _only(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
         """The one request of a call; raises InvalidInputError where there is none in order."""
