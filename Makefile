@@ -35,7 +35,7 @@ deep: $(READY)  ## torch, for the black boxes ctgan and pate-gan, into the envir
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$torch"
 
 spark: $(READY) ## pyspark, which needs Java, for records in Spark, into the environment
-	@pyspark=$$(grep -oE 'pyspark==[0-9.]+' pyproject.toml) && \
+	@pyspark=$$(grep -oE 'pyspark\[connect\]==[0-9.]+' pyproject.toml) && \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$pyspark"
 
 demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/; VERBOSE=1 shows cards and audits in full

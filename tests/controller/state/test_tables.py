@@ -20,6 +20,7 @@ from gencard.core.errors import (
     DatasetChangedError,
     DatasetUnavailableError,
     EmptyDatasetError,
+    InvalidInputError,
     MissingAttributeError,
     TooManyRecordsError,
     UndeclaredLevelError,
@@ -223,3 +224,12 @@ class TestPostgres:
         address = TableAddress(address.text.replace("reader@", "gencard@"))
         with opened(address) as table, pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
             table.run.args[0].con.execute("DELETE FROM public.records")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "[::1]:1", "spark.example:1"])
+def test_s65_a_token_goes_nowhere_without_tls(host):
+    """By any name but localhost, Spark's client speaks TLS, and tries on if the server does not."""
+    TableAddress(f"sc://{host}/;use_ssl=true?table=people&password_file=token")
+    with pytest.raises(InvalidInputError, match="use_ssl=true"):
+        TableAddress(f"sc://{host}?table=people&password_file=token")
+    TableAddress("sc://localhost:1?table=people&password_file=token")

@@ -82,6 +82,8 @@ class TableAddress:
         if not self.is_protected:
             how = "use_ssl=true" if self.engine == "sc" else f"sslmode={' or '.join(_VERIFIED)}"
             raise _refusal(f"is on another machine: it needs {how}")
+        if self.engine == "sc" and self.options.keys() & _SECRETS and not self._may_send_token:
+            raise _refusal("sends a token: it needs use_ssl=true, or the host name localhost")
 
     def __str__(self) -> str:
         return self.text
@@ -145,8 +147,18 @@ class TableAddress:
         if self.engine not in ("postgresql", "sc") or _is_here(self.options.get("host", parts.hostname)):
             return True
         if self.engine == "sc":
-            return "use_ssl=true" in parts.path.split(";")
+            return self._has_tls
         return self.options.get("sslmode") in _VERIFIED
+
+    @property
+    def _has_tls(self) -> bool:
+        """Of Spark Connect."""
+        return "use_ssl=true" in urlsplit(self.text).path.split(";")
+
+    @property
+    def _may_send_token(self) -> bool:
+        """Spark's client speaks TLS to any other name, whatever the address says."""
+        return self._has_tls or urlsplit(self.text).hostname == "localhost"
 
     def secret(self) -> str:
         """The password, read now; empty where there is none.

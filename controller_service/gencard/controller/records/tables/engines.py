@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
 from itertools import islice
+from threading import Event
 from typing import Any
 
 from gencard.controller.records.encoding import Reading
@@ -16,6 +17,8 @@ from gencard.core.coding import Coding
 from gencard.core.errors import InvalidInputError
 
 _BATCH = 1 << 16
+_CONNECT_SECONDS = 10
+_RETRIES = 5  # of Spark Connect: about twenty seconds
 
 _SESSION = "-c default_transaction_read_only=on -c datestyle=ISO -c timezone=UTC -c search_path="
 """Of PostgreSQL: what a cast to text or date says must not depend on how a server is set up."""
@@ -80,7 +83,7 @@ def _postgres(address: TableAddress, secret: str) -> Iterator[Any]:
     given: dict[str, Any] = {"password": secret} if secret else {}
     connection = silently(
         lambda: psycopg.connect(
-            address.url, autocommit=True, connect_timeout=10, options=_SESSION, **given
+            address.url, autocommit=True, connect_timeout=_CONNECT_SECONDS, options=_SESSION, **given
         )
     )
     try:
@@ -123,19 +126,40 @@ def _spark(address: TableAddress, secret: str) -> Iterator[Any]:
 
 
 def _session(address: TableAddress, secret: str) -> Any:
+    if address.engine == "sc":
+        return _session_of_server(address, secret)
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    if address.engine == "sc":
-        token = f";token={secret}" if secret else ""
-        return SparkSession.builder.remote(
-            address.url.rstrip("/;") + "/" * (";" not in address.url) + token
-        ).create()
     os.environ.setdefault("PATH", os.defpath)  # jobs have no environment, and Spark looks for Java there
     master = "local[2]" if address.url == "spark://local" else address.url
     builder = SparkSession.builder.master(master).appName("gencard")
     for key, value in _SPARK.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _session_of_server(address: TableAddress, secret: str) -> Any:
+    """A session of Spark Connect; one that cannot be had fails within seconds."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
+
+    token = f";token={secret}" if secret else ""
+    url = address.url.rstrip("/;") + "/" * (";" not in address.url) + token
+    # Spark's client would try for ten minutes, also where one side speaks TLS and the other does not
+    ready = Event()
+
+    def look(state: Any) -> None:
+        if state.name == "READY":
+            ready.set()
+
+    with DefaultChannelBuilder(url).toChannel() as channel:
+        channel.subscribe(look, try_to_connect=True)
+        if not ready.wait(_CONNECT_SECONDS):
+            raise TimeoutError
+    session: Any = SparkSession.builder.remote(url).create()
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+    return session
 
 
 def records_of(backend: Any, address: TableAddress) -> Any:
