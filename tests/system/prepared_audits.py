@@ -1,13 +1,16 @@
-"""Reports of audits that say at once what a test wants, in the form of real ones."""
+"""Reports of audits: of some that ran, and of others that say at once what a test wants."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
+from google.longrunning import operations_pb2
 
 from gencard.boxes.reference import Honest
+from gencard.client import Analyst
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Check, CheckResult
@@ -17,9 +20,39 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.typed_json import PLAIN
+from gencard.v1 import audit_pb2
+from tests.system.house import House
+from tests.system.raw_calls import eventually
+from tests.system.standbys import Controllers
 
 MOST_WINDOWS = 8
 """Of the tests here: no family has so many tries that more are pooled."""
+
+
+def operation_of(analyst: Analyst, name: str) -> operations_pb2.Operation:
+    connection = analyst._connection
+    request = operations_pb2.GetOperationRequest(name=name)
+    return connection.call(connection.operations.GetOperation, request)
+
+
+def ended_audit(
+    house: House | Controllers, analyst: Analyst, operation: str
+) -> tuple[audit_pb2.Audit, bytes]:
+    """The audit once it has ended, and its full report as the auditor gets it, without its seconds."""
+    assert eventually(lambda: operation_of(analyst, operation).done, seconds=120)
+    audit, ended = audit_pb2.Audit(), operation_of(analyst, operation)
+    assert ended.response.Unpack(audit), ended
+    with house.analyst("aud") as auditor:
+        report = full_report(auditor, audit.name)
+    del report["seconds"]
+    return audit, json.dumps(report).encode()
+
+
+def full_report(auditor: Analyst, audit: str) -> dict[str, Any]:
+    """The full report of an audit, as the auditor receives it."""
+    connection = auditor._connection
+    request = audit_pb2.GetAuditReportRequest(name=audit)
+    return dict(json.loads(connection.call(connection.audit.GetAuditReport, request).report))
 
 
 def audit_answer(outcome: str | float, job: Mapping[str, Any]) -> dict[str, Any]:

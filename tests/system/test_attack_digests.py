@@ -6,7 +6,6 @@ digest that anybody can compute gives small counts away: all of them are tried i
 
 import hashlib
 import hmac
-import json
 from itertools import product
 
 import numpy as np
@@ -20,6 +19,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import RecordsProtectedError
 from gencard.v1 import audit_pb2
 from tests.system.house import build, request_id, survey
+from tests.system.prepared_audits import full_report
 from tests.system.raw_calls import configure, state_unchanged
 
 RECORDS = 300
@@ -63,13 +63,6 @@ def audited(person, card):
     return result_of(connection, begun, audit_pb2.Audit, lambda *_: None).name
 
 
-def report_of(auditor, audit):
-    """The full report, as the auditor receives it."""
-    connection = auditor._connection
-    request = audit_pb2.GetAuditReportRequest(name=audit)
-    return json.loads(connection.call(connection.audit.GetAuditReport, request).report)
-
-
 def digests_of(counts, cliques):
     """What anybody can compute for guessed one-way counts, in every form that the product has had."""
     body = b"gencard.marginals.v1"
@@ -96,7 +89,7 @@ def test_no_guess_of_the_counts_has_a_digest_of_the_report(exact_house):
     """The auditor pays one statistic for a verdict; psi of this card was never measured."""
     with exact_house.analyst() as analyst, exact_house.analyst("aud") as auditor:
         card = analyst.propose("survey", [("sex",), ("region",)], purpose="a test").accept()
-        report = report_of(auditor, audited(auditor, card.name))
+        report = full_report(auditor, audited(auditor, card.name))
     shown = {pair[side] for pair in report["pairs"] for side in ("original", "low", "high")}
     assert shown.isdisjoint(all_guesses(report["plan"]["cliques"]))
 
@@ -118,4 +111,4 @@ def test_a_report_that_an_earlier_version_left_is_not_shown(protected_house, mon
             earlier.setattr(audits, "check_unprotected", lambda *_: None)
             audit = audited(analyst, card.name)
         with pytest.raises(RecordsProtectedError):
-            report_of(auditor, audit)
+            full_report(auditor, audit)

@@ -1,6 +1,5 @@
 """An audit that was cancelled or stopped ends as an undisturbed one, once it is carried on."""
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from gencard.v1 import audit_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
 from tests.system import held_worker
 from tests.system.house import House, build, request_id, survey
+from tests.system.prepared_audits import ended_audit, operation_of
 from tests.system.raw_calls import enrolled, eventually, known_seeds
 from tests.system.stewards import Steward
 
@@ -76,31 +76,10 @@ def begun(analyst: Analyst, card: Card, resume: str = "", seed: int = 0) -> oper
     return connection.call(connection.audit.RunAudit, request)
 
 
-def asked(analyst: Analyst, name: str) -> operations_pb2.Operation:
-    connection = analyst._connection
-    return connection.call(
-        connection.operations.GetOperation, operations_pb2.GetOperationRequest(name=name)
-    )
-
-
 def at_half(analyst: Analyst, name: str) -> OperationProgress:
     """Wait until about half of it is done; what it then says."""
-    assert eventually(lambda: progress_of(asked(analyst, name)).permille >= HALF, seconds=120)
-    return progress_of(asked(analyst, name))
-
-
-def ended(house: House, analyst: Analyst, name: str) -> tuple[audit_pb2.Audit, bytes]:
-    """The audit, and its full report as the auditor gets it, but for how long it took."""
-    assert eventually(lambda: asked(analyst, name).done, seconds=120)
-    audit = audit_pb2.Audit()
-    operation = asked(analyst, name)
-    assert operation.response.Unpack(audit), operation
-    with house.analyst("aud") as auditor:
-        connection = auditor._connection
-        request = audit_pb2.GetAuditReportRequest(name=audit.name)
-        report = json.loads(connection.call(connection.audit.GetAuditReport, request).report)
-    del report["seconds"]
-    return audit, json.dumps(report).encode()
+    assert eventually(lambda: progress_of(operation_of(analyst, name)).permille >= HALF, seconds=120)
+    return progress_of(operation_of(analyst, name))
 
 
 def journals(house: House) -> list[Path]:
@@ -112,9 +91,9 @@ def journals(house: House) -> list[Path]:
 @pytest.fixture(scope="module")
 def undisturbed(house: House) -> tuple[audit_pb2.Audit, bytes]:
     with house.analyst() as ana:
-        found = ended(house, ana, begun(ana, agreed(ana)).name)
+        audit_and_report = ended_audit(house, ana, begun(ana, agreed(ana)).name)
     assert eventually(lambda: not journals(house))
-    return found
+    return audit_and_report
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +119,7 @@ def test_cancelled_at_half_and_carried_on_after_a_restart(
         assert card.refresh().state is CardState.AUDITING
         assert at_half(bob, operation.name).permille < 900
         cancel(bob._connection, operation.name)
-        assert eventually(lambda: asked(bob, operation.name).done)
+        assert eventually(lambda: operation_of(bob, operation.name).done)
         assert card.refresh().state is CardState.AGREED
         assert states(bob, card) == [SpendState.VOIDED]
     house.stop()
@@ -152,7 +131,7 @@ def test_cancelled_at_half_and_carried_on_after_a_restart(
     assert {path: path.stat().st_mtime_ns for path in journals(house)} == runs
     with house.analyst(name) as bob:
         again = begun(bob, card, resume=operation.name)
-        audit, report = ended(house, bob, again.name)
+        audit, report = ended_audit(house, bob, again.name)
         assert report == undisturbed[1]
         assert (audit.attempt, audit.level) == (1, undisturbed[0].level)
         assert bob.card(card.name).state is CardState.AUDITED
@@ -173,7 +152,7 @@ def test_stopped_at_half_it_carries_itself_on(
     held.unlink()
     house.start()
     with house.analyst(name) as cyd:
-        _, report = ended(house, cyd, operation.name)
+        _, report = ended_audit(house, cyd, operation.name)
         assert report == undisturbed[1]
         assert states(cyd, card) == [SpendState.SETTLED]
     assert eventually(lambda: not journals(house))
@@ -223,7 +202,7 @@ def test_runs_that_nobody_can_carry_on_are_thrown_away(house: House) -> None:
             operation = begun(flo, card)
             at_half(flo, operation.name)
             cancel(flo._connection, operation.name)
-            assert eventually(lambda name=operation.name: asked(flo, name).done)
+            assert eventually(lambda name=operation.name: operation_of(flo, name).done)
         given_back.refresh().terminate()
         before = {path.parent for path in journals(house)}
     house.stop()

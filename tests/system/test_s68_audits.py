@@ -10,7 +10,6 @@ from itertools import combinations
 
 import pytest
 from cryptography import x509
-from google.longrunning import operations_pb2
 from typer.testing import CliRunner
 
 from gencard.client.connection.connection import cancel
@@ -24,6 +23,7 @@ from gencard.v1 import audit_pb2
 from tests.system import held_worker
 from tests.system.clusters import Cluster, processes_below, write_member
 from tests.system.house import House, build, request_id, survey
+from tests.system.prepared_audits import ended_audit, operation_of
 from tests.system.raw_calls import enrolled, eventually, known_seeds
 from tests.system.sandboxes import needs_sandbox
 from tests.system.stewards import Steward
@@ -90,7 +90,7 @@ def alone(house):
     """The report of an audit without a cluster; afterwards the controller has one."""
     house.start()
     with house.analyst() as ana:
-        report = report_of(house, ana, begun(ana, "resample").name)
+        _, report = ended_audit(house, ana, begun(ana, "resample").name)
     Steward(house.controller.controller_state).clear("datasets/survey", "resample", "For a first try.")
     house.stop()
     return report
@@ -110,27 +110,6 @@ def begun(analyst, box):
     connection = analyst._connection
     request = audit_pb2.RunAuditRequest(card=card.name, request_id=request_id())
     return connection.call(connection.audit.RunAudit, request)
-
-
-def asked(analyst, name):
-    connection = analyst._connection
-    return connection.call(
-        connection.operations.GetOperation, operations_pb2.GetOperationRequest(name=name)
-    )
-
-
-def report_of(house, analyst, name):
-    """The full report as the auditor gets it, but for how long it took."""
-    assert eventually(lambda: asked(analyst, name).done, seconds=120)
-    audit = audit_pb2.Audit()
-    operation = asked(analyst, name)
-    assert operation.response.Unpack(audit), operation
-    with house.analyst("aud") as auditor:
-        connection = auditor._connection
-        request = audit_pb2.GetAuditReportRequest(name=audit.name)
-        report = json.loads(connection.call(connection.audit.GetAuditReport, request).report)
-    del report["seconds"]
-    return json.dumps(report).encode()
 
 
 def runs_kept(house):
@@ -155,7 +134,7 @@ def test_s68_an_audit_by_workers_of_which_one_is_killed_has_the_report_of_one_wi
         assert processes_below(killed.pid), "it performed none of the runs"
         killed.send_signal(signal.SIGKILL)
         hold.unlink()
-        assert report_of(clustered, bob, operation.name) == alone
+        assert ended_audit(clustered, bob, operation.name)[1] == alone
     assert killed.wait(5) == -signal.SIGKILL
 
 
@@ -169,7 +148,7 @@ def test_s68_an_audit_that_is_cancelled_ends_on_the_workers_in_two_seconds(clust
         cancel(cyd._connection, operation.name)
         assert eventually(lambda: performing(cluster) <= before)
         assert time.monotonic() - begin < 2
-        assert eventually(lambda: asked(cyd, operation.name).done)
+        assert eventually(lambda: operation_of(cyd, operation.name).done)
 
 
 def run(house, *words):

@@ -16,11 +16,11 @@ from gencard.core.errors import ServiceUnavailableError
 from gencard.v1 import audit_pb2
 from tests.system import consistency, held_worker
 from tests.system.house import request_id
+from tests.system.prepared_audits import ended_audit
 from tests.system.raw_calls import eventually
 from tests.system.sandboxes import needs_sandbox
 from tests.system.standbys import controllers
 from tests.system.stewards import Steward
-from tests.system.test_audit_resume import asked
 
 pytestmark = needs_sandbox
 
@@ -122,20 +122,6 @@ def begun(analyst, card):
     return connection.call(connection.audit.RunAudit, request)
 
 
-def report_of(pair, analyst, name):
-    """The full report as the auditor gets it, but for how long it took."""
-    assert eventually(lambda: asked(analyst, name).done, seconds=120)
-    audit = audit_pb2.Audit()
-    operation = asked(analyst, name)
-    assert operation.response.Unpack(audit), operation
-    with pair.analyst("aud") as auditor:
-        connection = auditor._connection
-        request = audit_pb2.GetAuditReportRequest(name=audit.name)
-        report = json.loads(connection.call(connection.audit.GetAuditReport, request).report)
-    del report["seconds"]
-    return json.dumps(report).encode()
-
-
 def receipts_of(card, number):
     """Receipts of a card once it has so many."""
     assert eventually(lambda: len(list(card.agreement.receipts())) == number)
@@ -152,7 +138,7 @@ def test_s70_an_audit_goes_on_with_the_runs_that_ended_and_has_the_report_of_an_
     pair, ana, hold
 ):
     undisturbed = agreed(ana, "honest", audit=AuditTerms(runs=10))
-    report = report_of(pair, ana, begun(ana, undisturbed).name)
+    _, report = ended_audit(pair, ana, begun(ana, undisturbed).name)
     Steward(pair.state).clear("datasets/survey", "honest", "For a first try.")
     card = agreed(ana, "honest", audit=AuditTerms(runs=10))
     assert eventually(lambda: not pair.state.files.stored("journals/"))
@@ -163,7 +149,7 @@ def test_s70_an_audit_goes_on_with_the_runs_that_ended_and_has_the_report_of_an_
         return here >= BEYOND and len(pair.state.files.stored("journals/")) >= STORED
 
     with taken_over(pair, hold, lambda: hold_open(ana, card, hold), reached) as operation:
-        assert report_of(pair, ana, operation.result()) == report
+        assert ended_audit(pair, ana, operation.result())[1] == report
     assert lines(pair, card) == lines(pair, undisturbed) == {SpendState.SETTLED: 1}
     assert eventually(lambda: not pair.state.files.stored("journals/"))
     rows = card.refresh().generate(ROWS, progress=False)
