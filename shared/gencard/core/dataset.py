@@ -26,6 +26,11 @@ def wire_dtype(size: int) -> np.dtype[Any]:
     return code_dtype(size).newbyteorder("<")
 
 
+def wire_codes(codes: NDArray[Any], size: int) -> NDArray[Any]:
+    """Codes of an attribute with ``size`` levels, their bytes as on the wire, in files and digests."""
+    return np.ascontiguousarray(codes, dtype=wire_dtype(size))
+
+
 _MOST_COMPARED = 32
 """Steps up to which one comparison for each of them is faster than a search, whose branches mislead."""
 
@@ -107,7 +112,7 @@ class Dataset:
         """
         digest = dataset_hash(self.domain, len(self))
         for axis, size in enumerate(self.domain.sizes):
-            digest.update(np.ascontiguousarray(self.codes[:, axis], dtype=wire_dtype(size)).data)
+            digest.update(wire_codes(self.codes[:, axis], size).data)
         return digest.hexdigest()
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from gencard.controller.settings.disk import write_whole
-from gencard.core.dataset import Dataset, wire_dtype
+from gencard.core.dataset import Dataset, wire_codes, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, StorageError
 from gencard.wire.codecs.table_codec import row_bytes
@@ -55,7 +55,7 @@ def parts_of(dataset: Dataset) -> Iterator[bytes | memoryview]:
     header = {"attributes": domain.attributes, "sizes": domain.sizes, "rows": len(dataset)}
     yield json.dumps(header).encode() + b"\n"
     for axis, size in enumerate(domain.sizes):
-        yield np.ascontiguousarray(dataset.codes[:, axis], dtype=wire_dtype(size)).data
+        yield wire_codes(dataset.codes[:, axis], size).data
 
 
 def rows_of_bytes(content: bytes) -> Dataset:

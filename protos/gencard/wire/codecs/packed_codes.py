@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.dataset import Dataset, dataset_hash, wire_dtype
+from gencard.core.dataset import Dataset, dataset_hash, wire_codes, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidDatasetError
 from gencard.v1 import common_pb2 as pb
@@ -103,11 +103,11 @@ class PackedTable:
             raise InvalidDatasetError(problem=NOT_FILLED)
         size, column = self.domain.sizes[axis], self.table[start : start + count, axis]
         column[:] = self._codes(content, count, size)
-        self._thread.submit(self._read, column, wire_dtype(size))
+        self._thread.submit(self._read, column, size)
         self._done += count
 
-    def _read(self, column: NDArray[Any], dtype: np.dtype[np.unsignedinteger]) -> None:
-        self._hash.update(np.ascontiguousarray(column, dtype=dtype).data)
+    def _read(self, column: NDArray[Any], size: int) -> None:
+        self._hash.update(wire_codes(column, size).data)
 
     def _codes(self, content: bytes, count: int, size: int) -> NDArray[np.unsignedinteger]:
         bits = packed_bits(size)

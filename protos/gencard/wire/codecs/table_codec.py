@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.dataset import Dataset, code_dtype, wire_dtype
+from gencard.core.dataset import Dataset, code_dtype, wire_codes, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     DomainMismatchError,
@@ -69,7 +69,7 @@ class DatasetColumns:
 
     def codes(self, axis: int, start: int, count: int) -> bytes:
         codes = self.dataset.codes[start : start + count, axis]
-        return np.ascontiguousarray(codes, dtype=wire_dtype(self.domain.sizes[axis])).tobytes()
+        return wire_codes(codes, self.domain.sizes[axis]).tobytes()
 
 
 def row_bytes(domain: Domain) -> int:
