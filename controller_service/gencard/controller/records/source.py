@@ -1,5 +1,6 @@
 """Where records come from: a file or folder in the vault, or a table of a database, by one interface."""
 
+import hmac
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,12 @@ from gencard.controller.records.persons import Gathered, Persons
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.errors import EmptyDatasetError, TooManyRecordsError, UndeclaredLevelError
+from gencard.core.errors import (
+    DatasetChangedError,
+    EmptyDatasetError,
+    TooManyRecordsError,
+    UndeclaredLevelError,
+)
 from gencard.core.statistics.counting import Counter
 from gencard.core.statistics.measure import MarginalSource
 from gencard.core.types import FloatArray, VersionKind
@@ -67,6 +73,12 @@ class RecordSource(MarginalSource, Protocol):
     ) -> tuple[Dataset, dict[str, FloatArray]]:
         """The same, and numbers of some attributes as they are stored; raises TooManyRecordsError."""
         ...
+
+
+def check_version(now: str, version: str) -> None:
+    """Raises DatasetChangedError where the records' version is another than the one named."""
+    if not hmac.compare_digest(now, version):
+        raise DatasetChangedError()
 
 
 def checked_cliques(coding: Coding) -> list[Clique]:

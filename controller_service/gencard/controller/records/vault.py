@@ -35,12 +35,11 @@ from gencard.controller.records.file_format import (
 from gencard.controller.records.folder import ParquetFolder
 from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.source import RecordSource, StreamedRecords
+from gencard.controller.records.source import RecordSource, StreamedRecords, check_version
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import (
-    DatasetChangedError,
     EmptyDatasetError,
     InvalidInputError,
     MissingAttributeError,
@@ -109,8 +108,7 @@ class Vault(StreamedRecords):
 
     def confirm(self, version: str, salt: bytes) -> None:
         """Raises DatasetChangedError where the file is not the version named."""
-        if not hmac.compare_digest(self.version(salt), version):
-            raise DatasetChangedError()
+        check_version(self.version(salt), version)
 
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         stored = self.coding.stored if self.persons else attributes

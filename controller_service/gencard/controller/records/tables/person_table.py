@@ -33,13 +33,13 @@ from gencard.controller.records.encoding import (
 )
 from gencard.controller.records.file_format import USUAL, silently
 from gencard.controller.records.persons import Gathered, Persons
-from gencard.controller.records.source import StreamedRecords
+from gencard.controller.records.source import StreamedRecords, check_version
 from gencard.controller.records.tables.codes import is_of_dates, key_text, value_of
 from gencard.controller.records.tables.table import Table
 from gencard.core.coding import Attribute, Coding
 from gencard.core.dataset import code_dtype
 from gencard.core.domain import Clique
-from gencard.core.errors import DatasetChangedError, UndeclaredLevelError
+from gencard.core.errors import UndeclaredLevelError
 from gencard.core.types import IntArray, VersionKind
 
 _ENGINE: dict[str, str | int | float | list[str]] = {
@@ -95,8 +95,7 @@ class PersonTable(StreamedRecords):
             now = self._fingerprint(salt, self._held().places)  # held, since a job counts next
         else:
             now = self.version(salt)
-        if not hmac.compare_digest(now, version):
-            raise DatasetChangedError()
+        check_version(now, version)
 
     def _fingerprint(self, salt: bytes, places: int) -> str:
         reading = how_read(USUAL, self.readings, self.persons.rule)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import PLAIN, Reading, check_numbers, sources_of
 from gencard.controller.records.file_format import silently
-from gencard.controller.records.source import check_zeros, checked_cliques
+from gencard.controller.records.source import check_version, check_zeros, checked_cliques
 from gencard.controller.records.tables.codes import (
     UNDECLARED,
     as_text,
@@ -31,7 +31,6 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
-    DatasetChangedError,
     EmptyDatasetError,
     MissingAttributeError,
     TooLargeError,
@@ -103,8 +102,7 @@ class Table:
 
     def confirm(self, version: str, salt: bytes) -> None:
         """Raises DatasetChangedError where the table is not the version named."""
-        if not hmac.compare_digest(self.version(salt), version):
-            raise DatasetChangedError()
+        check_version(self.version(salt), version)
 
     def check(self) -> None:
         """Count every attribute: all values are declared, and nothing occurs that cannot.
