@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gencard.controller.operations.turns import trace_id, traced
+from gencard.controller.turns import trace_id, traced
 from gencard.controller.upkeep import logs
 from gencard.controller.wiring import report
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.operations.turns import Door, Turn, Turns, working_for
+from gencard.controller.turns import Door, Turn, Turns, working_for
 from gencard.core.errors import StorageError
 from tests.system.raw_calls import eventually
 

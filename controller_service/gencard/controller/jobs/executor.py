@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from gencard.controller.jobs.process import Message, WorkerProcess
 from gencard.controller.jobs.tasks import Task, continue_at_once
-from gencard.controller.operations.turns import Turn, Turns, trace_id, traced
+from gencard.controller.turns import Turn, Turns, trace_id, traced
 from gencard.core.errors import GencardError, JobFailedError, OperationCancelledError
 from gencard.core.types import Progress, ignore_progress
 from gencard.wire.codecs.error_table import error_named

@@ -21,9 +21,9 @@ from gencard.controller.jobs.executor import ProcessExecutor, Report
 from gencard.controller.jobs.tasks import continue_at_once
 from gencard.controller.operations.failures import Refusals, error_document, error_of_document
 from gencard.controller.operations.run import Run, Ticks
-from gencard.controller.operations.turns import Turn, Turns, trace_id, traced, working_for
 from gencard.controller.state.database import Database
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
+from gencard.controller.turns import Turn, Turns, trace_id, traced, working_for
 from gencard.core.errors import (
     GencardError,
     InternalError,

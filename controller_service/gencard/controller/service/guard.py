@@ -22,7 +22,6 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from grpc_status import rpc_status
 
-from gencard.controller.operations.turns import CallTurns, traced, working_for
 from gencard.controller.service.access import (
     EXEMPT,
     MAY_CALL,
@@ -33,6 +32,7 @@ from gencard.controller.service.access import (
     Shares,
     caller_of,
 )
+from gencard.controller.turns import CallTurns, traced, working_for
 from gencard.core.errors import (
     GencardError,
     InternalError,

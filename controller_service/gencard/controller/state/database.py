@@ -26,8 +26,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
-from gencard.controller.operations.turns import Door
 from gencard.controller.state.tables import leader
+from gencard.controller.turns import Door
 from gencard.core.errors import InvalidInputError, NotLeadingError, StorageError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"

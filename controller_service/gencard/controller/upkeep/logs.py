@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime
 from typing import IO
 
-from gencard.controller.operations.turns import trace_id
+from gencard.controller.turns import trace_id
 from gencard.wire.signatures.canonical import time_text
 
 KEYS = ("place", "incident", "kind")
