@@ -13,10 +13,8 @@ from gencard.wire.codecs.privacy_codec import (
     amount_of,
     mechanism_message,
     mechanism_of,
-    price_document,
     price_message,
     price_of,
-    price_of_document,
     privacy_document,
     privacy_message,
     privacy_of,
@@ -28,7 +26,6 @@ from tests.wire.samples import amounts, prices, privacies
 @given(prices)
 def test_prices(price):
     assert price_of(pb.Price.FromString(price_message(price).SerializeToString())) == price
-    assert price_of_document(price_document(price)) == price
 
 
 @given(privacies)
@@ -73,7 +70,7 @@ def test_what_is_no_amount_is_refused(text):
     with pytest.raises(InvalidNumberError):
         price_of(pb.Price(epsilon=text))
     with pytest.raises(InvalidNumberError):
-        price_of_document({"statistics": "0", "epsilon": "0", "rho": text})
+        price_of(pb.Price(rho=text))
 
 
 def test_an_amount_is_read_without_rounding():

@@ -112,15 +112,6 @@ def price_document(price: Price) -> Document:
     }
 
 
-def price_of_document(document: Document) -> Price:
-    """Raises KeyError, TypeError, ValueError or InvalidNumberError where the document is no price."""
-    return Price(
-        integer_of(document["statistics"]),
-        amount_of(text_of(document["epsilon"])),
-        amount_of(text_of(document["rho"])),
-    )
-
-
 def privacy_document(privacy: Privacy) -> Document:
     named = {_IN_DOCUMENTS.get(name, name): text for name, text in privacy.parameters.items()}
     return {"mechanism": str(privacy.mechanism), **named}
