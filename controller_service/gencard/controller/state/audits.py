@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 
-from gencard.controller.state.database import Page, page_of
+from gencard.controller.state.database import Page, only, page_of
 from gencard.controller.state.tables import audits
 from gencard.core.audit.report import Verdict
 from gencard.core.errors import InvalidInputError, NotFoundError
@@ -142,11 +142,8 @@ class AuditStore:
         limit: int = 50,
     ) -> Page[AuditRow]:
         """Audits that have ended, newest first, of one card, of one dataset, or all."""
-        query = select(audits).where(audits.c.verdict.is_not(None))
-        if card is not None:
-            query = query.where(audits.c.card == card)
-        if dataset is not None:
-            query = query.where(audits.c.dataset == dataset)
+        ended = select(audits).where(audits.c.verdict.is_not(None))
+        query = only(ended, (audits.c.card, card), (audits.c.dataset, dataset))
         return page_of(tx, query, audits.c.number, _row_of, before=before, limit=limit)
 
     def attempts(self, tx: Connection, dataset: str, submitter: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_, select, update
 
-from gencard.controller.state.database import Page, page_of
+from gencard.controller.state.database import Page, only, page_of
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases, risks, runs
 from gencard.core.card.budget import SpendState
@@ -225,11 +225,7 @@ class CardStore:
         limit: int = 50,
     ) -> Page[CardRow]:
         """Cards, newest first, of one analyst, on one dataset, or all."""
-        query = select(cards)
-        if analyst is not None:
-            query = query.where(cards.c.analyst == analyst)
-        if dataset is not None:
-            query = query.where(cards.c.dataset == dataset)
+        query = only(select(cards), (cards.c.analyst, analyst), (cards.c.dataset, dataset))
         return page_of(tx, query, cards.c.number, _row_of, before=before, limit=limit)
 
     def granted(
@@ -242,9 +238,7 @@ class CardStore:
         """
         counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED)
         query = select(cards.c.name, cards.c.state, cards.c.body).order_by(cards.c.number)
-        query = query.where(cards.c.dataset == dataset, counts)
-        if analyst is not None:
-            query = query.where(cards.c.analyst == analyst)
+        query = only(query.where(cards.c.dataset == dataset, counts), (cards.c.analyst, analyst))
         return tuple(
             GrantedCard(name, CardState(state), bytes(body)) for name, state, body in tx.execute(query)
         )

@@ -289,6 +289,7 @@ def insert_if_absent(tx: Connection, table: Table, row: Mapping[str, Any]) -> bo
 
 LARGEST_PAGE = 500
 T = TypeVar("T")
+Query = TypeVar("Query", bound=Select[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +298,11 @@ class Page(Generic[T]):
 
     rows: tuple[T, ...]
     next_token: str
+
+
+def only(query: Query, *wanted: tuple[Column[str], str | None]) -> Query:
+    """The rows with these values in these columns; None stands for any value."""
+    return query.where(*(column == value for column, value in wanted if value is not None))
 
 
 def page_of(

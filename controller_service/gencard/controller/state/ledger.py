@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, insert, select, update
 
 from gencard.controller.state.accounts import Account, Caps, Scope, accounts_of, columns_of, price_of
-from gencard.controller.state.database import Page, insert_if_absent, page_of
+from gencard.controller.state.database import Page, insert_if_absent, only, page_of
 from gencard.controller.state.tables import balances, lines
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.errors import BudgetExceededError, InvalidInputError, NotFoundError
@@ -208,11 +208,7 @@ class Ledger:
         limit: int = 50,
     ) -> Page[Spend]:
         """Lines, newest first, of one analyst, of one dataset, or all."""
-        query = select(lines)
-        if analyst is not None:
-            query = query.where(lines.c.analyst == analyst)
-        if dataset is not None:
-            query = query.where(lines.c.dataset == dataset)
+        query = only(select(lines), (lines.c.analyst, analyst), (lines.c.dataset, dataset))
         return page_of(tx, query, lines.c.number, _spend_of, before=before, limit=limit)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from gencard.controller.state.database import Page, page_of
+from gencard.controller.state.database import Page, only, page_of
 from gencard.controller.state.tables import operations
 from gencard.core.errors import NotFoundError
 
@@ -118,9 +118,7 @@ class OperationStore:
         self, tx: Connection, *, owner: str | None = None, before: str = "", limit: int = 50
     ) -> Page[OperationRow]:
         """Operations, newest first, of one owner or all."""
-        query = select(operations)
-        if owner is not None:
-            query = query.where(operations.c.owner == owner)
+        query = only(select(operations), (operations.c.owner, owner))
         return page_of(tx, query, operations.c.number, _row_of, before=before, limit=limit)
 
     def failed(self, tx: Connection, kind: str, resource: str) -> tuple[OperationRow, ...]:
@@ -136,10 +134,8 @@ class OperationStore:
     def unseen(self, tx: Connection, owner: str | None = None) -> tuple[OperationRow, ...]:
         """What failed and no steward has looked at, of one owner or all, oldest first."""
         wanted = operations.c.state == OperationState.FAILED, operations.c.stage != SEEN
-        query = select(operations).where(*wanted).order_by(operations.c.number)
-        if owner is not None:
-            query = query.where(operations.c.owner == owner)
-        return tuple(map(_row_of, tx.execute(query).mappings()))
+        query = only(select(operations).where(*wanted), (operations.c.owner, owner))
+        return tuple(map(_row_of, tx.execute(query.order_by(operations.c.number)).mappings()))
 
     def see(self, tx: Connection, name: str) -> None:
         """A steward has looked at one that failed."""
@@ -150,10 +146,8 @@ class OperationStore:
         self, tx: Connection, kind: str, resource: str | None = None
     ) -> tuple[OperationRow, ...]:
         """Operations of one kind, for one resource or all, oldest first, however they ended."""
-        query = select(operations).where(operations.c.kind == kind).order_by(operations.c.number)
-        if resource is not None:
-            query = query.where(operations.c.resource == resource)
-        return tuple(map(_row_of, tx.execute(query).mappings()))
+        query = only(select(operations), (operations.c.kind, kind), (operations.c.resource, resource))
+        return tuple(map(_row_of, tx.execute(query.order_by(operations.c.number)).mappings()))
 
     def unfinished(self, tx: Connection) -> tuple[OperationRow, ...]:
         """What a restart takes up again, oldest first."""

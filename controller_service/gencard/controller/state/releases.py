@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
-from gencard.controller.state.database import Page, insert_if_absent, page_of
+from gencard.controller.state.database import Page, insert_if_absent, only, page_of
 from gencard.controller.state.tables import cards, measures, psis, releases
 from gencard.core.errors import NotFoundError
 
@@ -79,9 +79,7 @@ class ReleaseStore:
         limit: int = 50,
     ) -> Page[ReleaseRow]:
         """Releases, newest first, of one card, of one dataset, or all."""
-        query = select(releases)
-        if card is not None:
-            query = query.where(releases.c.card == card)
+        query = only(select(releases), (releases.c.card, card))
         if dataset is not None:
             query = query.where(releases.c.card.startswith(f"{dataset}/", autoescape=True))
         return page_of(tx, query, releases.c.number, _row_of, before=before, limit=limit)

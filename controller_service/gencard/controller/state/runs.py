@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from gencard.controller.state.database import Page, page_of
+from gencard.controller.state.database import Page, only, page_of
 from gencard.controller.state.tables import runs
 from gencard.core.errors import InvalidInputError, NotFoundError
 
@@ -126,9 +126,7 @@ class RunStore:
         self, tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50
     ) -> Page[RunRow]:
         """Runs, newest first, of one card or all."""
-        query = select(runs)
-        if card is not None:
-            query = query.where(runs.c.card == card)
+        query = only(select(runs), (runs.c.card, card))
         return page_of(tx, query, runs.c.number, _row_of, before=before, limit=limit)
 
     def move(self, tx: Connection, name: str, state: RunState, **values: Any) -> None:
