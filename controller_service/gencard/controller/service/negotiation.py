@@ -1,6 +1,7 @@
 """CatalogService and NegotiationService: what there is to choose from, and cards."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import grpc
 
@@ -11,7 +12,7 @@ from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.records.encoding import PLAIN
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.service.guard import identity
-from gencard.controller.service.operations import page_size, request_of, window
+from gencard.controller.service.operations import page_and_token, page_size, request_of
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Attribute
 from gencard.v1 import catalog_pb2 as catalog
@@ -54,10 +55,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def ListDatasets(
         self, request: catalog.ListDatasetsRequest, context: grpc.ServicerContext
     ) -> catalog.ListDatasetsResponse:
-        names = [dataset_entry.name for dataset_entry in self.catalogue]
-        start, end, token = window(request.page_token, page_size(request.page_size), names)
-        summaries = [_summary(self.catalogue.named(name)) for name in names[start:end]]
-        return catalog.ListDatasetsResponse(datasets=summaries, next_page_token=token)
+        page, token = page_and_token([*self.catalogue], request, attrgetter("name"))
+        return catalog.ListDatasetsResponse(datasets=map(_summary, page), next_page_token=token)
 
     def GetDataset(
         self, request: catalog.GetDatasetRequest, context: grpc.ServicerContext
@@ -67,9 +66,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def ListGenerators(
         self, request: catalog.ListGeneratorsRequest, context: grpc.ServicerContext
     ) -> catalog.ListGeneratorsResponse:
-        entries = self.boxes.catalogue()
-        names = [entry.name for entry in entries]
-        start, end, token = window(request.page_token, page_size(request.page_size), names)
+        entries, token = page_and_token(self.boxes.catalogue(), request, attrgetter("name"))
         generators = [
             catalog.Generator(
                 name=entry.name,
@@ -86,7 +83,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
                 claim=None if entry.claim is None else claim_message(entry.claim),
                 reviewed_by=entry.reviewed_by,
             )
-            for entry in entries[start:end]
+            for entry in entries
         ]
         return catalog.ListGeneratorsResponse(generators=generators, next_page_token=token)
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol, TypeVar
 
 import grpc
 from google.longrunning import operations_pb2, operations_pb2_grpc
@@ -36,6 +37,8 @@ from gencard.wire.codecs.error_table import status_message
 from gencard.wire.codecs.privacy_codec import price_message
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Role
+
+T = TypeVar("T")
 
 USUAL = 50
 LARGEST = 500
@@ -70,17 +73,28 @@ def page_size(size: int) -> int:
     return size or USUAL
 
 
-def window(token: str, size: int, names: list[str]) -> tuple[int, int, str]:
-    """Start, end and next token of a page of a sorted list; the token is the last name seen.
+class PageRequest(Protocol):
+    """A request for a page of a list."""
+
+    page_size: int
+    page_token: str
+
+
+def page_and_token(
+    items: Sequence[T], request: PageRequest, name_of: Callable[[T], str]
+) -> tuple[Sequence[T], str]:
+    """The requested page of a sorted list, and the next token: the last name of the page.
 
     Raises:
         InvalidInputError: The token is no name of the list.
+        InvalidNumberError: The size is out of range.
     """
+    size, token, names = page_size(request.page_size), request.page_token, list(map(name_of, items))
     if token and token not in names:
         raise InvalidInputError(field="page_token", problem="was not issued by this list")
     start = names.index(token) + 1 if token else 0
     end = start + size
-    return start, end, names[end - 1] if end < len(names) else ""
+    return items[start:end], names[end - 1] if end < len(names) else ""
 
 
 def request_of(method: str, message: Message) -> Request:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 
 import grpc
 from google.longrunning import operations_pb2
@@ -12,7 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from gencard.controller.answers.decisions import question_of
 from gencard.controller.service.access import tls_key_of
 from gencard.controller.service.guard import identity
-from gencard.controller.service.operations import operation_message, page_size, window
+from gencard.controller.service.operations import operation_message, page_and_token, page_size
 from gencard.controller.state.events import Event
 from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.state.runs import RunRow
@@ -95,11 +96,8 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
     def ListAnswersToReview(
         self, request: pb.ListAnswersToReviewRequest, context: grpc.ServicerContext
     ) -> pb.ListAnswersToReviewResponse:
-        rows = self.desk.answers(identity())
-        names = [row.name for row in rows]
-        start, end, token = window(request.page_token, page_size(request.page_size), names)
-        answers = map(_answer, rows[start:end])
-        return pb.ListAnswersToReviewResponse(answers=answers, next_page_token=token)
+        rows, token = page_and_token(self.desk.answers(identity()), request, attrgetter("name"))
+        return pb.ListAnswersToReviewResponse(answers=map(_answer, rows), next_page_token=token)
 
     def GetAnswerReview(
         self, request: pb.GetAnswerReviewRequest, context: grpc.ServicerContext
@@ -133,18 +131,17 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
         self, request: pb.ListAccountsRequest, context: grpc.ServicerContext
     ) -> pb.ListAccountsResponse:
         accounts = self.desk.accounts(identity(), request.dataset or None)
-        names = [f"{one.dataset} {one.scope} {one.holder}" for one in accounts]
-        start, end, token = window(request.page_token, page_size(request.page_size), names)
-        page = map(_account, accounts[start:end])
-        return pb.ListAccountsResponse(accounts=page, next_page_token=token)
+        page, token = page_and_token(
+            accounts, request, lambda one: f"{one.dataset} {one.scope} {one.holder}"
+        )
+        return pb.ListAccountsResponse(accounts=map(_account, page), next_page_token=token)
 
     def ListPeople(
         self, request: pb.ListPeopleRequest, context: grpc.ServicerContext
     ) -> pb.ListPeopleResponse:
-        people = sorted(self.desk.people(identity()), key=lambda one: one.uri)
-        names = [one.uri for one in people]
-        start, end, token = window(request.page_token, page_size(request.page_size), names)
-        return pb.ListPeopleResponse(people=map(_person, people[start:end]), next_page_token=token)
+        uri = attrgetter("uri")
+        people, token = page_and_token(sorted(self.desk.people(identity()), key=uri), request, uri)
+        return pb.ListPeopleResponse(people=map(_person, people), next_page_token=token)
 
     def SearchLog(
         self, request: pb.SearchLogRequest, context: grpc.ServicerContext
@@ -165,10 +162,8 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
         self, request: pb.ListRefusalsRequest, context: grpc.ServicerContext
     ) -> pb.ListRefusalsResponse:
         refusals = self.desk.refusals(identity())
-        names = [one.operation for one in refusals]
-        start, end, token = window(request.page_token, page_size(request.page_size), names)
-        page = map(_refusal, refusals[start:end])
-        return pb.ListRefusalsResponse(refusals=page, next_page_token=token)
+        page, token = page_and_token(refusals, request, attrgetter("operation"))
+        return pb.ListRefusalsResponse(refusals=map(_refusal, page), next_page_token=token)
 
     def RunRisk(
         self, request: pb.RunRiskRequest, context: grpc.ServicerContext
