@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from gencard.controller.records.catalogue import PREFIX
-from gencard.controller.records.file_format import FileFormat
+from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_draft import DraftedAttribute
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.settings.edits import AttributeEdit, edit_attribute, mark_reviewed
@@ -191,7 +191,8 @@ def dataset_entry(config: Path, name: str | None) -> DatasetTable:
 
 def say_columns(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> None:
     """What was drafted: for the steward alone, with counts of what stands for missing values."""
-    say(f"  The file is read as {_format_words(file_format)}.")
+    if file_format != USUAL:  # that of Parquet and tables, which have no encoding to say
+        say(f"  The file is read as {_format_words(file_format)}.")
     columns = table("Columns", "column", "drafted as", "proposed as missing")
     for column in drafts:
         marks = ", ".join(f"{mark} ({count:,})" for mark, count in column.marks.items())

@@ -55,7 +55,7 @@ def backup(
     """Copy ledger, log, cards, psi and rows while the service runs. Keys are not included."""
     with controller_state(config) as opened, console.status("Copying"):
         made = back_up(opened, folder, steward_uri(opened.settings, steward))
-    console.print(f"Made [bold]{escape(str(folder))}[/]: {made.entries} log entries.")
+    console.print(f"Made [bold]{escape(str(folder))}[/]; log entries: {made.entries:,}.")
     console.print("[dim]The backup is not encrypted and contains no keys: see docs/controllers.md.[/]")
 
 
