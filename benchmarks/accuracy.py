@@ -55,10 +55,10 @@ class Accuracy:
 
     @classmethod
     def of(cls, rows: Dataset, psi: Psi, seconds: float) -> "Accuracy":
-        found = measure_dataset(rows, psi.cliques).measurements
+        measurements = measure_dataset(rows, psi.cliques).measurements
         variations = [
             0.5 * float(np.abs(one.values / len(rows) - m.values / m.values.sum()).sum())
-            for one, m in zip(found, psi.measurements, strict=True)
+            for one, m in zip(measurements, psi.measurements, strict=True)
         ]
         return cls(float(np.mean(variations)), max(variations), seconds)
 
@@ -74,7 +74,7 @@ def accuracies(name: str, dataset: Dataset, peers: Peers) -> tuple[dict[str, Acc
         "gencard": ours(dataset, psi),
         "gencard, parts by root of cells": ours(dataset, psi, by_root),
     }
-    found = [
+    recorded = [
         peers.peer(
             f"dpmm {mechanism}",
             name,
@@ -83,7 +83,7 @@ def accuracies(name: str, dataset: Dataset, peers: Peers) -> tuple[dict[str, Acc
         )
         for mechanism, settings in DPMM.items()
     ]
-    return own, [one for one in found if one]
+    return own, [one for one in recorded if one]
 
 
 def ours(dataset: Dataset, psi: Psi, weights: Sequence[int] = ()) -> Accuracy:

@@ -243,9 +243,9 @@ def row(case: Case, epsilon: str, draws: Draws, stream: int = 0) -> Row:
         psi = noisy(exact, laplace(epsilon, neighbouring="replace-one"), noise)
         margins = NoisyMargins.of(psi)
         ends["records"] += _ends(case, PsiMargins.of(exact))
-        found = _ends(case, margins)
-        drowned += not found
-        ends["ours"] += found
+        intervals = _ends(case, margins)
+        drowned += not intervals
+        ends["ours"] += intervals
         ends["blind"] += _ends(case, _blind(case, margins))
         if draw < draws.rows:
             ends["rows"] += _ends(case, _synthetic(case, psi, rng))

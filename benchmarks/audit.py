@@ -60,7 +60,7 @@ def _audit_table(audits: Sequence[Series]) -> bench.Table:
     return bench.Table(
         f"Audits with K = 10 and {ROWS} rows; p of the test of the mean over the seeds",
         _COLUMNS,
-        [found.row for found in audits],
+        [one.row for one in audits],
     )
 
 
@@ -77,8 +77,8 @@ def _power_table(curve: PowerCurve) -> bench.Table:
         f"Application 1, power at level 0.05 over {curve.repeats} seeds",
         ("rows copied", "found"),
         [
-            (f"{100 * share:g} %", found / curve.repeats)
-            for share, found in zip(curve.shares, curve.found, strict=True)
+            (f"{100 * share:g} %", number / curve.repeats)
+            for share, number in zip(curve.shares, curve.detections, strict=True)
         ],
     )
 
@@ -97,17 +97,17 @@ def _exact_targets(
 
 def _p_value_targets(audits: Sequence[Series], quick: bool) -> list[bench.Target]:
     targets = []
-    for found in audits:
-        bound = found.application.bounds.get(found.box)
+    for one in audits:
+        bound = one.application.bounds.get(one.box)
         if bound is not None and not quick:
-            name = f"application {found.application.name}, {found.box}, p"
-            targets.append(bench.Target(name, median(found.p_values), bound, "at most"))
-    dishonest = [found for found in audits if found.box == "dishonest"]
-    copying = [found for found in audits if found.box == "copies 100 %"]
+            name = f"application {one.application.name}, {one.box}, p"
+            targets.append(bench.Target(name, median(one.p_values), bound, "at most"))
+    dishonest = [one for one in audits if one.box == "dishonest"]
+    copying = [one for one in audits if one.box == "copies 100 %"]
     # In applications 1 and 2 every block lies in the smuggled marginal: any name would be right.
-    named = sum(found.named for found in dishonest if found.application.name == "3")
-    worst = max(p_value for found in dishonest + copying for p_value in found.p_values)
-    slowest = max(max(found.seconds) for found in audits if found.application.name == "3")
+    named = sum(one.named for one in dishonest if one.application.name == "3")
+    worst = max(p_value for one in dishonest + copying for p_value in one.p_values)
+    slowest = max(max(one.seconds) for one in audits if one.application.name == "3")
     return [
         *targets,
         bench.Target("dishonest and copying, worst p", worst, 1e-12, "at most"),
@@ -128,26 +128,27 @@ def _level_targets(level: Level) -> list[bench.Target]:
 
 
 def _power_targets(curve: PowerCurve, quick: bool) -> list[bench.Target]:
-    found = {
-        share: number / curve.repeats for share, number in zip(curve.shares, curve.found, strict=True)
+    power = {
+        share: number / curve.repeats
+        for share, number in zip(curve.shares, curve.detections, strict=True)
     }
     bounds = {0.02: 0.8} if quick else {0.003: 0.18, 0.005: 0.48, 0.01: 0.97, 0.02: 1.0}
     return [
-        bench.Target(f"power at {100 * share:g} %", found[share], bound, "at least")
+        bench.Target(f"power at {100 * share:g} %", power[share], bound, "at least")
         for share, bound in bounds.items()
     ]
 
 
 def _figures(audits: Sequence[Series]) -> dict[str, Any]:
     return {
-        f"{found.application.name}, {found.box}": {
-            "p_values": found.p_values,
-            "overall": [report.p_value for report in found.reports],
-            "moved": [report.pairs[1].moved for report in found.reports],
-            "seconds": list(found.seconds),
-            "processor_seconds": list(found.processor_seconds),
+        f"{one.application.name}, {one.box}": {
+            "p_values": one.p_values,
+            "overall": [report.p_value for report in one.reports],
+            "moved": [report.pairs[1].moved for report in one.reports],
+            "seconds": list(one.seconds),
+            "processor_seconds": list(one.processor_seconds),
         }
-        for found in audits
+        for one in audits
     }
 
 

@@ -89,9 +89,9 @@ class Level:
 
 
 def calibration(application: Application, seeds: int) -> Level:
-    found = series(application, "honest", application.honest(), range(1000, 1000 + seeds))
-    means = np.array(found.p_values)
-    overall = np.array([report.p_value for report in found.reports])
+    honest = series(application, "honest", application.honest(), range(1000, 1000 + seeds))
+    means = np.array(honest.p_values)
+    overall = np.array([report.p_value for report in honest.reports])
     uniform = float(stats.kstest(means, "uniform").pvalue)
     return Level(seeds, float(np.mean(means <= 0.05)), float(np.mean(overall <= 0.05)), uniform)
 

@@ -101,7 +101,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Detections:
     """In how many of some audits a box was found.
 
     Args:
@@ -145,7 +145,7 @@ def boxes(honest: BlackBox) -> dict[str, BlackBox]:
     }
 
 
-def found(setting: Setting, name: str, box: BlackBox, seeds: Sequence[int]) -> Found:
+def detections(setting: Setting, name: str, box: BlackBox, seeds: Sequence[int]) -> Detections:
     """Run the two tests of planted records alone, at their shares of the level of a whole audit."""
     by: dict[Check | None, int] = dict.fromkeys((Check.PLANTED, Check.CANARY, None), 0)
     for seed in seeds:
@@ -155,7 +155,7 @@ def found(setting: Setting, name: str, box: BlackBox, seeds: Sequence[int]) -> F
         for check in rejecting:
             by[check] += 1
         by[None] += bool(rejecting)
-    return Found(setting.name, name, len(seeds), by)
+    return Detections(setting.name, name, len(seeds), by)
 
 
 def accused(setting: Setting, seeds: Sequence[int]) -> dict[str, int]:
@@ -173,7 +173,7 @@ def run(quick: bool) -> bench.Result:
     chosen = settings()
     seeds = range(FIRST_SEED, FIRST_SEED + (10 if quick else 100))
     results = [
-        found(setting, name, box, seeds)
+        detections(setting, name, box, seeds)
         for setting in chosen
         for name, box in boxes(setting.honest()).items()
     ]
@@ -186,7 +186,7 @@ def run(quick: bool) -> bench.Result:
     )
 
 
-def _found_table(results: Sequence[Found]) -> bench.Table:
+def _found_table(results: Sequence[Detections]) -> bench.Table:
     columns = ("setting, box", "audits", "found by planted", "by canary", "by either")
     title = "Tests of planted records alone, K = 10, at their shares of the level 0.025"
     return bench.Table(title, columns, [one.row for one in results])
@@ -200,7 +200,7 @@ def _accused_table(counts: dict[str, int], audits: int) -> bench.Table:
     )
 
 
-def _found_targets(results: Sequence[Found]) -> list[bench.Target]:
+def _found_targets(results: Sequence[Detections]) -> list[bench.Target]:
     least = {
         ("population", "all uniques"): 0.98,
         ("population", "20 uniques"): 0.9,

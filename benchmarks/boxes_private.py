@@ -85,10 +85,10 @@ def run(quick: bool, peers: bool = False) -> bench.Result:
     dataset = adult()
     ours = {race.box: _runs(1 if quick else _OURS, dataset, _own(race.box)) for race in RACES}
     others = Peers(peers)
-    found = {
+    known = {
         race: others.peer(race.peer, "adult", race.settings, _measure(race, dataset)) for race in RACES
     }
-    theirs = {race: peer for race, peer in found.items() if peer}
+    theirs = {race: peer for race, peer in known.items() if peer}
     rows = [(f"gencard {name}", *_cells(figures(runs))) for name, runs in ours.items()]
     rows += [(peer.name, *_cells(peer.figures)) for peer in theirs.values()]
     table = bench.Table(

@@ -88,11 +88,11 @@ def run(quick: bool, peers: bool = False) -> bench.Result:
     targets: list[bench.Target] = []
     for name, case in cases.items():
         records, syntheses = case.records(), 5 if quick else case.syntheses
-        found = {variant: ours(records, options, syntheses) for variant, options in _VARIANTS.items()}
+        own = {variant: ours(records, options, syntheses) for variant, options in _VARIANTS.items()}
         theirs = _theirs(others, name, records, syntheses)
-        rows += [(name, program, *_cells(runs)) for program, runs in found.items()]
+        rows += [(name, program, *_cells(runs)) for program, runs in own.items()]
         rows += [(name, peer.name, *_cells(Runs.of(peer))) for peer in theirs]
-        targets += _targets(name, found, theirs)
+        targets += _targets(name, own, theirs)
     tables = [bench.Table("Sequential trees", _COLUMNS, rows)]
     if not quick:
         more = _small(), _larger()
@@ -110,11 +110,11 @@ def _theirs(peers: Peers, name: str, records: Mixed, syntheses: int) -> list[Pee
         return {"seconds": [runs.seconds], "utility": runs.utilities}
 
     runnable = measure if has_rpart() else None
-    found = (
+    known = (
         peers.peer("rpart", name, "sequential_trees.R; wall seconds", runnable, version=_version()),
         peers.peer("synthpop", name, "default method; wall seconds", None),
     )
-    return [peer for peer in found if peer]
+    return [peer for peer in known if peer]
 
 
 def ours(records: Mixed, options: Options, syntheses: int) -> Runs:
@@ -167,8 +167,8 @@ def _cells(runs: Runs) -> Sequence[bench.Cell]:
     return runs.seconds, runs.mean, runs.error, len(runs.utilities)
 
 
-def _targets(name: str, found: Mapping[str, Runs], peers: Sequence[Peer]) -> list[bench.Target]:
-    mine, pruned = found["gencard"], found["gencard, pruned as rpart"]
+def _targets(name: str, own: Mapping[str, Runs], peers: Sequence[Peer]) -> list[bench.Target]:
+    mine, pruned = own["gencard"], own["gencard, pruned as rpart"]
     targets = []
     for peer in peers:
         ratio = peer.median("seconds") / mine.seconds
@@ -190,20 +190,20 @@ def _small() -> tuple[bench.Table, list[bench.Target]]:
     records = mixed(original)
     made = [small_survey(f"pairD_mixed_syn{number}.csv") for number in range(1, 6)]
     theirs = Runs(float("nan"), [utility(original, rows) for rows in made])
-    found = {name: ours(records, options, 20) for name, options in _VARIANTS.items()}
-    mine = found["gencard"]
+    own = {name: ours(records, options, 20) for name, options in _VARIANTS.items()}
+    mine = own["gencard"]
     bound = float(theirs.mean + 3 * np.hypot(mine.error, theirs.error))
-    rows = [("1,000 records, 6 attributes", name, *_cells(runs)) for name, runs in found.items()]
+    rows = [("1,000 records, 6 attributes", name, *_cells(runs)) for name, runs in own.items()]
     rows.append(("1,000 records, 6 attributes", "synthpop 1.9-3", None, *_cells(theirs)[1:]))
     table = bench.Table("Beside syntheses by synthpop", _COLUMNS, rows)
     return table, [bench.Target("1,000 records: S_pMSE beside synthpop's", mine.mean, bound, "at most")]
 
 
 def _larger() -> tuple[bench.Table, list[bench.Target]]:
-    found = {name: ours(records(), Options(), 3) for name, records in _LARGER.items()}
-    rows = [(name, "gencard", *_cells(runs)) for name, runs in found.items()]
+    own = {name: ours(records(), Options(), 3) for name, records in _LARGER.items()}
+    rows = [(name, "gencard", *_cells(runs)) for name, runs in own.items()]
     table = bench.Table("What synthpop did not finish in 595 s", _COLUMNS, rows)
-    return table, [bench.Target(name, runs.seconds, 5, "at most", "s") for name, runs in found.items()]
+    return table, [bench.Target(name, runs.seconds, 5, "at most", "s") for name, runs in own.items()]
 
 
 if __name__ == "__main__":

@@ -134,9 +134,9 @@ def measured(program: str, job: Path, left: int, right: int, rows: int = 0) -> R
     output = subprocess.run(
         command, capture_output=True, text=True, check=True, cwd=job.parent, env=environ | ONE_THREAD
     ).stdout
-    found = json.loads(output.splitlines()[-1])
+    figures = json.loads(output.splitlines()[-1])
     scale = (rows / left) ** 2 if rows else 1.0
-    return Run(program, rows or left, left, found["seconds"] * scale, found["peak"], found["sum"])
+    return Run(program, rows or left, left, figures["seconds"] * scale, figures["peak"], figures["sum"])
 
 
 def run(quick: bool, peers: bool = False) -> bench.Result:
@@ -144,12 +144,12 @@ def run(quick: bool, peers: bool = False) -> bench.Result:
     others = Peers(peers)
     with tempfile.TemporaryDirectory() as folder:
         job = _written(Path(folder) / "adult.npz", adult())
-        found = [run for rows in sizes for run in (_own(job, rows), *_theirs(others, job, rows))]
+        runs = [run for rows in sizes for run in (_own(job, rows), *_theirs(others, job, rows))]
         large = _large(Path(folder), quick)
         small = [_own(job, _SMALL), *_theirs(others, job, _SMALL)]
     return bench.Result(
-        [_adult_table(found), _large_table(large), others.table()],
-        [*([] if quick else _speed(found)), *_own_targets(found, large, _differing(small))],
+        [_adult_table(runs), _large_table(large), others.table()],
+        [*([] if quick else _speed(runs)), *_own_targets(runs, large, _differing(small))],
     )
 
 
@@ -160,7 +160,7 @@ def _own(job: Path, rows: int) -> Run:
 
 def _theirs(peers: Peers, job: Path, rows: int) -> list[Run]:
     """Of every other program that was run or recorded, with seconds scaled to so many records."""
-    found = []
+    runs = []
     for program, settings in _SETTINGS.items():
         given = min(rows, _MOST[program])
 
@@ -171,8 +171,8 @@ def _theirs(peers: Peers, job: Path, rows: int) -> list[Run]:
         peer = peers.peer(program, f"Adult, {given:,} x {given:,}", settings, measure)
         if peer:
             seconds, peak, total = (peer.median(name) for name in ("seconds", "peak", "total"))
-            found.append(Run(program, rows, given, seconds * (rows / given) ** 2, peak, total, peer))
-    return found
+            runs.append(Run(program, rows, given, seconds * (rows / given) ** 2, peak, total, peer))
+    return runs
 
 
 def _differing(runs: Sequence[Run]) -> int:
@@ -201,8 +201,8 @@ def _written(path: Path, job: dict[str, NDArray[Any]]) -> Path:
     return path
 
 
-def _adult_table(found: list[Run]) -> bench.Table:
-    ours = {run.rows: run.seconds for run in found if run.program == "gencard"}
+def _adult_table(runs: list[Run]) -> bench.Table:
+    ours = {run.rows: run.seconds for run in runs if run.program == "gencard"}
     return bench.Table(
         "Adult, 13 mixed attributes, synthetic to train (~ scaled from fewer records)",
         ("program", "records", "CPU seconds", "x ours", "measured at", "peak MiB there"),
@@ -215,7 +215,7 @@ def _adult_table(found: list[Run]) -> bench.Table:
                 f"{r.given:,}",
                 r.peak,
             )
-            for r in found
+            for r in runs
         ],
     )
 
@@ -225,8 +225,8 @@ def _large_table(large: dict[str, Run]) -> bench.Table:
     return bench.Table("Gencard alone", ("attributes, records", "CPU seconds", "peak MiB"), rows)
 
 
-def _speed(found: list[Run]) -> list[bench.Target]:
-    at = {run.program: run for run in found if run.rows == _ADULT}
+def _speed(runs: list[Run]) -> list[bench.Target]:
+    at = {run.program: run for run in runs if run.rows == _ADULT}
     ours = at["gencard"].seconds
     least = {"gower": 100, "anonymeter": 40}
     return [
@@ -239,8 +239,8 @@ def _speed(found: list[Run]) -> list[bench.Target]:
     ]
 
 
-def _own_targets(found: list[Run], large: dict[str, Run], differing: int) -> list[bench.Target]:
-    ours = [run.peak for run in (*found, *large.values()) if run.program == "gencard"]
+def _own_targets(runs: list[Run], large: dict[str, Run], differing: int) -> list[bench.Target]:
+    ours = [run.peak for run in (*runs, *large.values()) if run.program == "gencard"]
     return [
         bench.Target("memory", max(ours), 300, "at most", "MiB"),
         bench.Target("different answers", differing, 0, "at most"),

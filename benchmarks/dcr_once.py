@@ -36,13 +36,13 @@ class Job:
     def frames(self) -> tuple[Any, Any]:
         """Both tables with numbers as floats and levels as text."""
         frame = import_module("pandas").DataFrame
-        found = []
+        frames = []
         for table in (self.left, self.right):
             made = frame(table, columns=self.names)
             levels = self.names[self.numbers :]
             made[levels] = made[levels].astype(int).astype(str)
-            found.append(made)
-        return found[0], found[1]
+            frames.append(made)
+        return frames[0], frames[1]
 
     def few(self) -> "Job":
         """Ten records of either, for a call that compiles."""
@@ -77,13 +77,13 @@ def gower(job: Job) -> Callable[[], Answer]:
     matrix = import_module("gower").gower_matrix
     levels = [axis >= job.numbers for axis in range(job.attributes)]
 
-    def found() -> Answer:
+    def distances() -> Answer:
         parts = (
             matrix(job.left, right, cat_features=levels) for right in (job.right[:-1], job.right[-1:])
         )
         return np.minimum(*(part.min(axis=1) for part in parts))
 
-    return found
+    return distances
 
 
 def sdmetrics(job: Job) -> Callable[[], Answer]:
@@ -103,8 +103,8 @@ def anonymeter(job: Job) -> Callable[[], Answer]:
 
     def prepared(some: Job) -> Callable[[], Answer]:
         left, right = some.frames()
-        found = search(n_neighbors=1, n_jobs=1).fit(candidates=right, ctypes=kinds)
-        return lambda: found.kneighbors(left, return_distance=True)[0][:, 0] / job.attributes
+        neighbours = search(n_neighbors=1, n_jobs=1).fit(candidates=right, ctypes=kinds)
+        return lambda: neighbours.kneighbors(left, return_distance=True)[0][:, 0] / job.attributes
 
     prepared(job.few())()
     return prepared(job)
@@ -123,13 +123,13 @@ def scipy(job: Job) -> Callable[[], Answer]:
         ]
         return np.hstack(parts)
 
-    def found() -> Answer:
+    def distances() -> Answer:
         left, right = embedded(job.left), embedded(job.right)
         blocks = (left[start : start + 500] for start in range(0, len(left), 500))
         nearest = [cdist(block, right, "cityblock").min(axis=1) for block in blocks]
         return np.concatenate(nearest) / job.attributes
 
-    return found
+    return distances
 
 
 PROGRAMS: dict[str, Callable[[Job], Callable[[], Answer]]] = {
@@ -145,12 +145,12 @@ def main(program: str, path: str, left: int, right: int) -> None:
     """Seconds of the processor, so that other work on the machine does not count."""
     call = PROGRAMS[program](Job(path, left, right))
     begin = time.process_time()
-    found = np.asarray(call(), np.float64)
+    distances = np.asarray(call(), np.float64)
     used = time.process_time() - begin
     status = Path("/proc/self/status").read_text().splitlines()  # rusage would count the parent's memory
     peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
-    zeros = int(np.sum(found < 1e-9))
-    print(json.dumps({"seconds": used, "peak": peak, "sum": float(found.sum()), "zeros": zeros}))
+    zeros = int(np.sum(distances < 1e-9))
+    print(json.dumps({"seconds": used, "peak": peak, "sum": float(distances.sum()), "zeros": zeros}))
 
 
 if __name__ == "__main__":

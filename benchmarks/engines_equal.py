@@ -95,9 +95,9 @@ def run(quick: bool) -> bench.Result:
             except FileNotFoundError as absent:
                 rows.append(Row(Path(absent.filename).stem, "", 0, 0, lacking="no ../shared/data"))
                 continue
-            found, expected = rows_of(records, parent, socket)
-            rows += found
-            targets += _targets(records.name, found, expected)
+            own, expected = rows_of(records, parent, socket)
+            rows += own
+            targets += _targets(records.name, own, expected)
     return bench.Result([_table(rows)], targets, {"rows": [one._asdict() for one in rows]})
 
 

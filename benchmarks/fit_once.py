@@ -30,8 +30,8 @@ class Job:
         """L1 distance of each marginal from the job's, in shares."""
         pairs = zip(marginals, self.values, strict=True)
         return [
-            float(abs(found.ravel() / found.sum() - wanted.ravel() / wanted.sum()).sum())
-            for found, wanted in pairs
+            float(abs(marginal.ravel() / marginal.sum() - wanted.ravel() / wanted.sum()).sum())
+            for marginal, wanted in pairs
         ]
 
 

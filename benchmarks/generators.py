@@ -79,11 +79,11 @@ def ipf_race(sweeps: int, peers: Peers) -> tuple[Fit, Fit, list[Peer]]:
         return fitted(program, psi, domain, iterations=sweeps, repeats=1).figures
 
     packages = {"ipfn": f"{sweeps} sweeps", "humanleague": "as delivered"}
-    found = [
+    others = [
         peers.peer(program, "3", settings, partial(run, program))
         for program, settings in packages.items()
     ]
-    return ours, cyclic, [peer for peer in found if peer]
+    return ours, cyclic, [peer for peer in others if peer]
 
 
 def rows_per_second(name: str) -> float:
@@ -137,13 +137,17 @@ def _sampling() -> Part:
 
 
 def _private(quick: bool, peers: Peers) -> Part:
-    found = {
+    accuracies = {
         name: accuracy.accuracies(name, raking.DATASETS[name](), peers)
         for name in (("census",) if quick else raking.DATASETS)
     }
     return (
-        [accuracy.table(name, *programs) for name, programs in found.items()],
-        [target for name, programs in found.items() for target in accuracy.targets(name, *programs)],
+        [accuracy.table(name, *programs) for name, programs in accuracies.items()],
+        [
+            target
+            for name, programs in accuracies.items()
+            for target in accuracy.targets(name, *programs)
+        ],
     )
 
 

@@ -49,10 +49,10 @@ def mixed(frame: pd.DataFrame) -> Mixed:
     """Records as codes."""
     columns, levels = {}, {}
     for name in frame.columns:
-        codes, found = pd.factorize(frame[name], sort=True)
+        codes, labels = pd.factorize(frame[name], sort=True)
         missing = codes == -1
-        levels[name] = np.append(found, np.nan) if missing.any() else np.asarray(found)
-        columns[name] = np.where(missing, len(found), codes)
+        levels[name] = np.append(labels, np.nan) if missing.any() else np.asarray(labels)
+        columns[name] = np.where(missing, len(labels), codes)
     domain = Domain.of({name: len(each) for name, each in levels.items()})
     values = {name: tuple(map(float, levels[name])) for name in frame.columns if is_number(frame[name])}
     return Mixed(frame, Dataset.of_columns(domain, list(columns.values())), values, levels)

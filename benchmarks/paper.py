@@ -36,8 +36,8 @@ def run(quick: bool) -> bench.Result:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
         drawn = pool.map(partial(_worth, real), _draws(quick))
-        found = pool.map(findings, _jobs(quick))
-        worths, audits = list(drawn), [one for part in found for one in part]
+        parts = pool.map(findings, _jobs(quick))
+        worths, audits = list(drawn), [one for part in parts for one in part]
     absent = [method.name for method in METHODS if not method.there]
     targets = [*_utility_targets(worths), *_audit_targets(audits)]
     return bench.Result(

@@ -101,14 +101,14 @@ def _finding(application: Application, job: Job, report: AuditReport) -> Finding
     )
 
 
-def figures(found: Finding) -> dict[str, Any]:
+def figures(finding: Finding) -> dict[str, Any]:
     """For the JSON."""
     return {
-        "application": found.application,
-        "generator": f"{found.method}, {found.kind}",
-        "p_value": found.mean,
-        "rejected": found.rejected,
-        "strongest": " x ".join(found.strongest),
+        "application": finding.application,
+        "generator": f"{finding.method}, {finding.kind}",
+        "p_value": finding.mean,
+        "rejected": finding.rejected,
+        "strongest": " x ".join(finding.strongest),
     }
 
 

@@ -15,9 +15,9 @@ _LOW, _HIGH = "#8a5a00", "#0b6e99"
 _BINS = 14
 
 
-def draw(found: Sequence[Finding], path: Path) -> None:
+def draw(findings: Sequence[Finding], path: Path) -> None:
     """A row for each application, a column for each kind of generator; SVG by its ending."""
-    names = sorted({one.application for one in found})
+    names = sorted({one.application for one in findings})
     with mpl.rc_context({"svg.hashsalt": "paper", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(9, 2.1 * len(names)), layout="constrained")
         grid = figure.subplots(len(names), len(_SHOWN), squeeze=False)
@@ -25,7 +25,7 @@ def draw(found: Sequence[Finding], path: Path) -> None:
             for axes, (method, kind) in zip(line, _SHOWN, strict=True):
                 first = [
                     one
-                    for one in found
+                    for one in findings
                     if (one.application, one.method, one.kind) == (name, method, kind)
                 ][:1]
                 _panel(axes, f"{method}{'' if kind == 'box' else f', {kind}'}", name, first)

@@ -125,10 +125,10 @@ class Peers:
             peer = Peer(program, task, version, settings, processor, day, figures, now=True)
             record(peer, self.file)
         else:
-            found = recorded(self.file).get((program, task))
-            if found is None:
+            known = recorded(self.file).get((program, task))
+            if known is None:
                 return None
-            peer = found
+            peer = known
         self._seen.append(peer)
         return peer
 

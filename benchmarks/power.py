@@ -24,19 +24,19 @@ class PowerCurve:
 
     Args:
         shares: Share of the rows that were copied from the input, for each leak.
-        found: In how many audits each leak was found.
+        detections: In how many audits each leak was found.
         repeats: Audits of each leak.
     """
 
     shares: tuple[float, ...]
-    found: tuple[int, ...]
+    detections: tuple[int, ...]
     repeats: int
 
     @property
     def smallest(self) -> float | None:
         """The smallest planted leak found in at least 80 % of its audits; None where none was."""
-        pairs = zip(self.shares, self.found, strict=True)
-        return min((share for share, found in pairs if found >= 0.8 * self.repeats), default=None)
+        pairs = zip(self.shares, self.detections, strict=True)
+        return min((share for share, number in pairs if number >= 0.8 * self.repeats), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ def power(
     if repeats < 1 or not shares:
         raise InvalidNumberError(field="power.repeats", expected="one or more, for one share or more")
     planted = _Planted(honest, dataset, plan)
-    found = [0] * len(shares)
+    detections = [0] * len(shares)
     for number in range(len(shares) * repeats):
         progress("power", number / (len(shares) * repeats))
         leak, repeat = divmod(number, repeats)
-        found[leak] += planted.found(shares[leak], repeat)
-    return PowerCurve(tuple(shares), tuple(found), repeats)
+        detections[leak] += planted.found(shares[leak], repeat)
+    return PowerCurve(tuple(shares), tuple(detections), repeats)

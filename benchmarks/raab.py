@@ -62,11 +62,11 @@ class Row:
 
     def _deviations(self, name: str, ours: Array, spread: float) -> list[float]:
         off = abs(float(ours.mean()) - self.runs[name])
-        found = [_in_errors(off, spread, len(ours), self.runs["m"])]
+        deviations = [_in_errors(off, spread, len(ours), self.runs["m"])]
         if self.paper[name] is not None:
             off = max(0.0, abs(float(ours.mean()) - self.paper[name]) - _PAPER_ROUNDING)
-            found.append(_in_errors(off, spread, len(ours), _PAPER_SYNTHESES))
-        return found
+            deviations.append(_in_errors(off, spread, len(ours), _PAPER_SYNTHESES))
+        return deviations
 
 
 def reproduced(attributes: int, method: str, epsilon: float, syntheses: int) -> Row:

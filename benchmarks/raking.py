@@ -90,12 +90,12 @@ def table(rakes: dict[str, Raked]) -> bench.Table:
 
 
 def targets(rakes: dict[str, Raked]) -> list[bench.Target]:
-    found = []
+    targets = []
     for name, raked in rakes.items():
-        found += [
+        targets += [
             bench.Target(f"{name}: raking", raked.seconds, 60, "at most", "s"),
             bench.Target(f"{name}: mean TV", raked.variation, 5e-3, "at most"),
             bench.Target(f"{name}: memory", raked.peak, 2_048, "at most", "MiB"),
             bench.Target(f"{name}: exact tree refused", float(raked.refused), 1, "at least"),
         ]
-    return found
+    return targets

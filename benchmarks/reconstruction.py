@@ -87,13 +87,13 @@ POWER = (
 )
 
 
-def bounds_of(found: Reconstruction, radius: float) -> Bounds:
+def bounds_of(guesses: Reconstruction, radius: float) -> Bounds:
     """All three, each by itself at the full level."""
-    numbers = isinstance(found.space, Cube)
+    numbers = isinstance(guesses.space, Cube)
     return (
-        published_bound(found, beta=BETA, neighbouring=REPLACE).epsilon if numbers else float("nan"),
-        sum_bound(found, beta=BETA, neighbouring=REPLACE).epsilon,
-        hit_count(found, radius).bound(beta=BETA, neighbouring=REPLACE).epsilon,
+        published_bound(guesses, beta=BETA, neighbouring=REPLACE).epsilon if numbers else float("nan"),
+        sum_bound(guesses, beta=BETA, neighbouring=REPLACE).epsilon,
+        hit_count(guesses, radius).bound(beta=BETA, neighbouring=REPLACE).epsilon,
     )
 
 
@@ -170,8 +170,8 @@ def run(quick: bool) -> bench.Result:
     blind = {label: repeated(once, runs, seed) for seed, (label, once) in enumerate(blind_cases())}
     power = {case: repeated(case.run, repeats, 99) for case in POWER}
     most = float(binom.isf(1e-4, runs, BETA))
-    refuted = [int(np.nansum(found > 0, axis=0).max()) for found in blind.values()]
-    above = [int(np.sum(found > case.epsilon)) for case, found in power.items()]
+    refuted = [int(np.nansum(bounds > 0, axis=0).max()) for bounds in blind.values()]
+    above = [int(np.sum(bounds > case.epsilon)) for case, bounds in power.items()]
     return bench.Result(
         [_blind_table(blind, runs), _power_table(power, repeats)],
         [
@@ -193,12 +193,12 @@ def _blind_table(blind: dict[tuple[str, int, int, str], FloatArray], runs: int) 
     return bench.Table(
         f"False positives at epsilon 0, in % of {runs} runs; beta is {100 * BETA:g} %",
         ("canaries are", "m", "n", "d", *NAMES),
-        [(*label, *_shown(100 * _rate(found))) for label, found in blind.items()],
+        [(*label, *_shown(100 * _rate(bounds))) for label, bounds in blind.items()],
     )
 
 
-def _rate(found: FloatArray) -> FloatArray:
-    rate: FloatArray = np.where(np.isnan(found[0]), np.nan, (found > 0).mean(axis=0))
+def _rate(bounds: FloatArray) -> FloatArray:
+    rate: FloatArray = np.where(np.isnan(bounds[0]), np.nan, (bounds > 0).mean(axis=0))
     return rate
 
 
@@ -211,10 +211,10 @@ def _power_table(power: dict[Randomiser, FloatArray], repeats: int) -> bench.Tab
                 case.canaries,
                 case.attributes or "65,536 levels",
                 case.epsilon,
-                *_shown(found.mean(axis=0)),
+                *_shown(bounds.mean(axis=0)),
                 ", ".join(f"{bound:.2f}" for bound in case.known),
             )
-            for case, found in power.items()
+            for case, bounds in power.items()
         ],
     )
 

@@ -30,9 +30,9 @@ class Scores:
     def add(self, synthetic: Dataset, *, converged: bool = True) -> None:
         """Count one synthesis."""
         self._uniques.append(100 * replicated_uniques(self.original, synthetic).share)
-        for width, found in ((2, self._pairs), (3, self._triples)):
+        for width, scores in ((2, self._pairs), (3, self._triples)):
             tables = table_utilities(self.original, synthetic, width).values()
-            found.append([table.standardised for table in tables])
+            scores.append([table.standardised for table in tables])
         self.unconverged += not converged
 
     def __len__(self) -> int:

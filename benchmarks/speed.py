@@ -118,25 +118,25 @@ def _with_data(root: Path) -> Iterator[Path]:
 
 def run(commit: str, tasks: Sequence[str], quick: bool) -> bench.Result:
     """Compare this checkout with the commit."""
-    found = []
+    comparisons = []
     with ExitStack() as stack:
         old = stack.enter_context(_with_data(stack.enter_context(checkout(commit))))
         for task in tasks:
-            found.append(compared(task, old, _ROOT, rounds=3 if quick else 9, most=60))
-            print(task, f"{found[-1].ratio(1):.2f}", file=sys.stderr)
+            comparisons.append(compared(task, old, _ROOT, rounds=3 if quick else 9, most=60))
+            print(task, f"{comparisons[-1].ratio(1):.2f}", file=sys.stderr)
     changed = _CHANGED if commit == FIRST else {}
     targets = [
         bench.Target(one.task, one.ratio(1), _SLOWER, "at most", "x", changed.get(one.task, ""))
-        for one in found
+        for one in comparisons
     ]
-    return bench.Result([_table(commit, found)], targets)
+    return bench.Result([_table(commit, comparisons)], targets)
 
 
-def _table(commit: str, found: Sequence[Comparison]) -> bench.Table:
+def _table(commit: str, comparisons: Sequence[Comparison]) -> bench.Table:
     return bench.Table(
         f"Medians over rounds: processor seconds on one thread, and wall seconds; old is {commit}",
         ("operation", "rounds", "old", "new", "new/old", "wall, old", "new", "new/old", ""),
-        [one.row for one in found],
+        [one.row for one in comparisons],
     )
 
 

@@ -55,19 +55,19 @@ def statistics(original: Dataset, synthetic: Dataset, width: int) -> float:
 def statistics_by_pandas(original: Dataset, synthetic: Dataset, width: int) -> float:
     """VW alone, for two datasets of one size."""
     ours, theirs = _frame(original), _frame(synthetic)
-    found = 0.0
+    total = 0.0
     for clique in map(list, combinations(ours.columns, width)):
         counts = pd.concat([ours.groupby(clique).size(), theirs.groupby(clique).size()], axis=1).fillna(
             0
         )
-        found += float((2 * (counts[1] - counts[0]) ** 2 / (counts[1] + counts[0])).sum())
-    return found
+        total += float((2 * (counts[1] - counts[0]) ** 2 / (counts[1] + counts[0])).sum())
+    return total
 
 
 def uniques(original: Dataset, synthetic: Dataset) -> float:
     """Combinations of all attributes that are unique in one or the other, or in both."""
-    found = replicated_uniques(original, synthetic)
-    return found.in_original + found.in_synthetic + found.replicated
+    counts = replicated_uniques(original, synthetic)
+    return counts.in_original + counts.in_synthetic + counts.replicated
 
 
 def uniques_by_pandas(original: Dataset, synthetic: Dataset) -> float:
@@ -151,13 +151,13 @@ def run(quick: bool) -> bench.Result:
         ("measure", "records", "seconds", "pandas, less of it", "synthpop (recorded)"),
         [
             (
-                *(task.name, f"2 x {task.rows:,}", found["seconds"], found["pandas"]),
+                *(task.name, f"2 x {task.rows:,}", figures["seconds"], figures["pandas"]),
                 peer.median("seconds") if (peer := recorded[task]) else None,
             )
-            for task, found in measured.items()
+            for task, figures in measured.items()
         ],
     )
-    different = sum(not found["agree"] for found in measured.values())
+    different = sum(not figures["agree"] for figures in measured.values())
     speeds = [
         peer.speed(
             f"{task.name}: faster than synthpop",
@@ -171,7 +171,7 @@ def run(quick: bool) -> bench.Result:
     return bench.Result(
         [table, peers.table()],
         [*speeds, bench.Target("different answers", different, 0, "at most")],
-        {task.name: found for task, found in measured.items()},
+        {task.name: figures for task, figures in measured.items()},
     )
 
 

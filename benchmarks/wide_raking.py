@@ -70,8 +70,8 @@ def measured(rows: int) -> Psi:
 def support_raking(psi: Psi) -> tuple[list[float], float]:
     """Total variation of each marginal, and the effective number of records."""
     model = SupportRaking().fit(psi, psi.domain)
-    found = [_variation(model.marginal(m.clique), m) for m in psi.measurements]
-    return found, float(1 / (model.weights @ model.weights))
+    variations = [_variation(model.marginal(m.clique), m) for m in psi.measurements]
+    return variations, float(1 / (model.weights @ model.weights))
 
 
 def independent(psi: Psi) -> tuple[list[float], float]:
@@ -95,8 +95,8 @@ def textbook_raking(psi: Psi) -> tuple[list[float], float]:
             cells, counted = marginal(m)
             goal = m.values.ravel() / m.values.sum()
             weights *= np.divide(goal, counted, out=np.zeros_like(counted), where=counted > 0)[cells]
-    found = [_variation(marginal(m)[1].reshape(m.values.shape), m) for m in psi.measurements]
-    return found, float(weights.sum() ** 2 / (weights @ weights))
+    variations = [_variation(marginal(m)[1].reshape(m.values.shape), m) for m in psi.measurements]
+    return variations, float(weights.sum() ** 2 / (weights @ weights))
 
 
 METHODS = {
@@ -109,10 +109,10 @@ METHODS = {
 def fitted(name: str, rows: int) -> Fitted:
     """One method, timed in one run and its memory measured in another."""
     psi = measured(rows)
-    found: list[tuple[list[float], float]] = []
-    seconds = bench.once(lambda: found.append(METHODS[name](psi)))
+    results: list[tuple[list[float], float]] = []
+    seconds = bench.once(lambda: results.append(METHODS[name](psi)))
     peak = bench.peak_mib(lambda: METHODS[name](psi)) if name == "support-raking" else np.nan
-    variations, effective = found[0]
+    variations, effective = results[0]
     return Fitted(seconds, peak, float(np.mean(variations)), max(variations), effective)
 
 
@@ -122,14 +122,14 @@ def _variation(table: np.ndarray, measurement: Measurement) -> float:
 
 def run(quick: bool) -> bench.Result:
     rows = 57_000 if quick else 570_000
-    found = {name: bench.alone(fitted, name, rows) for name in METHODS}
-    ours = found["support-raking"]
+    fits = {name: bench.alone(fitted, name, rows) for name in METHODS}
+    ours = fits["support-raking"]
     table = bench.Table(
         f"All 435 two-way marginals of 30 attributes, {rows:,} records",
         ("method", "seconds", "MiB", "mean TV", "worst TV", "effective support"),
-        [(name, f.seconds, f.peak, f.variation, f.worst, f.effective) for name, f in found.items()],
+        [(name, f.seconds, f.peak, f.variation, f.worst, f.effective) for name, f in fits.items()],
     )
-    others = [f.variation for name, f in found.items() if name != "support-raking"]
+    others = [f.variation for name, f in fits.items() if name != "support-raking"]
     return bench.Result(
         [table],
         [

@@ -25,8 +25,8 @@ def honest():
 
 def test_large_leaks_are_found_and_tiny_ones_missed():
     curve = power(honest(), DATASET, PLAN, shares=(0.001, 1.0), repeats=5)
-    assert curve.found[0] < 4
-    assert curve.found[1] == 5
+    assert curve.detections[0] < 4
+    assert curve.detections[1] == 5
     assert curve.smallest == 1.0
 
 
