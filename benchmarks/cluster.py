@@ -1,25 +1,30 @@
-"""An audit of application 3 by one process and by Dask workers: seconds, and the same bytes.
+"""Audits of application 3 by one process and by Dask workers: seconds, and the same bytes.
 
 ``python -m benchmarks.cluster [--quick] [--json FILE]``
 
 Each member of the cluster is a program of its own, with TLS on loopback, and performs one run at a time.
 In the last row one of two workers is killed when half of the runs are done. The moves between the runs
 are made by the controller, one after the other: workers can only shorten the time in which it waits.
+Of the two boxes, ``ipf`` fits in a tenth of a second and synthpop, in a sandbox, in several; each
+performer keeps its last fits, so that two workers fit twice, side by side.
 """
 
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from benchmarks import bench
 from benchmarks.applications import Application, applications
 from gencard.controller.cluster.executor import cluster_box
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import Job
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
+from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox
 from gencard.core.audit.plan import calls
 from gencard.core.audit.run import audit
 from gencard.core.audit.wording import report_to_json_object
@@ -29,37 +34,78 @@ from gencard.core.types import Progress, ignore_progress
 from tests.system.clusters import Cluster
 
 SEED = 100
+RUNS = 10
+
+_LEAST_SHARE = 0.8
+
+
+class Performance(NamedTuple):
+    """One audit.
+
+    Args:
+        waited: Seconds of the controller in which it waited for runs; the rest is its own work.
+    """
+
+    performer: str
+    seconds: float
+    waited: float
 
 
 def run(quick: bool) -> bench.Result:
     application = applications()[0 if quick else 2]
-    recipe = _recipe(application)
+    recipes = {"ipf": _ipf(application), "synthpop": _synthpop(application)}
+    tables, targets, figures = [], [], {}
+    for box, recipe in recipes.items():
+        performances, checks = bench.alone(_audits, application, recipe)  # keeps its connections
+        tables.append(_table(box, application, performances))
+        targets += _targets(box, performances, checks)
+        figures[box] = [performance._asdict() for performance in performances]
+    return bench.Result(tables, targets, figures)
+
+
+def _audits(application: Application, recipe: Job) -> tuple[list[Performance], dict[str, int]]:
+    """One by each performer, and what must not differ or fail."""
     reports: list[bytes] = []
 
-    def timed(
-        performer: str, box: BlackBox, progress: Progress = ignore_progress
-    ) -> tuple[bench.Cell, ...]:
+    def performed(performer: str, box: BlackBox, progress: Progress = ignore_progress) -> Performance:
         awaited = _Awaited(box)
         whole = bench.once(lambda: reports.append(_report(application, awaited, progress)))
-        return performer, whole, awaited.seconds
+        return Performance(performer, whole, awaited.seconds)
 
-    rows = [timed("one process", box_of(recipe))]
+    performances = [performed("one process", box_of(recipe))]
     with TemporaryDirectory() as folder, Cluster(Path(folder)) as cluster:
-        cluster.add(1)
-        rows.append(timed("1 worker", cluster_box(recipe, cluster.job())))
-        cluster.add(1)
-        rows.append(timed("2 workers", cluster_box(recipe, cluster.job())))
-        killing = _killing(cluster, calls(10) // 2)
-        rows.append(timed("2 workers, one killed", cluster_box(recipe, cluster.job()), killing))
+        for number in ("1 worker", "2 workers"):
+            cluster.add(1)
+            performances.append(performed(number, cluster_box(recipe, cluster.job())))
+        killing = _killing(cluster, calls(RUNS) // 2)
+        box = cluster_box(recipe, cluster.job())
+        performances.append(performed("2 workers, one killed", box, killing))
         survivors = sum(worker.poll() is None for worker in cluster.workers)
-    title = f"Audit of application {application.name}, {calls(10)} runs, {os.cpu_count()} cores"
-    return bench.Result(
-        [bench.Table(title, ("runs are performed by", "s", "of these waiting for runs"), rows)],
-        [
-            bench.Target("different reports", len(set(reports)), 1, "at most"),
-            bench.Target("workers left of two", survivors, 1, "at most"),
-        ],
-        {str(name): seconds for name, seconds, _ in rows},
+    return performances, {"different reports": len(set(reports)), "workers left of two": survivors}
+
+
+def _allowed(performances: Sequence[Performance]) -> float:
+    """Amdahl's law: how many times as fast 2 workers are that share what 1 was waited for."""
+    alone = performances[1]
+    return alone.seconds / (alone.seconds - alone.waited / 2)
+
+
+def _targets(
+    box: str, performances: Sequence[Performance], checks: Mapping[str, int]
+) -> Iterator[bench.Target]:
+    for name, value in checks.items():
+        yield bench.Target(f"{box}: {name}", value, 1, "at most")
+    faster = performances[1].seconds / performances[2].seconds
+    share = faster / _allowed(performances)
+    yield bench.Target(f"{box}: 2 workers", share, _LEAST_SHARE, "at least", "of the speed-up allowed")
+
+
+def _table(box: str, application: Application, performances: Sequence[Performance]) -> bench.Table:
+    return bench.Table(
+        f"{box}: audit of application {application.name}, {calls(RUNS)} runs, {os.cpu_count()} cores; "
+        f"2 workers can be {_allowed(performances):.2f} times as fast as 1",
+        ("runs are performed by", "s", "of these waiting for runs", "times as fast as 1 worker"),
+        [(*each, performances[1].seconds / each.seconds) for each in performances],
     )
 
 
@@ -82,14 +128,21 @@ class _Awaited:
             yield output
 
 
-def _recipe(application: Application) -> Job:
+def _ipf(application: Application) -> Job:
     cliques = [list(clique) for clique in application.cliques]
     bounds = {"zeros": [], "max_cells": 50_000_000}
     return {"kind": "honest", "generator": "ipf", "cliques": cliques, **bounds}
 
 
+def _synthpop(application: Application) -> Job:
+    """In a sandbox, as a controller runs it."""
+    sandbox = SandboxLimits(), Isolation.NAMESPACES
+    cliques = [list(clique) for clique in application.cliques]
+    return {**in_sandbox(built_in_recipe("synthpop", {}), *sandbox), "cliques": cliques, "values": {}}
+
+
 def _report(application: Application, box: BlackBox, progress: Progress) -> bytes:
-    report = audit(box, application.dataset, application.plan(SEED), progress=progress)
+    report = audit(box, application.dataset, application.plan(SEED, runs=RUNS), progress=progress)
     return json.dumps(report_to_json_object(report)).encode()
 
 
