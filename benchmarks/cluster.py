@@ -54,7 +54,8 @@ class Performance(NamedTuple):
 def run(quick: bool) -> bench.Result:
     application = applications()[0 if quick else 2]
     recipes = {"ipf": _ipf(application), "synthpop": _synthpop(application)}
-    tables, targets, figures = [], [], {}
+    tables, figures = [], {}
+    targets: list[bench.Target] = []
     for box, recipe in recipes.items():
         performances, checks = bench.alone(_audits, application, recipe)  # keeps its connections
         tables.append(_table(box, application, performances))

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import NamedTuple
 import duckdb
 
 from benchmarks import bench
-from benchmarks.made_records import CODING, PAIRS
+from benchmarks.made_records import CODING, PAIRS, PERSON
+from gencard.controller.records.persons import Persons
 from gencard.core.coding import Edges, date_of_days
 from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.counting import cover
@@ -50,8 +52,12 @@ class Beside(NamedTuple):
     lacking: str = ""
 
 
-def beside(engine: str, folder: Path) -> Beside:
-    """One engine's row, on the records in a folder of Parquet."""
+def beside(engine: str, folder: Path, most_records: int = 0) -> Beside:
+    """One engine's row, on the records in a folder of Parquet.
+
+    Args:
+        most_records: Of one person that count for us; 0 where records are nobody's.
+    """
     if reason := lacking(engine):
         return Beside(engine, lacking=reason)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="engine-") as scratch:
@@ -59,7 +65,7 @@ def beside(engine: str, folder: Path) -> Beside:
         server = postgres.server(Path(scratch)) if engine == "postgresql" else nullcontext("")
         with server as socket:
             address = address_of(engine, folder, Path(scratch), socket)
-            seconds, peak, records = bench.alone(_ours, address)
+            seconds, peak, records = bench.alone(_ours, address, most_records)
             by_hand = bench.alone(_BY_HAND[engine], address)
     return Beside(engine, records, seconds, by_hand, seconds / by_hand, peak)
 
@@ -78,7 +84,7 @@ def lacking(engine: str) -> str:
     return ""
 
 
-def _ours(address: str) -> tuple[float, float, int]:
+def _ours(address: str, most_records: int) -> tuple[float, float, int]:
     """Seconds, peak memory and records counted."""
     # the extra ``ibis``, which this benchmark can do without
     address_of = import_module(f"{_TABLES}.address").TableAddress
@@ -86,10 +92,15 @@ def _ours(address: str) -> tuple[float, float, int]:
     took: list[float] = []
     totals: list[int] = []
     with open_table(address_of(address), "", CODING, {}) as table:
+        source, look = table, partial(table.version, _SALT)
+        if most_records:
+            persons = Persons.of(PERSON, most_records, _SALT)
+            source = import_module(f"{_TABLES}.person_table").PersonTable(table, CODING, {}, persons)
+            look = partial(source.confirm, source.version(_SALT), _SALT)  # a job is told the version
 
         def job() -> None:
-            table.version(_SALT)
-            psi = measure(table, PAIRS, CODING.domain)
+            look()
+            psi = measure(source, PAIRS, CODING.domain)
             totals.append(int(psi.measurements[0].values.sum()))
 
         before = bench.resident_mib()

@@ -4,12 +4,13 @@
 
 Folders of 1 and 10 million records; with ``--full`` of 10 and 100 million, which take 2 GB of disk below
 DIR, the system's temporary folder by default, until the end. The databases (``benchmarks.engine_rows``)
-have the smaller number of records. ``--only`` names parts: parquet, postgresql, duckdb, spark.
+have the smaller number of records. ``--only`` names parts: parquet, postgresql, duckdb, spark, and
+persons: the same records, of persons of whom three count each, in PostgreSQL and DuckDB.
 """
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -22,8 +23,10 @@ from gencard.core.statistics.measure import measure
 
 _MILLION = 1_000_000
 _MOST_SECONDS, _MOST_MIB, _MOST_TIMES = 90, 1_024, 3
+_RECORDS_OF_A_PERSON = 3
 PARQUET = "parquet"
-PARTS = (PARQUET, *ENGINES)
+PERSONS = "persons"
+PARTS = (PARQUET, *ENGINES, PERSONS)
 _SALT = b"salt of the benchmark"
 
 
@@ -64,7 +67,7 @@ def counted(folder: Path) -> Counted:
 
 def run(quick: bool, parent: Path | None = None, only: Sequence[str] = PARTS) -> bench.Result:
     few, many = (_MILLION, 10 * _MILLION) if quick else (10 * _MILLION, 100 * _MILLION)
-    rows = []
+    rows, persons = [], []
     with tempfile.TemporaryDirectory(prefix="gencard-engines-", dir=parent) as scratch:
         Path(scratch).chmod(0o755)  # PostgreSQL runs as another user
         folder = Path(scratch) / "records"
@@ -74,12 +77,20 @@ def run(quick: bool, parent: Path | None = None, only: Sequence[str] = PARTS) ->
             rows.append(bench.alone(counted, folder))
             write(folder, few, many)
             rows.append(bench.alone(counted, folder))
+        if PERSONS in only:
+            folder = Path(scratch) / PERSONS
+            write(folder, 0, few, people=few // _RECORDS_OF_A_PERSON)
+            persons = [beside(one, folder, _RECORDS_OF_A_PERSON) for one in ("postgresql", "duckdb")]
     parts = [_of_folders(rows, (few, many))] if rows else []
     parts += [_of_databases(databases)] if databases else []
+    parts += [_of_persons(persons)] if persons else []
     return bench.Result(
         [table for part in parts for table in part.tables],
         [target for part in parts for target in part.targets],
-        {"parquet": [one._asdict() for one in rows], "databases": [one._asdict() for one in databases]},
+        {
+            name: [one._asdict() for one in part]
+            for name, part in ((PARQUET, rows), ("databases", databases), (PERSONS, persons))
+        },
         partial(_plot, rows=rows) if rows else None,
     )
 
@@ -91,16 +102,38 @@ def _of_folders(rows: Sequence[Counted], sizes: Sequence[int]) -> bench.Result:
     return bench.Result([table], _targets(rows, sizes))
 
 
+_BESIDE = ("seconds", "by hand", "times", "peak MiB of our process", "")
+
+
+def _of_persons(rows: Sequence[Beside]) -> bench.Result:
+    """By hand all records are counted, and none is chosen."""
+    title = f"The same pairs, of {_RECORDS_OF_A_PERSON} records of each person at most"
+    cells = [(one.engine, f"{one.records:,}", *one[2:]) for one in rows]
+    targets = [
+        bench.Target(f"{one.engine}: peak memory for persons", one.peak, _MOST_MIB, "at most", "MiB")
+        for one in rows
+        if one.peak is not None
+    ]
+    return bench.Result(
+        [bench.Table(title, ("engine", "records that count", *_BESIDE), cells)],
+        [*targets, *_beside_by_hand([one for one in rows if one.engine == "postgresql"])],
+    )
+
+
 def _of_databases(rows: Sequence[Beside]) -> bench.Result:
     title = "The same pairs counted by databases, beside the GROUP BYs typed by hand"
-    columns = ("engine", "records", "seconds", "by hand", "times", "peak MiB of our process", "")
-    table = bench.Table(title, columns, [(one.engine, f"{one.records:,}", *one[2:]) for one in rows])
-    targets = [
-        bench.Target(f"{one.engine} beside by hand", one.times, _MOST_TIMES, "at most", "times")
-        for one in rows
-        if one.times is not None
-    ]
-    return bench.Result([table], targets)
+    cells = [(one.engine, f"{one.records:,}", *one[2:]) for one in rows]
+    return bench.Result(
+        [bench.Table(title, ("engine", "records", *_BESIDE), cells)], list(_beside_by_hand(rows))
+    )
+
+
+def _beside_by_hand(rows: Sequence[Beside]) -> Iterator[bench.Target]:
+    for one in rows:
+        if one.times is not None:
+            yield bench.Target(
+                f"{one.engine} beside by hand", one.times, _MOST_TIMES, "at most", "times"
+            )
 
 
 def _targets(rows: Sequence[Counted], sizes: Sequence[int]) -> list[bench.Target]:

@@ -16,6 +16,8 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels, days_of_date
 PIECE = 2_500_000
 """Records in one file of a folder."""
 
+PERSON = "person"
+
 _TEXTS = 9
 _WITH_MISSING = 3
 _YEARS = range(2000, 2012)
@@ -57,14 +59,19 @@ _VALUES = {
 }
 
 
-def write(folder: Path, first: int, last: int, kind: str = "parquet") -> None:
-    """Records ``first`` to ``last``, in files of ``PIECE`` records; ``kind`` may be csv."""
+def write(folder: Path, first: int, last: int, kind: str = "parquet", *, people: int = 0) -> None:
+    """Records ``first`` to ``last``, in files of ``PIECE`` records.
+
+    Args:
+        kind: Or csv.
+        people: Of so many, the column ``PERSON`` says whose each record is; 0 for no such column.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with duckdb.connect(config={"threads": 2, "memory_limit": "512MiB"}) as engine:
         engine.execute("SET enable_progress_bar = false")
         for begin, end in _pieces(first, last):
             file = folder / f"{begin:010}.{kind}"
-            engine.execute(f"COPY ({_records(begin, end)}) TO '{file}' (FORMAT {kind})")
+            engine.execute(f"COPY ({_records(begin, end, people)}) TO '{file}' (FORMAT {kind})")
 
 
 def _pieces(first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -72,7 +79,10 @@ def _pieces(first: int, last: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + PIECE, last)
 
 
-def _records(first: int, last: int) -> str:
+def _records(first: int, last: int, people: int) -> str:
     hashes = ", ".join(f"hash(i * {len(_VALUES)} + {k}) AS h{k}" for k in range(len(_VALUES)))
     values = ", ".join(f"{value} AS {name}" for name, value in _VALUES.items())
+    if people:
+        hashes += ", hash(-1 - i) AS whose"
+        values += f", CAST(whose % {people} AS BIGINT) AS {PERSON}"
     return f"SELECT {values} FROM (SELECT {hashes} FROM range({first}, {last}) r(i))"

@@ -22,9 +22,10 @@ from gencard.core.errors import TooLargeError, UndeclaredLevelError
 from gencard.core.types import IntArray
 
 MOST_IN_MEMORY = 20_000_000
-"""Records of a dataset with a person key: codes and hashes of all are held at once, to be sorted."""
+"""Records of a dataset with a person key: codes and hashes of all are held at once."""
 
-_HASHES = ("person_high", "person_low", "place")
+_RANGES = 16
+"""Of the hashes of persons: what is sorted and counted at once is so small a part of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +77,17 @@ class Persons:
         read = f"SELECT {', '.join(inner)}, {person} AS person FROM records"  # noqa: S608 - quoted
         return f"SELECT {', '.join(outer)} FROM (SELECT *, {place} AS hash FROM ({read}))"  # noqa: S608
 
-    def gathered(self, batches: Generator[list[NDArray[Any]], None, None]) -> "Gathered":
-        """All records at once, sorted by person.
+    def gathered(self, batches: Generator[list[NDArray[Any]], None, None]) -> list["Gathered"]:
+        """All records, by ranges of the hashes of persons: all records of a person are in one.
 
         Args:
             batches: What ``query`` yields, its expressions turned into codes.
 
         Raises:
-            TooLargeError: They are too many to be sorted in memory.
+            TooLargeError: They are too many to be held.
             UndeclaredLevelError: Of a record nobody knows whose it is.
         """
-        parts: list[list[NDArray[Any]]] = []
+        ranges: list[list[list[NDArray[Any]]]] = [[] for _ in range(_RANGES)]
         records = 0
         with closing(batches):  # a refusal ends what a database sends
             for *batch, nobody in batches:
@@ -96,38 +97,32 @@ class Persons:
                 if records > MOST_IN_MEMORY:
                     limit = f"{MOST_IN_MEMORY} records"
                     raise TooLargeError(what="A dataset with persons", limit=limit)
-                parts.append(batch)
-        columns = [list(column) for column in zip(*parts, strict=True)]
-        parts.clear()
-        return _sorted(columns)
+                for parts, inside in zip(ranges, _inside(batch[-3]), strict=True):
+                    parts.append([column[inside] for column in batch])
+        return [_sorted(ranges.pop(0)) for _ in range(_RANGES)] if records else []
+
+
+def _inside(high: NDArray[np.uint64]) -> list[NDArray[np.intp]]:
+    """Positions of the records of each range, by the first half of their person's hash."""
+    numbers = high // np.uint64(2**64 // _RANGES)
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.searchsorted(numbers[order], np.arange(1, _RANGES, dtype=np.uint64)))
 
 
 def _sorted(parts: list[list[NDArray[Any]]]) -> "Gathered":
-    """Columns in parts, each freed as it is joined; the last three are hashes of person and place."""
-    *columns, high, low, place = [_joined(column) for column in parts] or [
-        np.zeros(0, dtype=np.uint64)
-    ] * len(_HASHES)
+    """The records of one range; the last three columns are hashes of person and place."""
+    *columns, high, low, place = map(np.concatenate, zip(*parts, strict=True))
+    parts.clear()
     order = np.lexsort((place, low, high))
-    del place
     high, low = high[order], low[order]
     first = np.ones(len(order), dtype=bool)
     first[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
-    del high, low
-    for axis, column in enumerate(columns):
-        columns[axis] = column[order]
-    return Gathered(columns, np.flatnonzero(first))
-
-
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """One column; the parts are let go."""
-    column = np.concatenate(parts)
-    parts.clear()
-    return column
+    return Gathered([column[order] for column in columns], np.flatnonzero(first))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """Records sorted by person, and among those of a person by their place.
+    """Records of some persons, sorted by person, and among those of a person by their place.
 
     Args:
         columns: One array of shape ``(n,)`` each.

@@ -186,21 +186,21 @@ class StreamedRecords(ABC):
     def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[list[NDArray[Any]]]:
         """Codes of the attributes, then numbers of the uncoded ones, batch by batch as in the file.
 
-        Of persons, the records that count, all at once.
+        Of persons, the records that count, by ranges of the hashes of persons.
         """
         stored = sources_of(self.coding, attributes)
         if self.persons is None:
             for batch in self._coded(stored, uncoded):
                 yield with_derived(self.coding, attributes, stored, batch)
             return
-        gathered = self._gathered(self.persons, stored, uncoded)
-        kept = gathered.kept(self.persons.most_records)
-        if len(kept):
-            columns = with_derived(self.coding, attributes, stored, gathered.columns, gathered.levels)
-            yield [column[kept] for column in columns]
+        for part in self._gathered(self.persons, stored, uncoded):
+            kept = part.kept(self.persons.most_records)
+            if len(kept):
+                columns = with_derived(self.coding, attributes, stored, part.columns, part.levels)
+                yield [column[kept] for column in columns]
 
-    def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> Gathered:
-        """What ``_coded`` yields, sorted by person."""
+    def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
+        """What ``_coded`` yields, sorted by person, in parts that have all records of their persons."""
         return persons.gathered(self._coded(stored, uncoded))
 
     def _coded(self, stored: Clique, uncoded: Clique) -> Generator[list[NDArray[Any]], None, None]:

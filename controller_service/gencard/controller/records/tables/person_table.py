@@ -40,7 +40,7 @@ from gencard.core.coding import Attribute, Coding
 from gencard.core.dataset import code_dtype
 from gencard.core.domain import Clique
 from gencard.core.errors import UndeclaredLevelError
-from gencard.core.types import IntArray, VersionKind
+from gencard.core.types import VersionKind
 
 _ENGINE: dict[str, str | int | float | list[str]] = {
     "memory_limit": "256MiB",
@@ -54,10 +54,9 @@ _PERSON = "person"
 
 @dataclass(slots=True)
 class _Held:
-    """Codes of all records, sorted by person, by attribute; and what holds undeclared values."""
+    """Codes of all records on the stored attributes, by person; and what holds undeclared values."""
 
-    columns: dict[str, NDArray[Any]] = field(default_factory=dict)
-    first: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    gathered: list[Gathered] = field(default_factory=list)
     undeclared: set[str] = field(default_factory=set)
     places: int = 0
 
@@ -102,20 +101,19 @@ class PersonTable(StreamedRecords):
         text = f"gencard.person_table.v1 {self.version_kind} {reading} {places % 2**64}"
         return hmac.new(salt, text.encode(), sha256).hexdigest()
 
-    def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> Gathered:
+    def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
         if uncoded:
             return persons.gathered(self._coded(stored, uncoded))
         held = self._held()
         if undeclared := [name for name in stored if name in held.undeclared]:
             raise UndeclaredLevelError(attribute=", ".join(undeclared))
-        return Gathered([held.columns[name] for name in stored], held.first)
+        axes = [self.coding.stored.index(name) for name in stored]
+        return [Gathered([part.columns[axis] for axis in axes], part.first) for part in held.gathered]
 
     def _held(self) -> _Held:
         if not self._kept:
             held = _Held()
-            gathered = self.persons.gathered(self._codes(held))
-            held.columns = dict(zip(self.coding.stored, gathered.columns, strict=False))
-            held.first = gathered.first
+            held.gathered = self.persons.gathered(self._codes(held))
             self._kept.append(held)
         return self._kept[0]
 
