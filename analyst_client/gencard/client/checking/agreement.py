@@ -34,6 +34,7 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError, NoPsiError, NotReplayableError, VerificationError
+from gencard.core.types import Progress
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.codecs.psi_codec import psi_of_chunks
@@ -111,20 +112,13 @@ class Agreement:
                 raise VerificationError(
                     problem="the release does not have the requested number of rows or seed"
                 )
-            dataset = fetch_rows(
-                self.connection, message.name, rows, reported, domain=self.domain, scratch=scratch
-            )
-        return self._checked(message, self._release(message.name).log_entry, dataset)
+            return self._fetched(message, self._release(message.name).log_entry, reported, scratch)
 
     def fetch(self, name: str, progress: ProgressDisplay, scratch: Path | None = None) -> Release:
         """A release that was made before."""
-        answer = self._release(name)
-        message = answer.release
         with progress_bar("Fetching", progress) as reported:
-            dataset = fetch_rows(
-                self.connection, name, message.rows, reported, domain=self.domain, scratch=scratch
-            )
-        return self._checked(message, answer.log_entry, dataset)
+            answer = self._release(name)
+            return self._fetched(answer.release, answer.log_entry, reported, scratch)
 
     def receipts(self) -> Iterator[Receipt]:
         """Receipts of all releases, newest first, verified."""
@@ -204,11 +198,20 @@ class Agreement:
         stub = self.connection.synthesis
         return self.connection.call(stub.GetRelease, pb.GetReleaseRequest(name=name))
 
-    def _checked(self, message: pb.Release, entry: bytes, dataset: Dataset) -> Release:
-        """The release, once rows, receipt, log entry and verdict are found to belong together."""
+    def _fetched(
+        self, message: pb.Release, entry: bytes, progress: Progress, scratch: Path | None
+    ) -> Release:
+        """The release, once receipt, rows, log entry and verdict are found to belong together."""
         receipt = self._receipt(message)
-        if receipt.rows_digest != dataset.digest() or receipt.rows != len(dataset):
-            raise VerificationError(problem="the receipt names other rows")
+        dataset = fetch_rows(
+            self.connection,
+            receipt.name,
+            receipt.rows,
+            progress,
+            domain=self.domain,
+            scratch=scratch,
+            digest=receipt.rows_digest,
+        )
         logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
         documents = partial(self._documents, self._verdict(receipt), *logged)
         return Release(dataset, self.coding, receipt, message.receipt, documents)

@@ -47,6 +47,7 @@ def fetch_rows(
     *,
     domain: Domain,
     scratch: Path | None = None,
+    digest: str | None = None,
 ) -> Dataset:
     """The rows of a release, checked against the digest that came with them.
 
@@ -59,6 +60,7 @@ def fetch_rows(
         progress: Called with the share done.
         domain: The expected domain.
         scratch: A folder for an unnamed file that holds the codes; None for memory.
+        digest: That of the receipt, against which they are checked, too.
 
     Raises:
         VerificationError: The digest does not agree.
@@ -69,7 +71,7 @@ def fetch_rows(
 
     def read() -> Dataset:
         chunks = _counted(_chunks(connection, release), rows * len(domain), progress)
-        return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate)
+        return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate, digest=digest)
 
     for _ in range(_ATTEMPTS - 1):
         with suppress(ServiceUnavailableError):
