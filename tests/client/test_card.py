@@ -287,6 +287,14 @@ class TestWhatMustNotBeBelieved:
         with pytest.raises(errors.VerificationError, match="names other rows"):
             agreed.agreement.fetch(release.name, progress=False)
 
+    def test_a_receipt_of_more_rows_than_came(self, agreed, world):
+        release = agreed.release(100, seed=1)
+        message, dataset = world.releases[release.name]
+        message.receipt, message.rows = signed_again(world, message.receipt, rows="200"), 200
+        world.releases[release.name] = (message, dataset)
+        with pytest.raises(errors.VerificationError, match="names other rows"):
+            agreed.agreement.fetch(release.name, progress=False)
+
     def test_more_rows_than_were_asked_for(self, agreed, world):
         def change(part):
             if part.chunk.HasField("header"):

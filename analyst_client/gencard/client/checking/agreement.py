@@ -212,6 +212,8 @@ class Agreement:
             scratch=scratch,
             digest=receipt.rows_digest,
         )
+        if len(dataset) != receipt.rows:
+            raise VerificationError(problem="the receipt names other rows")
         logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
         documents = partial(self._documents, self._verdict(receipt), *logged)
         return Release(dataset, self.coding, receipt, message.receipt, documents)
