@@ -1,0 +1,256 @@
+"""doctor: check what the service needs of the machine."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+from sqlalchemy import Connection, inspect, make_url, text
+
+from gencard.controller.notify.messages import certificate_ends
+from gencard.controller.policy.quotas import quotas_of
+from gencard.controller.records.records import check_rights
+from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.sandbox.analyses import check_libraries
+from gencard.controller.sandbox.boxes import check_isolation
+from gencard.controller.sandbox.r_packages import home
+from gencard.controller.settings.files import secret_bytes
+from gencard.controller.settings.settings import Settings
+from gencard.controller.shell.terminal import (
+    HERE,
+    AsJson,
+    ConfigFile,
+    say,
+    say_json,
+)
+from gencard.controller.state import tables
+from gencard.controller.state.database import Database
+from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.events import Event
+from gencard.controller.wiring import tls_files
+from gencard.core.errors import GencardError, InvalidInputError, StorageError
+
+
+class Health(StrEnum):
+    """``WARNING``: works now, and needs something done."""
+
+    OK = "ok"
+    WARNING = "warning"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was seen of one part, and what to do where that is not in order."""
+
+    check: str
+    state: Health
+    text: str
+    advice: str = ""
+
+
+SOON = timedelta(days=30)
+"""So long before its end a certificate should be renewed."""
+
+
+def doctor(as_json: AsJson = False, config: ConfigFile = HERE) -> None:
+    """Check what the service needs of this machine; change nothing. Exit code 1 where a part is broken.
+
+    Reads no record: `gencard-controller check` does.
+    """
+    findings = list(_findings(config))
+    if as_json:
+        say_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            say(f"{finding.state:<8} {finding.check:<13} {finding.text}")
+            if finding.advice:
+                say(f"{'':<22} \u2192 {finding.advice}")
+    if any(finding.state is Health.BROKEN for finding in findings):
+        raise typer.Exit(1)
+
+
+def _findings(config: Path) -> Iterator[Finding]:
+    try:
+        settings = Settings.load(config)
+    except GencardError as error:
+        yield Finding("settings", Health.BROKEN, error.message, error.advice)
+        return
+    for name, examine in EXAMINATIONS.items():
+        try:
+            yield examine(settings)
+        except GencardError as error:
+            yield Finding(name, Health.BROKEN, error.message, error.advice)
+    yield from _database_and_clock(settings)
+
+
+def _files(settings: Settings) -> Finding:
+    for entry in settings.datasets:
+        for path in filter(None, (entry.data, entry.schema_file, entry.holdout)):
+            if isinstance(path, Path) and not os.access(path, os.R_OK):
+                problem = f"there is no file {path} that this account can read"
+                raise InvalidInputError(field=f"datasets/{entry.name}", problem=problem)
+    return Finding("settings", Health.OK, f"datasets: {len(settings.datasets)}; their files are there")
+
+
+def _permissions(settings: Settings) -> Finding:
+    signing, folder = settings.signing, settings.state.folder
+    for name in ("card_key", "log_key", "version_salt"):
+        secret_bytes(getattr(signing, name), f"signing.{name}")
+    if not settings.server.insecure_dev:
+        secret_bytes(settings.server.key, "server.key")
+    if folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        problem = f"other users can look into {folder}; set its mode to 0700"
+        raise InvalidInputError(field="state.folder", problem=problem)
+    if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidInputError(field="state.folder", problem=f"this account cannot write to {folder}")
+    return Finding("permissions", Health.OK, "keys and state are private")
+
+
+def _disk(settings: Settings) -> Finding:
+    if not settings.state.folder.is_dir():
+        return Finding("disk", Health.OK, "no state yet; the first `serve` makes it")
+    quotas = quotas_of(settings)
+    quotas.check_space()
+    free = quotas.free(quotas.folder) >> 20
+    return Finding("disk", Health.OK, f"{free:,} MiB free, {quotas.reserve_mib:,} in reserve")
+
+
+def _certificates(settings: Settings) -> Finding:
+    if tls_files(settings) is None:
+        return Finding(
+            "certificates", Health.WARNING, "none: server.insecure_dev", "For development only."
+        )
+    files, now = (settings.server.certificate, settings.server.authority), datetime.now(UTC)
+    ends = sorted((end, file) for file, end in certificate_ends(*files))
+    end, file = ends[0]
+    advice = f"Run `gencard-controller renew` for it: {file}."
+    if end <= now:
+        return Finding("certificates", Health.BROKEN, f"expired on {end:%Y-%m-%d}", advice)
+    state = Health.WARNING if end - now < SOON else Health.OK
+    return Finding("certificates", state, f"valid until {end:%Y-%m-%d}", advice if state != "ok" else "")
+
+
+@contextmanager
+def _reading(settings: Settings) -> Iterator[Connection | None]:
+    """The database, or None where there is none yet: opening a file of SQLite would make it.
+
+    Raises:
+        StorageError: It cannot be opened.
+    """
+    url = make_url(settings.state.database_url)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        yield None
+        return
+    database = Database(settings.state.database_url)
+    try:
+        with database.reading() as tx:
+            yield tx if inspect(tx).has_table(tables.events.name) else None
+    finally:
+        database.close()
+
+
+def _database_and_clock(settings: Settings) -> Iterator[Finding]:
+    """Both by opening it once: one that cannot be reached takes its time to say so."""
+    now = datetime.now(UTC)
+    try:
+        with _reading(settings) as tx:
+            last = None if tx is None else EventLog.last(tx)
+            yield _database(tx, last)
+    except StorageError:
+        advice = "Check state.url, its user and password, and the network; for a file, disk and rights."
+        yield Finding("database", Health.BROKEN, "cannot be opened", advice)
+        yield Finding("clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry")
+        return
+    yield _clock(now, last)
+
+
+def _database(tx: Connection | None, last: Event | None) -> Finding:
+    if tx is None:
+        return Finding("database", Health.OK, "empty; the first `serve` prepares it")
+    sqlite = tx.dialect.name == "sqlite"
+    if sqlite and tx.execute(text("PRAGMA quick_check(1)")).scalar_one() != "ok":
+        advice = "Stop the service, then restore the last backup."
+        return Finding("database", Health.BROKEN, "its file is damaged", advice)
+    return Finding("database", Health.OK, f"in order, {last.index + 1 if last else 0:,} log entries")
+
+
+def _clock(now: datetime, last: Event | None) -> Finding:
+    """Entries of the log never go back in time, so a clock that was set back stands still in them."""
+    if last is not None and last.time > now + timedelta(minutes=1):
+        behind = f"{now:%Y-%m-%d %H:%M} UTC lies before the newest log entry, {last.time:%Y-%m-%d %H:%M}"
+        return Finding("clock", Health.BROKEN, behind, "Set the clock; let NTP keep it.")
+    return Finding("clock", Health.OK, f"{now:%Y-%m-%d %H:%M} UTC, not before the newest log entry")
+
+
+def _sandbox(settings: Settings) -> Finding:
+    try:
+        check_isolation(settings.cell.isolation, settings.state.folder)
+    except GencardError as error:
+        runs = any(entry.policy.analyses.reviewed_runs for entry in settings.datasets)
+        state = Health.BROKEN if settings.black_boxes or runs else Health.WARNING
+        return Finding("sandbox", state, error.message, error.advice)
+    return Finding("sandbox", Health.OK, f"closed ({settings.cell.isolation})")
+
+
+def _libraries(settings: Settings) -> Finding:
+    for entry in settings.datasets:
+        check_libraries(entry.policy.analyses.libraries)
+    there = home()
+    return Finding("R", Health.OK, str(there) if there else "not installed, and no policy offers it")
+
+
+def _tables(settings: Settings) -> Finding:
+    places = (place for entry in settings.datasets for place in (entry.data, entry.holdout))
+    if not any(isinstance(place, TableAddress) for place in places):
+        return Finding("tables", Health.OK, "not configured")
+    known = [check_rights(entry, settings.datasets) for entry in settings.datasets]
+    if not all(known):
+        advice = "Let the account of Spark read the declared tables alone."
+        return Finding("tables", Health.WARNING, "rights on Spark cannot be asked", advice)
+    return Finding("tables", Health.OK, "read-only, and no others can be seen")
+
+
+def _page(settings: Settings) -> Finding:
+    if settings.page is None:
+        return Finding("page", Health.OK, "not configured")
+    try:
+        import gencard.controller.page.server  # noqa: F401, PLC0415  # only where there is a page
+    except ModuleNotFoundError:
+        return Finding("page", Health.BROKEN, "a library is missing", "pip install 'gencard[page]'")
+    return Finding("page", Health.OK, f"at {settings.page.address} once the service runs")
+
+
+def _cluster(settings: Settings) -> Finding:
+    if settings.cluster is None:
+        return Finding("cluster", Health.OK, "not configured")
+    try:
+        from gencard.controller.cluster.executor import examined  # noqa: PLC0415  # of an extra
+    except ModuleNotFoundError:
+        return Finding(
+            "cluster", Health.BROKEN, "a library is missing", "pip install 'gencard[cluster]'"
+        )
+    there, other = examined(settings.cluster.scheduler, settings.cluster.folder)
+    if not there:
+        advice = "Start `gencard-controller worker start` there, with this controller's version."
+        return Finding("cluster", Health.BROKEN, f"no worker; {other} of another version", advice)
+    state, advice = (Health.WARNING, "Upgrade them, or stop them.") if other else (Health.OK, "")
+    return Finding("cluster", state, f"{there} workers; {other} of another version", advice)
+
+
+EXAMINATIONS: dict[str, Callable[[Settings], Finding]] = {
+    "settings": _files,
+    "permissions": _permissions,
+    "disk": _disk,
+    "certificates": _certificates,
+    "sandbox": _sandbox,
+    "tables": _tables,
+    "R": _libraries,
+    "page": _page,
+    "cluster": _cluster,
+}
