@@ -11,9 +11,9 @@ from gencard.shell import Home, LazyGroup, new_shell
 
 CARDS = "gencard.controller.shell.cards"
 DATASETS = "gencard.controller.shell.datasets"
+DOCTOR = "gencard.controller.shell.doctor"
 LEDGER = "gencard.controller.shell.ledger"
 LOG = "gencard.controller.shell.log"
-NOTIFY = "gencard.controller.shell.notify"
 PEOPLE = "gencard.controller.shell.people"
 PERSONS = "gencard.controller.shell.persons"
 REVIEWS = "gencard.controller.shell.reviews"
@@ -42,7 +42,7 @@ class Commands(LazyGroup):
         ),
         "renew": Home(PEOPLE, "renew", "Renew a certificate in place, for the same key."),
         "doctor": Home(
-            UPKEEP, "doctor", "Check what the service needs of this machine; change nothing."
+            DOCTOR, "doctor", "Check what the service needs of this machine; change nothing."
         ),
         "serve": Home(SETUP, "serve", "Run the service until interrupted."),
         "backup": Home(
@@ -63,7 +63,9 @@ class Commands(LazyGroup):
         "keys": Home(PEOPLE, "keys_app", "Keys that sign cards and the log."),
         "ledger": Home(LEDGER, "app", "Show spending; settle or void a reservation."),
         "log": Home(LOG, "app", "Show, verify or sign the append-only log."),
-        "notify": Home(NOTIFY, "app", "Word to stewards by webhook and mail, as the settings say."),
+        "notify": Home(
+            UPKEEP, "notify_app", "Word to stewards by webhook and mail, as the settings say."
+        ),
         "refusals": Home(REVIEWS, "refusals_app", "Show or dismiss failures at the records."),
         "worker": Home(WORKER, "app", "Machines that perform the runs of audits, by Dask."),
     }

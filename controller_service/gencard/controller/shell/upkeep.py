@@ -1,28 +1,17 @@
-"""backup, restore, doctor: copy the state, take a copy into service, check the machine."""
+"""backup, restore, notify: copy the state, take a copy into service, try word to stewards."""
 
-import os
-import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from sqlalchemy import Connection, inspect, make_url, text
 
-from gencard.controller.controller_state import open_controller_state
-from gencard.controller.notify.messages import certificate_ends
-from gencard.controller.policy.quotas import quotas_of
-from gencard.controller.records.records import check_rights
-from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.sandbox.analyses import check_libraries
-from gencard.controller.sandbox.boxes import check_isolation
-from gencard.controller.sandbox.r_packages import home
-from gencard.controller.settings.files import secret_bytes
+from gencard.controller.controller_state import open_controller_state, utc_now
+from gencard.controller.notify.channels import Channel, Fate, channels_of
+from gencard.controller.notify.messages import Kind, Message
+from gencard.controller.notify.notifier import link_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
     HERE,
@@ -36,14 +25,11 @@ from gencard.controller.shell.terminal import (
     say_json,
     steward_uri,
 )
-from gencard.controller.state import tables
-from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog
 from gencard.controller.upkeep.approvals import agreed_on
 from gencard.controller.upkeep.backup import back_up, state_lock
 from gencard.controller.upkeep.restoration import Restored, alone, clear, place, take_over
-from gencard.controller.wiring import tls_files
-from gencard.core.errors import GencardError, InvalidInputError, StorageError, VerificationError
+from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.shell import new_typer
 from gencard.wire.signatures.canonical import sha256
 
 
@@ -149,224 +135,47 @@ def _read(path: Path, option: str) -> bytes:
         raise InvalidInputError(field=option, problem=f"there is no file {path}") from None
 
 
-class Health(StrEnum):
-    """``WARNING``: works now, and needs something done."""
+notify_app = new_typer(help="Word to stewards by webhook and mail, as the settings say.")
 
-    OK = "ok"
-    WARNING = "warning"
-    BROKEN = "broken"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was seen of one part, and what to do where that is not in order."""
-
-    check: str
-    state: Health
-    text: str
-    advice: str = ""
-
-
-SOON = timedelta(days=30)
-"""So long before its end a certificate should be renewed."""
-
-
-def doctor(as_json: AsJson = False, config: ConfigFile = HERE) -> None:
-    """Check what the service needs of this machine; change nothing. Exit code 1 where a part is broken.
-
-    Reads no record: `gencard-controller check` does.
-    """
-    findings = list(_findings(config))
-    if as_json:
-        say_json([asdict(finding) for finding in findings])
-    else:
-        for finding in findings:
-            say(f"{finding.state:<8} {finding.check:<13} {finding.text}")
-            if finding.advice:
-                say(f"{'':<22} \u2192 {finding.advice}")
-    if any(finding.state is Health.BROKEN for finding in findings):
-        raise typer.Exit(1)
-
-
-def _findings(config: Path) -> Iterator[Finding]:
-    try:
-        settings = Settings.load(config)
-    except GencardError as error:
-        yield Finding("settings", Health.BROKEN, error.message, error.advice)
-        return
-    for name, examine in EXAMINATIONS.items():
-        try:
-            yield examine(settings)
-        except GencardError as error:
-            yield Finding(name, Health.BROKEN, error.message, error.advice)
-
-
-def _files(settings: Settings) -> Finding:
-    for entry in settings.datasets:
-        for path in filter(None, (entry.data, entry.schema_file, entry.holdout)):
-            if isinstance(path, Path) and not os.access(path, os.R_OK):
-                problem = f"there is no file {path} that this account can read"
-                raise InvalidInputError(field=f"datasets/{entry.name}", problem=problem)
-    return Finding("settings", Health.OK, f"datasets: {len(settings.datasets)}; their files are there")
-
-
-def _permissions(settings: Settings) -> Finding:
-    signing, folder = settings.signing, settings.state.folder
-    for name in ("card_key", "log_key", "version_salt"):
-        secret_bytes(getattr(signing, name), f"signing.{name}")
-    if not settings.server.insecure_dev:
-        secret_bytes(settings.server.key, "server.key")
-    if folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        problem = f"other users can look into {folder}; set its mode to 0700"
-        raise InvalidInputError(field="state.folder", problem=problem)
-    if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-        raise InvalidInputError(field="state.folder", problem=f"this account cannot write to {folder}")
-    return Finding("permissions", Health.OK, "keys and state are private")
-
-
-def _disk(settings: Settings) -> Finding:
-    if not settings.state.folder.is_dir():
-        return Finding("disk", Health.OK, "no state yet; the first `serve` makes it")
-    quotas = quotas_of(settings)
-    quotas.check_space()
-    free = quotas.free(quotas.folder) >> 20
-    return Finding("disk", Health.OK, f"{free:,} MiB free, {quotas.reserve_mib:,} in reserve")
-
-
-def _certificates(settings: Settings) -> Finding:
-    if tls_files(settings) is None:
-        return Finding(
-            "certificates", Health.WARNING, "none: server.insecure_dev", "For development only."
-        )
-    files, now = (settings.server.certificate, settings.server.authority), datetime.now(UTC)
-    ends = sorted((end, file) for file, end in certificate_ends(*files))
-    end, file = ends[0]
-    advice = f"Run `gencard-controller renew` for it: {file}."
-    if end <= now:
-        return Finding("certificates", Health.BROKEN, f"expired on {end:%Y-%m-%d}", advice)
-    state = Health.WARNING if end - now < SOON else Health.OK
-    return Finding("certificates", state, f"valid until {end:%Y-%m-%d}", advice if state != "ok" else "")
-
-
-@contextmanager
-def _reading(settings: Settings) -> Iterator[Connection | None]:
-    """The database, or None where there is none yet: opening a file of SQLite would make it.
-
-    Raises:
-        StorageError: It cannot be opened.
-    """
-    url = make_url(settings.state.database_url)
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
-        yield None
-        return
-    database = Database(settings.state.database_url)
-    try:
-        with database.reading() as tx:
-            yield tx if inspect(tx).has_table(tables.events.name) else None
-    finally:
-        database.close()
-
-
-def _database(settings: Settings) -> Finding:
-    try:
-        return _state_of_database(settings)
-    except StorageError:
-        advice = "Check state.url, its user and password, and the network; for a file, disk and rights."
-        return Finding("database", Health.BROKEN, "cannot be opened", advice)
-
-
-def _state_of_database(settings: Settings) -> Finding:
-    with _reading(settings) as tx:
-        if tx is None:
-            return Finding("database", Health.OK, "empty; the first `serve` prepares it")
-        sqlite = tx.dialect.name == "sqlite"
-        problem = tx.execute(text("PRAGMA quick_check(1)")).scalar_one() if sqlite else "ok"
-        last = EventLog.last(tx)
-    if problem != "ok":
-        advice = "Stop the service, then restore the last backup."
-        return Finding("database", Health.BROKEN, "its file is damaged", advice)
-    return Finding("database", Health.OK, f"in order, {last.index + 1 if last else 0:,} log entries")
-
-
-def _clock(settings: Settings) -> Finding:
-    """Entries of the log never go back in time, so a clock that was set back stands still in them."""
-    now = datetime.now(UTC)
-    try:
-        with _reading(settings) as tx:
-            last = None if tx is None else EventLog.last(tx)
-    except StorageError:  # told under "database"
-        return Finding("clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry")
-    if last is not None and last.time > now + timedelta(minutes=1):
-        behind = f"{now:%Y-%m-%d %H:%M} UTC lies before the newest log entry, {last.time:%Y-%m-%d %H:%M}"
-        return Finding("clock", Health.BROKEN, behind, "Set the clock; let NTP keep it.")
-    return Finding("clock", Health.OK, f"{now:%Y-%m-%d %H:%M} UTC, not before the newest log entry")
-
-
-def _sandbox(settings: Settings) -> Finding:
-    try:
-        check_isolation(settings.cell.isolation, settings.state.folder)
-    except GencardError as error:
-        runs = any(entry.policy.analyses.reviewed_runs for entry in settings.datasets)
-        state = Health.BROKEN if settings.black_boxes or runs else Health.WARNING
-        return Finding("sandbox", state, error.message, error.advice)
-    return Finding("sandbox", Health.OK, f"closed ({settings.cell.isolation})")
-
-
-def _libraries(settings: Settings) -> Finding:
-    for entry in settings.datasets:
-        check_libraries(entry.policy.analyses.libraries)
-    there = home()
-    return Finding("R", Health.OK, str(there) if there else "not installed, and no policy offers it")
-
-
-def _tables(settings: Settings) -> Finding:
-    places = (place for entry in settings.datasets for place in (entry.data, entry.holdout))
-    if not any(isinstance(place, TableAddress) for place in places):
-        return Finding("tables", Health.OK, "not configured")
-    known = [check_rights(entry, settings.datasets) for entry in settings.datasets]
-    if not all(known):
-        advice = "Let the account of Spark read the declared tables alone."
-        return Finding("tables", Health.WARNING, "rights on Spark cannot be asked", advice)
-    return Finding("tables", Health.OK, "read-only, and no others can be seen")
-
-
-def _page(settings: Settings) -> Finding:
-    if settings.page is None:
-        return Finding("page", Health.OK, "not configured")
-    try:
-        import gencard.controller.page.server  # noqa: F401, PLC0415  # only where there is a page
-    except ModuleNotFoundError:
-        return Finding("page", Health.BROKEN, "a library is missing", "pip install 'gencard[page]'")
-    return Finding("page", Health.OK, f"at {settings.page.address} once the service runs")
-
-
-def _cluster(settings: Settings) -> Finding:
-    if settings.cluster is None:
-        return Finding("cluster", Health.OK, "not configured")
-    try:
-        from gencard.controller.cluster.executor import examined  # noqa: PLC0415  # of an extra
-    except ModuleNotFoundError:
-        return Finding(
-            "cluster", Health.BROKEN, "a library is missing", "pip install 'gencard[cluster]'"
-        )
-    there, other = examined(settings.cluster.scheduler, settings.cluster.folder)
-    if not there:
-        advice = "Start `gencard-controller worker start` there, with this controller's version."
-        return Finding("cluster", Health.BROKEN, f"no worker; {other} of another version", advice)
-    state, advice = (Health.WARNING, "Upgrade them, or stop them.") if other else (Health.OK, "")
-    return Finding("cluster", state, f"{there} workers; {other} of another version", advice)
-
-
-EXAMINATIONS: dict[str, Callable[[Settings], Finding]] = {
-    "settings": _files,
-    "permissions": _permissions,
-    "clock": _clock,
-    "disk": _disk,
-    "certificates": _certificates,
-    "sandbox": _sandbox,
-    "database": _database,
-    "tables": _tables,
-    "R": _libraries,
-    "page": _page,
-    "cluster": _cluster,
+_ADVICE = {
+    "webhook": "Look at url, secret_file and authority of [notify.webhook].",
+    "mail": "Look at host, port, security, user and password_file of [notify.mail].",
 }
+
+
+@notify_app.callback()
+def commands() -> None:
+    """Word to stewards by webhook and mail, as the settings say."""
+
+
+@notify_app.command("test")
+def try_out(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
+    """Send a test message by each way of the settings, and show whether it was taken.
+
+    The message holds fixed words and the trust domain. Nothing is retried. Exit code 1 where a
+    receiver did not take it, or the settings name no way.
+    """
+    settings = Settings.load(config)
+    channels = channels_of(settings.notify)
+    if not channels:
+        say("The settings name nobody to notify: they need [notify.webhook] or [notify.mail].")
+        raise typer.Exit(1)
+    outcomes = {channel.name: _problem(channel, settings) for channel in channels}
+    if as_json:
+        say_json(
+            {name: {"taken": not problem, "problem": problem} for name, problem in outcomes.items()}
+        )
+    else:
+        for name, problem in outcomes.items():
+            say(f"{name}: not taken ({problem}). {_ADVICE[name]}" if problem else f"{name}: taken")
+    raise typer.Exit(int(any(outcomes.values())))
+
+
+def _problem(channel: Channel, settings: Settings) -> str:
+    """Why a way did not take the test; empty where it did."""
+    now = utc_now()
+    name, domain = f"word_{secrets.token_hex(12)}", settings.identity.trust_domain
+    message = Message(name, (Kind.TEST,), domain, link_of(settings), now)
+    with console.status(f"Sending by {channel.name}"):
+        attempt = channel.send(message, now)
+    return "" if attempt.fate is Fate.TAKEN else attempt.problem
