@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.awkward_records import CODING, READINGS, awkward
+from gencard.controller.records import persons
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema, schema_of_table, table_of_schema
 from gencard.controller.records.vault import Vault, open_source
@@ -16,6 +17,7 @@ from gencard.core.errors import (
     DatasetChangedError,
     DatasetUnavailableError,
     InvalidInputError,
+    TooLargeError,
     TooManyRecordsError,
     UndeclaredLevelError,
 )
@@ -108,6 +110,15 @@ class TestBothSources:
         most = numbers.clip(max=most_records or RECORDS).sum()
         assert table.count([("big",)])[0].sum() == most
         assert (most < RECORDS) == bool(most_records)
+
+    def test_more_records_than_a_job_could_hold_are_refused_with_the_version(self, both, monkeypatch):
+        table, _, most_records = both
+        monkeypatch.setattr(persons, "MOST_IN_MEMORY", RECORDS - 1)
+        if most_records:
+            with pytest.raises(TooLargeError):
+                table.version(SALT)
+        else:
+            assert table.version(SALT)
 
     def test_all_is_declared(self, both):
         for source in both[:2]:

@@ -94,12 +94,16 @@ class Persons:
                 if np.any(nobody):
                     raise UndeclaredLevelError(attribute=self.column)
                 records += len(batch[0])
-                if records > MOST_IN_MEMORY:
-                    limit = f"{MOST_IN_MEMORY} records"
-                    raise TooLargeError(what="A dataset with persons", limit=limit)
+                check_number(records)
                 for parts, inside in zip(ranges, _inside(batch[-3]), strict=True):
                     parts.append([column[inside] for column in batch])
         return [_sorted(ranges.pop(0)) for _ in range(_RANGES)] if records else []
+
+
+def check_number(records: int) -> None:
+    """Raises TooLargeError where so many records of persons cannot be held."""
+    if records > MOST_IN_MEMORY:
+        raise TooLargeError(what="A dataset with persons", limit=f"{MOST_IN_MEMORY:,} records")
 
 
 def _inside(high: NDArray[np.uint64]) -> list[NDArray[np.intp]]:

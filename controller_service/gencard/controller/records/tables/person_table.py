@@ -32,7 +32,7 @@ from gencard.controller.records.encoding import (
     quoted,
 )
 from gencard.controller.records.file_format import USUAL, silently
-from gencard.controller.records.persons import Gathered, Persons
+from gencard.controller.records.persons import Gathered, Persons, check_number
 from gencard.controller.records.source import StreamedRecords, check_version
 from gencard.controller.records.tables.codes import is_of_dates, key_text, value_of
 from gencard.controller.records.tables.table import Table
@@ -83,7 +83,12 @@ class PersonTable(StreamedRecords):
         return self.table.digest(salt)
 
     def version(self, salt: bytes, digest: str = "") -> str:  # noqa: ARG002  # a file's version needs it
-        """The fingerprint, in hex, of the records, and of how they are read; nothing is held."""
+        """The fingerprint, in hex, of the records, and of how they are read; nothing is held.
+
+        Raises:
+            TooLargeError: They are more than a job could hold.
+        """
+        check_number(self.table.number())  # before the dataset is offered, and any budget is spent
         keyed = replace(self, persons=Persons.of(*self.persons.rule, salt))
         return self._fingerprint(salt, sum(_sum(batch) for batch in keyed._numbers(())))
 

@@ -169,6 +169,11 @@ class Table:
         coded = [codes[name][order].astype(code_dtype(domain.size(name))) for name in attributes]
         return Dataset.of_columns(domain, coded), {name: one[order] for name, one in numbers.items()}
 
+    def number(self) -> int:
+        """Of all records."""
+        (batch,) = self._batches(self.records.aggregate(records=self.records.count()))
+        return int(batch[0][0])
+
     def columns(self, names: Clique) -> list[Any]:
         """Columns as expressions; raises MissingAttributeError."""
         self._check_columns(names)
