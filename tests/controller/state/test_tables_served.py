@@ -12,9 +12,17 @@ from gencard.core.errors import DatasetChangedError, RoleNotReadOnlyError
 from gencard.core.types import VersionKind
 from tests.controller.state import postgres
 from tests.system.house import House, build, survey
+from tests.system.sandboxes import needs_sandbox
 
 pytest.importorskip("ibis")
 PASSWORD = "CANARY-of-a-password"
+BOX = """
+[[black_boxes]]
+name = "mst"
+kind = "built_in"
+box = "mst"
+parameters = { epsilon = "1", delta = "0.000001", neighbouring = "replace-one" }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +49,11 @@ def house(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[H
     house = build(tmp_path_factory.mktemp("served"), survey(500))
     address = f"{database.replace('gencard@', 'clerk@')}&table=office.people"
     house.edit({"data": f'"{address}&password_variable=OFFICE_PASSWORD"'})
-    house.edit({"format": "{}"})
+    house.edit({"format": "{}", "generators": '["ipf", "mst"]'})
+    caps = "{ statistics = 1_000, rho = 1 }"
+    house.edit(dict.fromkeys(("most_per_card", "dataset", "project", "analyst"), caps))
+    with house.settings_file.open("a") as settings:
+        settings.write(BOX)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OFFICE_PASSWORD", PASSWORD)
         yield house.start()
@@ -56,6 +68,15 @@ def test_a_release_from_a_table_replays(house):
         assert card.replay(release.to_frame()) is not None
         assert release.receipt.version_kind is VersionKind.SNAPSHOT
         assert ("Version", "fingerprint of a table's counts, in one snapshot") in release.lines()
+
+
+@needs_sandbox
+def test_a_black_box_gets_the_records_of_a_table(house):
+    with house.analyst() as analyst:
+        card = analyst.propose("survey", [("sex", "work")], purpose="a box", generator="mst", rows=50)
+        release = card.accept().release(50, progress=False)
+        assert len(release.to_frame()) == 50
+        assert release.receipt.version_kind is VersionKind.SNAPSHOT
 
 
 def test_s65_a_password_is_in_no_file_and_no_setting(house):
