@@ -14,15 +14,15 @@ from tests.system.house import build
 PARTS = [
     "settings",
     "permissions",
+    "clock",
     "disk",
     "certificates",
     "sandbox",
+    "database",
     "tables",
     "R",
     "page",
     "cluster",
-    "database",
-    "clock",
 ]
 
 

@@ -31,7 +31,6 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.state import tables
 from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
-from gencard.controller.state.events import Event
 from gencard.controller.wiring import tls_files
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 
@@ -86,7 +85,6 @@ def _findings(config: Path) -> Iterator[Finding]:
             yield examine(settings)
         except GencardError as error:
             yield Finding(name, Health.BROKEN, error.message, error.advice)
-    yield from _database_and_clock(settings)
 
 
 def _files(settings: Settings) -> Finding:
@@ -155,33 +153,35 @@ def _reading(settings: Settings) -> Iterator[Connection | None]:
         database.close()
 
 
-def _database_and_clock(settings: Settings) -> Iterator[Finding]:
-    """Both by opening it once: one that cannot be reached takes its time to say so."""
-    now = datetime.now(UTC)
+def _database(settings: Settings) -> Finding:
     try:
-        with _reading(settings) as tx:
-            last = None if tx is None else EventLog.last(tx)
-            yield _database(tx, last)
+        return _state_of_database(settings)
     except StorageError:
         advice = "Check state.url, its user and password, and the network; for a file, disk and rights."
-        yield Finding("database", Health.BROKEN, "cannot be opened", advice)
-        yield Finding("clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry")
-        return
-    yield _clock(now, last)
+        return Finding("database", Health.BROKEN, "cannot be opened", advice)
 
 
-def _database(tx: Connection | None, last: Event | None) -> Finding:
-    if tx is None:
-        return Finding("database", Health.OK, "empty; the first `serve` prepares it")
-    sqlite = tx.dialect.name == "sqlite"
-    if sqlite and tx.execute(text("PRAGMA quick_check(1)")).scalar_one() != "ok":
+def _state_of_database(settings: Settings) -> Finding:
+    with _reading(settings) as tx:
+        if tx is None:
+            return Finding("database", Health.OK, "empty; the first `serve` prepares it")
+        sqlite = tx.dialect.name == "sqlite"
+        problem = tx.execute(text("PRAGMA quick_check(1)")).scalar_one() if sqlite else "ok"
+        last = EventLog.last(tx)
+    if problem != "ok":
         advice = "Stop the service, then restore the last backup."
         return Finding("database", Health.BROKEN, "its file is damaged", advice)
     return Finding("database", Health.OK, f"in order, {last.index + 1 if last else 0:,} log entries")
 
 
-def _clock(now: datetime, last: Event | None) -> Finding:
+def _clock(settings: Settings) -> Finding:
     """Entries of the log never go back in time, so a clock that was set back stands still in them."""
+    now = datetime.now(UTC)
+    try:
+        with _reading(settings) as tx:
+            last = None if tx is None else EventLog.last(tx)
+    except StorageError:  # told under "database"
+        return Finding("clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry")
     if last is not None and last.time > now + timedelta(minutes=1):
         behind = f"{now:%Y-%m-%d %H:%M} UTC lies before the newest log entry, {last.time:%Y-%m-%d %H:%M}"
         return Finding("clock", Health.BROKEN, behind, "Set the clock; let NTP keep it.")
@@ -246,9 +246,11 @@ def _cluster(settings: Settings) -> Finding:
 EXAMINATIONS: dict[str, Callable[[Settings], Finding]] = {
     "settings": _files,
     "permissions": _permissions,
+    "clock": _clock,
     "disk": _disk,
     "certificates": _certificates,
     "sandbox": _sandbox,
+    "database": _database,
     "tables": _tables,
     "R": _libraries,
     "page": _page,
