@@ -60,7 +60,7 @@ def fetch_rows(
         progress: Called with the share done.
         domain: The expected domain.
         scratch: A folder for an unnamed file that holds the codes; None for memory.
-        digest: That of the receipt, against which they are checked, too.
+        digest: In the receipt; the one that comes with the rows must be the same.
 
     Raises:
         VerificationError: The digest does not agree.
@@ -71,12 +71,22 @@ def fetch_rows(
 
     def read() -> Dataset:
         chunks = _counted(_chunks(connection, release), rows * len(domain), progress)
-        return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate, digest=digest)
+        if digest is not None:
+            chunks = _of_digest(chunks, digest)
+        return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate)
 
     for _ in range(_ATTEMPTS - 1):
         with suppress(ServiceUnavailableError):
             return read()
     return read()
+
+
+def _of_digest(chunks: Iterator[common.TableChunk], digest: str) -> Iterator[common.TableChunk]:
+    """The same chunks; raises VerificationError where the table's own digest is another one."""
+    for chunk in chunks:
+        if chunk.HasField("trailer") and chunk.trailer.digest != digest:
+            raise VerificationError(problem="the receipt names other rows")
+        yield chunk
 
 
 def in_file(folder: Path) -> Allocate:

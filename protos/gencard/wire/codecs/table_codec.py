@@ -174,7 +174,6 @@ def dataset_of_chunks(
     domain: Domain,
     most_rows: int,
     allocate: Allocate = in_memory,
-    digest: str | None = None,
 ) -> Dataset:
     """The dataset that chunks carry, checked against its own digest.
 
@@ -183,7 +182,6 @@ def dataset_of_chunks(
         domain: What the table must be over.
         most_rows: At most so many rows; nothing is allocated for more.
         allocate: Makes room for the codes.
-        digest: That of the rows' receipt; None where they have none.
 
     Raises:
         DomainMismatchError: The header announces another domain; nothing is allocated.
@@ -198,7 +196,7 @@ def dataset_of_chunks(
         layout = PackedTable(domain, table, thread) if header.packed else _ByRows(domain, table)
         for part in parts:
             if part.HasField("trailer"):
-                return _checked(layout, part.trailer.digest, digest)
+                return _checked(layout, part.trailer.digest)
             layout.append(part.batch)
     raise InvalidDatasetError(problem="the end of the table is missing")
 
@@ -239,12 +237,10 @@ class _ByRows:
         return dataset.digest()
 
 
-def _checked(layout: _ByRows | PackedTable, digest: str, expected: str | None) -> Dataset:
+def _checked(layout: _ByRows | PackedTable, digest: str) -> Dataset:
     if not layout.full:
         raise InvalidDatasetError(problem="rows are missing")
     dataset = Dataset(layout.domain, layout.table)
     if layout.digest(dataset) != digest:
         raise VerificationError(problem="the rows do not match their digest")
-    if expected not in (None, digest):
-        raise VerificationError(problem="the receipt names other rows")
     return dataset
