@@ -53,10 +53,9 @@ class Performance(NamedTuple):
 
 def run(quick: bool) -> bench.Result:
     application = applications()[0 if quick else 2]
-    recipes = {"ipf": _ipf(application), "synthpop": _synthpop(application)}
     tables, figures = [], {}
     targets: list[bench.Target] = []
-    for box, recipe in recipes.items():
+    for box, recipe in _recipes(application).items():
         performances, checks = bench.alone(_audits, application, recipe)  # keeps its connections
         tables.append(_table(box, application, performances))
         targets += _targets(box, performances, checks)
@@ -129,17 +128,15 @@ class _Awaited:
             yield output
 
 
-def _ipf(application: Application) -> Job:
+def _recipes(application: Application) -> dict[str, Job]:
+    """By box; synthpop in a sandbox, as a controller runs it."""
     cliques = [list(clique) for clique in application.cliques]
-    bounds = {"zeros": [], "max_cells": 50_000_000}
-    return {"kind": "honest", "generator": "ipf", "cliques": cliques, **bounds}
-
-
-def _synthpop(application: Application) -> Job:
-    """In a sandbox, as a controller runs it."""
-    sandbox = SandboxLimits(), Isolation.NAMESPACES
-    cliques = [list(clique) for clique in application.cliques]
-    return {**in_sandbox(built_in_recipe("synthpop", {}), *sandbox), "cliques": cliques, "values": {}}
+    honest = {"kind": "honest", "generator": "ipf", "zeros": [], "max_cells": 50_000_000}
+    boxed = in_sandbox(built_in_recipe("synthpop", {}), SandboxLimits(), Isolation.NAMESPACES)
+    return {
+        "ipf": {**honest, "cliques": cliques},
+        "synthpop": {**boxed, "cliques": cliques, "values": {}},
+    }
 
 
 def _report(application: Application, box: BlackBox, progress: Progress) -> bytes:

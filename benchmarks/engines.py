@@ -102,30 +102,28 @@ def _of_folders(rows: Sequence[Counted], sizes: Sequence[int]) -> bench.Result:
     return bench.Result([table], _targets(rows, sizes))
 
 
-_BESIDE = ("seconds", "by hand", "times", "peak MiB of our process", "")
+def _beside_table(title: str, records: str, rows: Sequence[Beside]) -> bench.Table:
+    columns = ("engine", records, "seconds", "by hand", "times", "peak MiB of our process", "")
+    return bench.Table(title, columns, [(one.engine, f"{one.records:,}", *one[2:]) for one in rows])
 
 
 def _of_persons(rows: Sequence[Beside]) -> bench.Result:
     """By hand all records are counted, and none is chosen."""
     title = f"The same pairs, of {_RECORDS_OF_A_PERSON} records of each person at most"
-    cells = [(one.engine, f"{one.records:,}", *one[2:]) for one in rows]
     targets = [
         bench.Target(f"{one.engine}: peak memory for persons", one.peak, _MOST_MIB, "at most", "MiB")
         for one in rows
         if one.peak is not None
     ]
     return bench.Result(
-        [bench.Table(title, ("engine", "records that count", *_BESIDE), cells)],
+        [_beside_table(title, "records that count", rows)],
         [*targets, *_beside_by_hand([one for one in rows if one.engine == "postgresql"])],
     )
 
 
 def _of_databases(rows: Sequence[Beside]) -> bench.Result:
     title = "The same pairs counted by databases, beside the GROUP BYs typed by hand"
-    cells = [(one.engine, f"{one.records:,}", *one[2:]) for one in rows]
-    return bench.Result(
-        [bench.Table(title, ("engine", "records", *_BESIDE), cells)], list(_beside_by_hand(rows))
-    )
+    return bench.Result([_beside_table(title, "records", rows)], list(_beside_by_hand(rows)))
 
 
 def _beside_by_hand(rows: Sequence[Beside]) -> Iterator[bench.Target]:

@@ -19,6 +19,7 @@ from gencard.core.errors import DatasetUnavailableError
 from gencard.core.statistics.measure import measure
 from gencard.wire.documents.psi_document import psi_document
 from tests.system.raw_calls import eventually
+from tests.system.receivers import free_port
 
 pytest.importorskip("ibis")
 from gencard.controller.records.tables import engines
@@ -31,11 +32,6 @@ if reason := engine_rows.lacking("spark"):
 TOKEN = "open sesame"
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
