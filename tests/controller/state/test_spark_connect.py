@@ -105,6 +105,13 @@ def test_psi_is_the_same_to_the_byte(address, records):
     assert first == second
 
 
+def test_a_process_can_read_by_connect_and_without_it_in_turn(address, records):
+    here = TableAddress(f"spark://local?parquet={records}")
+    for where, token in ((address(), TOKEN), (here, "")) * 2:
+        with open_table(where, token, CODING, READINGS) as table:
+            assert len(table.version(SALT)) == 64
+
+
 @pytest.mark.parametrize("token", ["", "open barley"])
 def test_s65_a_server_that_wants_another_token_gives_nothing(address, token):
     with (

@@ -118,11 +118,12 @@ def _duckdb(address: TableAddress, _secret: str) -> Iterator[Any]:
 def _spark(address: TableAddress, secret: str) -> Iterator[Any]:
     import ibis  # noqa: PLC0415
 
-    session = silently(lambda: _session(address, secret))
-    try:
+    with ExitStack() as closing:
+        # Spark's client leaves it behind, and the process could open no session but of Connect
+        closing.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)
+        session = silently(lambda: _session(address, secret))
+        closing.callback(silently, session.stop)
         yield silently(lambda: ibis.pyspark.connect(session))
-    finally:
-        silently(session.stop)
 
 
 def _session(address: TableAddress, secret: str) -> Any:
