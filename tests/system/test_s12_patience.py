@@ -1,8 +1,10 @@
 """S11, S12: callers who say nothing, take nothing or never stop; and everybody else meanwhile."""
 
+import math
 import socket
 import ssl
 import threading
+import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -13,7 +15,7 @@ from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_ser
 
 from gencard.controller.service import server
 from gencard.controller.service.access import BURST_SECONDS, EXEMPT_AT_A_TIME, Bounds, Patience, Shares
-from gencard.controller.service.guard import Guard
+from gencard.controller.service.guard import KEPT_SECONDS, Guard
 from gencard.core.errors import ServiceBusyError
 from gencard.v1 import synthesis_pb2
 from gencard.v1.synthesis_pb2_grpc import add_SynthesisServiceServicer_to_server
@@ -173,17 +175,28 @@ class TestS11Rates:
         ana, aud = hasty_house.channel("ana"), hasty_house.channel("aud")
         endings = Counter(call(ana, LIST, b"").reason for _ in range(BURST_SECONDS * RATE + 200))
         assert endings["SERVICE_BUSY"] > 0
-        assert call(ana, CHECK, b"").code is OK
         assert call(aud, LIST, b"").code is OK
+        assert eventually(lambda: call(ana, CHECK, b"").code is OK, KEPT_SECONDS)
         assert eventually(lambda: call(ana, LIST, b"").code is OK, SECONDS)
 
+    def test_s11_refusals_of_one_connection_reach_the_interpreter_few_times_a_second(self, hasty_house):
+        """Each costs as much of everybody's time as a call; the transport refuses the rest without it."""
+        channel, counts = hasty_house.channel("ana"), hasty_house.controller.service.guard.calls.counts
+        begin, refused = time.monotonic(), Counter()
+        before = counts()[LIST, BUSY.name]
+        while time.monotonic() - begin < 2 * KEPT_SECONDS:
+            refused[call(channel, LIST, b"").code] += 1
+        periods = math.ceil((time.monotonic() - begin) / KEPT_SECONDS)
+        assert counts()[LIST, BUSY.name] - before <= 2 * periods * (8 + EXEMPT_AT_A_TIME)
+        assert refused[grpc.StatusCode.UNAVAILABLE] > 100
+
     def test_s11_a_burst_and_then_so_many_by_the_second(self):
-        time = [0.0]
-        shares = Shares(Bounds(8, 8, per_second=2, request_seconds=1), lambda: time[0])
+        now = [0.0]
+        shares = Shares(Bounds(8, 8, per_second=2, request_seconds=1), lambda: now[0])
         assert admitted(shares, "ana") == 2 * BURST_SECONDS
-        time[0] += 1.5
+        now[0] += 1.5
         assert (admitted(shares, "ana"), admitted(shares, "bea")) == (3, 2 * BURST_SECONDS)
-        time[0] += 1_000
+        now[0] += 1_000
         assert admitted(shares, "ana") == 2 * BURST_SECONDS
 
     def test_s11_what_is_exempt_has_a_share_of_its_own(self):

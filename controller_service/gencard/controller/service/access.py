@@ -262,10 +262,10 @@ class Shares:
 
 
 class Patience:
-    """Cancels calls that keep a thread waiting; one thread of its own looks after all of them.
+    """Cancels calls whose time is over; one thread of its own looks after all of them.
 
     Args:
-        seconds: How long one message may take.
+        seconds: How much time each has.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -280,21 +280,34 @@ class Patience:
     @contextmanager
     def waiting(self, context: grpc.ServicerContext) -> Iterator[None]:
         """The block waits for the caller; the call is cancelled where that takes too long."""
-        number = next(self._numbers)
-        with self._changed:
-            self._waiting[number] = time.monotonic() + self._seconds, context
-            self._wake()
+        number = self._add(context)
         try:
             yield
         finally:
             with self._changed:
                 self._waiting.pop(number, None)
 
+    def keep(self, context: grpc.ServicerContext) -> None:
+        """Keep a call that ends from being freed until its time is over; then, nothing is left to cancel.
+
+        gRPC counts a call as a stream of its connection until it is freed, and refuses streams beyond
+        the limit of a connection by itself.
+        """
+        self._add(context)
+
     def stop(self) -> None:
-        """End the thread; no call is cancelled any more."""
+        """End the thread; no call is cancelled any more, and none is kept."""
         with self._changed:
             self._stopped = True
+            self._waiting.clear()
             self._changed.notify()
+
+    def _add(self, context: grpc.ServicerContext) -> int:
+        with self._changed:
+            number = next(self._numbers)
+            self._waiting[number] = time.monotonic() + self._seconds, context
+            self._wake()
+        return number
 
     def _wake(self) -> None:
         """A watcher that waits for some earlier end need not be told of a later one."""
