@@ -180,7 +180,7 @@ class TestS11Rates:
         assert eventually(lambda: call(ana, LIST, b"").code is OK, SECONDS)
 
     def test_s11_refusals_of_one_connection_reach_the_interpreter_few_times_a_second(self, hasty_house):
-        """Each costs as much of everybody's time as a call; the transport refuses the rest without it."""
+        """Each costs as much of everybody's time as a call; the transport refuses the rest."""
         channel, counts = hasty_house.channel("ana"), hasty_house.controller.service.guard.calls.counts
         begin, refused = time.monotonic(), Counter()
         before = counts()[LIST, BUSY.name]

@@ -288,7 +288,7 @@ class Patience:
                 self._waiting.pop(number, None)
 
     def keep(self, context: grpc.ServicerContext) -> None:
-        """Keep a call that ends from being freed until its time is over; then, nothing is left to cancel.
+        """Keep a call that ends from being freed until its time is over.
 
         gRPC counts a call as a stream of its connection until it is freed, and refuses streams beyond
         the limit of a connection by itself.
