@@ -12,7 +12,10 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import time
+import tomllib
+import venv
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -82,7 +85,7 @@ def compared(task: str, old: Path, new: Path, *, rounds: int, most: float) -> Co
 def calling(root: Path, task: str) -> Iterator[Iterator[Seconds]]:
     """A process of a checkout that is ready to call an operation; each ``next`` is one call."""
     paths = os.pathsep.join(str(root / package) for package in _PACKAGES)
-    command = [sys.executable, speed_once.__file__, str(root), task]
+    command = [str(_interpreter_of(root)), speed_once.__file__, str(root), task]
     environment = {**os.environ, **_ONE_THREAD, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=root
@@ -103,6 +106,34 @@ def _answers(process: "subprocess.Popen[str]") -> Iterator[Seconds]:
         process.stdin.flush()
         wall, processor = json.loads(process.stdout.readline())
         yield wall, processor
+
+
+def _interpreter_of(root: Path) -> Path:
+    """An interpreter that imports a checkout's packages, and all others as this one does.
+
+    The jobs of a service start an interpreter of their own, without the variables of its environment.
+    """
+    if root == _ROOT:
+        return Path(sys.executable)
+    environment = root / ".environment"
+    if not environment.exists():
+        venv.create(environment, symlinks=True)
+        libraries = Path(sysconfig.get_path("purelib", vars={"base": str(environment)}))
+        # a folder that such a file names is searched, but no such file in it is read: not ours, here
+        folders = [*(root / package for package in _PACKAGES[1:]), sysconfig.get_path("purelib")]
+        (libraries / "checkout.pth").write_text("\n".join(map(str, folders)))
+        _write_commands(root, environment / "bin")
+    return environment / "bin" / "python"
+
+
+def _write_commands(root: Path, folder: Path) -> None:
+    """The commands of a checkout, as an installation makes them."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    for name, entry in project["scripts"].items():
+        module, _, function = entry.partition(":")
+        program = f"#!{folder}/python\nfrom {module} import {function}\n{function}()\n"
+        (folder / name).write_text(program)
+        (folder / name).chmod(0o755)
 
 
 @contextmanager
