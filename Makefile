@@ -9,6 +9,7 @@ LOCK   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 SBOM   := $(BIN)/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible
 
 .DEFAULT_GOAL := help
+unexport PYTHONDONTWRITEBYTECODE # each process of the tests would compile all modules anew
 .PHONY: help setup deep spark demo test mutation check format stubs docs lock sbom images bench clean
 
 help:           ## this list

@@ -8,6 +8,7 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from gencard.controller.upkeep import metrics
 from gencard.core.errors import GencardError, InvalidInputError
 from tests.system.house import build, survey
 
@@ -79,7 +80,9 @@ def test_other_paths_and_methods_are_not_there(house):
             urlopen(request, timeout=20)
 
 
-def test_who_sends_nothing_holds_few_places_and_not_for_ever(house):
+def test_who_sends_nothing_holds_few_places_and_not_for_ever(house, monkeypatch):
+    assert metrics._Handler.timeout == metrics.REQUEST_SECONDS
+    monkeypatch.setattr(metrics._Handler, "timeout", 2)
     port = house.controller.metrics.port
     held = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
     for connection in held:

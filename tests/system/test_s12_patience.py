@@ -38,7 +38,7 @@ STREAMS, SECONDS, RATE = 200, 60.0, 5
 def hasty_house(tmp_path_factory):
     house = build(tmp_path_factory.mktemp("hasty"))
     house.edit({"calls_per_second": str(RATE)})
-    yield configure(house, "server", request_seconds=5).start()
+    yield configure(house, "server", request_seconds=3).start()
     house.stop()
 
 
@@ -111,7 +111,7 @@ class TestS12Patience:
     def test_s12_connections_that_say_nothing_are_closed(self, hasty_house, monkeypatch, secured):
         """As plain sockets, or after TLS and before a word of HTTP/2."""
         hasty_house.stop()
-        short = {"grpc.server_handshake_timeout_ms": 8_000}
+        short = {"grpc.server_handshake_timeout_ms": 4_000}
         assert short.keys() <= dict(server.OPTIONS).keys()
         monkeypatch.setattr(server, "OPTIONS", [*(dict(server.OPTIONS) | short).items()])
         hasty_house.start()

@@ -12,6 +12,7 @@ import pytest
 
 from gencard.controller.audits import resumption
 from gencard.controller.operations import run
+from gencard.controller.service import guard
 from gencard.controller.service.access import MAY_CALL
 from tests.system import canaries, every_method
 from tests.system.every_method import Visitor
@@ -83,6 +84,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
         kept = Evidence(house, {}, logs=logs)
         for module in (run, resumption):
             patch.setattr(module, "shutil", SimpleNamespace(rmtree=keeping(kept.fleeting)))
+        patch.setattr(guard, "KEPT_SECONDS", 0.01)  # who is refused a hundred times need not wait
         with (folder / "printed").open("w+b") as printed:
             with canaries.diverted_output(printed):
                 house.start()

@@ -63,6 +63,7 @@ def house(tmp_path):
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     monkeypatch.setattr(channels, "SECONDS", 1.0)
+    monkeypatch.setitem(Notifier.__init__.__kwdefaults__, "seconds", 0.5)
 
 
 def tell(house, receiver, quiet=0):
