@@ -95,6 +95,16 @@ def test_resets_of_one_cancel_nobody_elses_calls(house, path, at_once, connectio
     assert [set(codes) for codes in endings] == [{grpc.StatusCode.OK}] * len(others)
 
 
+def test_streams_that_were_served_and_left_give_their_places_back(house):
+    """Who stops reading has done nothing wrong, as often as it may be."""
+    watch = house.channel("ana").unary_stream("/grpc.health.v1.Health/Watch")
+    for _ in range(40):
+        stream = watch(b"")
+        assert next(stream)
+        stream.cancel()
+        time.sleep(0.02)
+
+
 def calls_that_ended(house: House, code: str) -> int:
     """Calls that came to the interpreter and ended so."""
     counts = house.controller.service.guard.calls.counts()

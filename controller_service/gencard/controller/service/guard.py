@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NoReturn, TypeAlias, cast
@@ -39,7 +39,9 @@ from gencard.core.errors import (
     InvalidInputError,
     OperationCancelledError,
     PermissionDeniedError,
+    ServiceBusyError,
     TooLargeError,
+    UnauthenticatedError,
 )
 from gencard.wire.codecs.error_table import status_message
 from gencard.wire.signatures.identity import Identity
@@ -56,7 +58,9 @@ MOST_UPLOAD_BYTES = 4 << 20
 
 UPLOADS = frozenset({"/gencard.v1.AuditService/RunBlackBox", "/gencard.v1.AnswersService/RunProgram"})
 
-KEPT = frozenset({"CANCELLED", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED"})
+KEPT = (OperationCancelledError, ServiceBusyError, UnauthenticatedError)
+"""Of calls that were not admitted; those that were are limited by their caller's share."""
+
 KEPT_SECONDS = 1.0
 """How long a call with such an end counts among the streams of its connection, of which there are few.
 
@@ -311,24 +315,31 @@ class Guard(grpc.ServerInterceptor):
                     self.report(method, incident, type(error).__name__)
             caught.append(InternalError(incident=incident))
         finally:
-            code = _code_of(caught, ended=ended)
-            self.calls.count(method, code)
-            if code in KEPT:
-                self._kept.keep(context)
+            self.calls.count(method, _code_of(caught, ended=ended))
 
     @contextmanager
     def _admitted(self, context: grpc.ServicerContext, method: str) -> Iterator[Identity]:
         """Runs the call as its caller, within the caller's share; one that was reset ends at once."""
+        with ExitStack() as admission:
+            try:
+                who = self._caller(context, method)
+                room = self._shares.exempt if method in EXEMPT else self._shares.taken
+                admission.enter_context(room(who.uri))
+            except KEPT:
+                self._kept.keep(context)
+                raise
+            admission.enter_context(working_for(who.uri))
+            CALLER.identity = who
+            yield who
+
+    def _caller(self, context: grpc.ServicerContext, method: str) -> Identity:
         if not context.is_active():
             raise OperationCancelledError
         who = caller_of(context, self.enrolled, self.development)
         # deny by default: a method without an entry is called by nobody
         if who.role not in MAY_CALL.get(method, frozenset()):
             raise PermissionDeniedError
-        room = self._shares.exempt if method in EXEMPT else self._shares.taken
-        with room(who.uri), working_for(who.uri):
-            CALLER.identity = who
-            yield who
+        return who
 
 
 def _code_of(caught: Sequence[GencardError], *, ended: bool) -> str:
