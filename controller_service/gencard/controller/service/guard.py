@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NoReturn, TypeAlias, cast
@@ -58,8 +58,8 @@ MOST_UPLOAD_BYTES = 4 << 20
 
 UPLOADS = frozenset({"/gencard.v1.AuditService/RunBlackBox", "/gencard.v1.AnswersService/RunProgram"})
 
-KEPT = (OperationCancelledError, ServiceBusyError, UnauthenticatedError)
-"""Of calls that were not admitted; those that were are limited by their caller's share."""
+KEPT = (OperationCancelledError, ServiceBusyError, TooLargeError, UnauthenticatedError)
+"""Ends of calls that nobody needs often: refused before they were served, or reset before an answer."""
 
 KEPT_SECONDS = 1.0
 """How long a call with such an end counts among the streams of its connection, of which there are few.
@@ -261,9 +261,13 @@ class Guard(grpc.ServerInterceptor):
         def call(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
             with self._ending(context, method) as caught, self._admitted(context, method) as who:
                 answers = behaviour(read(requests, context), context)
-                while (answer := self._next(answers, who, method)) is not None:
+                answer = self._next(answers, who, method)
+                if not context.is_active():
+                    raise OperationCancelledError
+                while answer is not None:
                     with self._patience.waiting(context):
                         yield answer
+                    answer = self._next(answers, who, method)
             if caught:
                 _end(context, caught)
 
@@ -316,30 +320,22 @@ class Guard(grpc.ServerInterceptor):
             caught.append(InternalError(incident=incident))
         finally:
             self.calls.count(method, _code_of(caught, ended=ended))
+            if caught and isinstance(caught[0], KEPT):
+                self._kept.keep(context)
 
     @contextmanager
     def _admitted(self, context: grpc.ServicerContext, method: str) -> Iterator[Identity]:
         """Runs the call as its caller, within the caller's share; one that was reset ends at once."""
-        with ExitStack() as admission:
-            try:
-                who = self._caller(context, method)
-                room = self._shares.exempt if method in EXEMPT else self._shares.taken
-                admission.enter_context(room(who.uri))
-            except KEPT:
-                self._kept.keep(context)
-                raise
-            admission.enter_context(working_for(who.uri))
-            CALLER.identity = who
-            yield who
-
-    def _caller(self, context: grpc.ServicerContext, method: str) -> Identity:
         if not context.is_active():
             raise OperationCancelledError
         who = caller_of(context, self.enrolled, self.development)
         # deny by default: a method without an entry is called by nobody
         if who.role not in MAY_CALL.get(method, frozenset()):
             raise PermissionDeniedError
-        return who
+        room = self._shares.exempt if method in EXEMPT else self._shares.taken
+        with room(who.uri), working_for(who.uri):
+            CALLER.identity = who
+            yield who
 
 
 def _code_of(caught: Sequence[GencardError], *, ended: bool) -> str:
