@@ -89,7 +89,10 @@ EXEMPT = frozenset(
         "/google.longrunning.Operations/CancelOperation",
     }
 )
-"""Calls that count against no limit: one must be able to ask and to stop at any time."""
+"""Calls that count against no limit: one must be able to ask and to stop at any time.
+
+Only where the guard has just refused calls in masses, that takes another connection, or a second.
+"""
 
 UNQUEUED = EXEMPT | {
     "/gencard.v1.AuditService/RunBlackBox",
@@ -180,6 +183,11 @@ class Bounds:
     calls: int
     per_second: float
     request_seconds: float
+
+    @property
+    def streams(self) -> int:
+        """Of one connection at a time: as many calls as the guard would admit of one caller."""
+        return self.per_identity + EXEMPT_AT_A_TIME
 
 
 @dataclass(slots=True)
@@ -318,18 +326,26 @@ class Patience:
             self._changed.notify()
 
     def _watch(self) -> None:
-        while (context := self._next_late()) is not None:
-            context.cancel()
+        while self._cancel_next():
+            pass
 
-    def _next_late(self) -> grpc.ServicerContext | None:
-        """The next call that is late, once there is one; None when nobody looks any more."""
+    def _cancel_next(self) -> bool:
+        """Cancel the next call that is late, once there is one; False when nobody looks any more."""
         with self._changed:
             while not self._stopped:
-                number, (end, context) = next(iter(self._waiting.items()), (-1, (None, None)))
-                left = None if end is None else end - time.monotonic()
-                if context is not None and left is not None and left <= 0:
-                    del self._waiting[number]
-                    return context
+                left = self._seconds_left()
+                if left is not None and left <= 0:
+                    _, context = self._waiting.pop(next(iter(self._waiting)))
+                    break
                 self._asleep = left is None
                 self._changed.wait(left)
+            else:
+                return False
+        context.cancel()
+        return True
+
+    def _seconds_left(self) -> float | None:
+        """Until the first is late; a call that the waiting thread held could not be freed meanwhile."""
+        for end, _ in self._waiting.values():
+            return end - time.monotonic()
         return None

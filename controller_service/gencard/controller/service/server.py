@@ -58,7 +58,7 @@ OPTIONS = (
 )
 
 STREAMS_OPTION = "grpc.max_concurrent_streams"
-"""Streams of one connection at a time: as many as the guard would admit of one caller.
+"""Takes ``Bounds.streams``.
 
 Beyond it gRPC's transport refuses a stream before any of our threads is involved. Without the bound a
 caller who opens streams and resets them at once (CVE-2023-44487) fills the queue before our threads:
@@ -181,11 +181,10 @@ def start(
     """
     silence_grpc()
     threads = guard.bounds.calls + SPARE_CALLS
-    streams = guard.bounds.per_identity + EXEMPT_AT_A_TIME
     server = grpc.server(
         ThreadPoolExecutor(max_workers=threads, thread_name_prefix="call"),
         interceptors=[guard],
-        options=[*OPTIONS, (STREAMS_OPTION, streams)],
+        options=[*OPTIONS, (STREAMS_OPTION, guard.bounds.streams)],
         maximum_concurrent_rpcs=threads * WAITING_PER_THREAD,
     )
     health = HealthServicer()
