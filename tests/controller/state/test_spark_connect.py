@@ -24,13 +24,12 @@ from tests.system.receivers import free_port
 pytest.importorskip("ibis")
 from gencard.controller.records.tables import engines
 from gencard.controller.records.tables.engines import open_backend, open_table, records_of
-from tests.controller.state.test_tables import CLIQUES, SALT
+from tests.controller.state.test_tables import CLIQUES, JAVA_OPTIONS, SALT
 
 if reason := engine_rows.lacking("spark"):
     pytest.skip(reason, allow_module_level=True)
 
 TOKEN = "open sesame"
-SOONER = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}  # Java starts in less time
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 
@@ -52,7 +51,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     }
     options = [text for pair in settings.items() for text in ("--conf", "=".join(pair))]
     command = [f"{location}/bin/spark-submit", "--class", SERVER, "--master", "local[2]", *options]
-    environment = {"PATH": os.environ["PATH"], "SPARK_HOME": location, **SOONER}
+    environment = {"PATH": os.environ["PATH"], "SPARK_HOME": location, "JDK_JAVA_OPTIONS": JAVA_OPTIONS}
     log = (tmp_path_factory.mktemp("connect") / "log").open("w")
     with (
         log,
@@ -93,17 +92,19 @@ def address(port: int, records: Path) -> Callable[[int], TableAddress]:
 def test_psi_is_the_same_to_the_byte(address, records):
     vault = Vault(records / "0.parquet", CODING, READINGS)
     with open_table(address(), TOKEN, CODING, READINGS) as table:
-        table.confirm(table.version(SALT), SALT)
+        table.check()
+        version = table.version(SALT)
+        table.confirm(version, SALT)
         first, second = (
-            psi_document(measure(source, CLIQUES[:4], CODING.domain)) for source in (table, vault)
+            psi_document(measure(source, CLIQUES, CODING.domain)) for source in (table, vault)
         )
     assert first == second
 
 
 def test_a_process_can_read_by_connect_and_without_it_in_turn(address, records, monkeypatch):
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", SOONER["JDK_JAVA_OPTIONS"])
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
     here = TableAddress(f"spark://local?parquet={records}")
-    for where, token in ((address(), TOKEN), (here, ""), (address(), TOKEN)):
+    for where, token in ((address(), TOKEN), (here, "")) * 2:
         with open_backend(where, token) as backend:
             assert records_of(backend, where).count().execute() == 5_000
 

@@ -37,6 +37,7 @@ from gencard.controller.records.tables.table import Table
 CLIQUES = [("age", "sex"), ("grade", "day"), ("day",), ("sex", "age", "grade"), ("born", "alive")]
 CLIQUES += [("city", "income", "born"), ("income", "alive"), ("word", "price")]
 SALT = b"salt"
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it starts sooner
 NO_NUMBERS = ("1_000", "+-5", "\u20035", "9" * 400, "1e999", "0x1", "5f", "")
 """Texts of which one engine or another makes a number, or an error."""
 
@@ -72,7 +73,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
     if lacking := engine_rows.lacking(request.param):
         pytest.skip(lacking)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts sooner
+        patch.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
         yield request.param
 
 

@@ -262,7 +262,7 @@ class Guard(grpc.ServerInterceptor):
             with self._ending(context, method) as caught, self._admitted(context, method) as who:
                 answers = behaviour(read(requests, context), context)
                 answer = self._next(answers, who, method)
-                if not context.is_active():
+                if not context.is_active():  # work for nobody, however far it came
                     raise OperationCancelledError
                 while answer is not None:
                     with self._patience.waiting(context):
