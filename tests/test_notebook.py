@@ -2,34 +2,37 @@
 
 import re
 import shutil
+from importlib import import_module
 
-import nbformat
 import pytest
 from matplotlib.image import imread
 
-from docs.notebook import NOTEBOOK, executed, figures_of, html, take_picture, texts
 
-pytest.importorskip("statsmodels", reason="the survey comes with it")
+@pytest.fixture(scope="module")
+def docs():
+    """``docs.notebook``; to import it takes seconds, which every process of the tests would spend."""
+    pytest.importorskip("statsmodels", reason="the survey comes with it")
+    return import_module("docs.notebook")
 
 
 @pytest.fixture(scope="module")
-def notebook():
-    return executed()
+def notebook(docs):
+    return docs.executed()
 
 
-def test_it_is_kept_without_outputs():
-    kept = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(kept)
+def test_it_is_kept_without_outputs(docs):
+    kept = docs.nbformat.read(docs.NOTEBOOK, as_version=4)
+    docs.nbformat.validate(kept)
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in kept.cells)
 
 
-def test_no_cell_fails_or_warns(notebook):
-    shown = "\n".join(texts(notebook))
+def test_no_cell_fails_or_warns(docs, notebook):
+    shown = "\n".join(docs.texts(notebook))
     assert not re.search(r"(?m)^stderr: |Warning|Traceback", shown)
 
 
-def test_each_step_of_the_first_hour_shows_its_result(notebook):
-    page = html(notebook)
+def test_each_step_of_the_first_hour_shows_its_result(docs, notebook):
+    page = docs.html(notebook)
     for words in (
         "6,366, as declared",
         "ORDER_TOO_HIGH",
@@ -44,25 +47,25 @@ def test_each_step_of_the_first_hour_shows_its_result(notebook):
         assert words in page
 
 
-def test_the_page_loads_nothing_from_elsewhere(notebook):
-    assert not re.search(r"(?:src|href)=\"(?:https?:)?//", html(notebook))
+def test_the_page_loads_nothing_from_elsewhere(docs, notebook):
+    assert not re.search(r"(?:src|href)=\"(?:https?:)?//", docs.html(notebook))
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
-def test_a_browser_draws_it(notebook, tmp_path):
+def test_a_browser_draws_it(docs, notebook, tmp_path):
     page, picture = tmp_path / "page.html", tmp_path / "page.png"
-    page.write_text(html(notebook), encoding="utf-8")
-    take_picture(page, picture, width=1_000, height=2_000)
+    page.write_text(docs.html(notebook), encoding="utf-8")
+    docs.take_picture(page, picture, width=1_000, height=2_000)
     pixels = imread(picture)[:, :, :3]
     assert pixels.shape[1] == 1_000
     assert 500 < pixels.shape[0] <= 2_000
     assert pixels.std() > 0.05
 
 
-def test_the_figures_are_the_sections_alone():
+def test_the_figures_are_the_sections_alone(docs):
     named = '<section class="measure" aria-labelledby="{0}">{0}</section>'
     page = f"<head></head><body class='x'>{''.join(map(named.format, ('dcr', 'nndr', 'tables')))}"
-    shown = figures_of(page)
+    shown = docs.figures_of(page)
     assert named.format("dcr") in shown
     assert named.format("tables") in shown
     assert "nndr" not in shown

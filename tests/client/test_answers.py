@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import statsmodels.api as sm
 from typer.testing import CliRunner
 
 from gencard.client import Answer, answer
@@ -59,6 +58,7 @@ def made_up():
 
 def reference():
     """statsmodels on the coded records, with midpoints of the edges."""
+    sm = pytest.importorskip("statsmodels.api")
     age = np.array([9.0, 41.5, 82.5])[RECORDS.column("age")]
     health = pd.get_dummies(RECORDS.column("health"), drop_first=True).to_numpy(float)
     return sm.OLS(age, sm.add_constant(health)).fit()

@@ -153,8 +153,9 @@ class TestWords:
 
 
 class TestPage:
-    @pytest.mark.parametrize("html", [LEAKY.html, HONEST.html], ids=["leaky", "honest"])
-    def test_it_is_self_contained_and_well_formed(self, html):
+    @pytest.mark.parametrize("written", [LEAKY, HONEST], ids=["leaky", "honest"])
+    def test_it_is_self_contained_and_well_formed(self, written):
+        html = written.html
         page = Page(html)
         tags = {tag for tag, _ in page.elements}
         assert not tags & {"script", "link", "img", "iframe", "object", "form", "base"}

@@ -7,7 +7,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
@@ -23,7 +22,8 @@ SEEDS = range(3)
 
 def survey(*names):
     """The American National Election Study of 1996, 944 records (statsmodels)."""
-    columns = sm.datasets.anes96.load_pandas().data[list(names)].astype(int)
+    datasets = pytest.importorskip("statsmodels.datasets")
+    columns = datasets.anes96.load_pandas().data[list(names)].astype(int)
     codes = (columns - columns.min()).to_numpy()
     sizes = dict(zip(names, (codes.max(axis=0) + 1).tolist(), strict=True))
     return Dataset(Domain.of(sizes), codes)
