@@ -42,8 +42,8 @@ spark: $(READY) ## pyspark, which needs Java, for records in Spark, into the env
 demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/; VERBOSE=1 shows cards and audits in full
 	@VERBOSE=$(VERBOSE) $(BIN)/python -m examples.demo
 
-test: $(READY)  ## every test, on all cores (four at most), with coverage of the core
-	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 --cov
+test: $(READY)  ## every test, in a process more than cores (four at most), with coverage of the core
+	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 --cov
 
 mutation: $(READY) ## 60 deliberate defects, of which the tests must notice 57
 	@$(BIN)/python -m tests.mutation

@@ -41,6 +41,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         print(f"\n{report.nodeid} failed in {report.when} after {report.duration:.0f} s", flush=True)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than cores: for a third of its time a test waits, for a process or for a time to pass."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 CORE = Path(__file__).with_name("core")
 COVERAGE = pytest.StashKey[Coverage]()
 TRACED_SECONDS = 0.25
