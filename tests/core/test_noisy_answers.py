@@ -14,7 +14,7 @@ from gencard.core.answers.margins import PsiMargins, within
 from gencard.core.answers.noise.bootstrap import INTERVALS, Bootstrap, bootstrapped, simulated
 from gencard.core.answers.noise.reconciled import NoisyMargins, margins_of
 from gencard.core.card.mechanism import Mechanism
-from gencard.core.card.noise import laplace
+from gencard.core.card.noise import NOISES, laplace
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoiseDrownsError
 from gencard.core.noise import noisy
@@ -232,7 +232,7 @@ class TestBootstrap:
         assert self.intervals("table", psi, 14)[0] == self.intervals("table", psi, 14)[0]
 
 
-@pytest.mark.parametrize("mechanism", [Mechanism.LAPLACE, Mechanism.GAUSSIAN, Mechanism.EXACT])
+@pytest.mark.parametrize("mechanism", [Mechanism.EXACT, *(noise.mechanism for noise in NOISES)])
 def test_simulated_noise_has_the_standard_deviation_of_psi(mechanism):
     draw = partial(simulated, (20_000,), mechanism=mechanism, rng=np.random.default_rng(15))
     for stddev in (0.7, 5.0, 40.0):

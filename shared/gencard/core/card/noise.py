@@ -1,7 +1,8 @@
 """Noise on counts: one class for each mechanism, with its parameters, price, scale, stddev and draw.
 
 A new mechanism is one more class, in ``NOISES``, with its name in ``Mechanism`` and its sampler in
-``Noise``, which ``controller/noise.py`` draws from; the protocol has its name once more.
+``Noise``, which ``controller/noise.py`` draws from; the protocol has its name once more. What its law is
+in simulations, ``core/answers/noise/bootstrap.py`` says.
 """
 
 from abc import ABC, abstractmethod

@@ -167,8 +167,9 @@ def simulated(
         return np.asarray(one - other, dtype=np.float64)
     if mechanism is Mechanism.EXACT:
         return rng.uniform(-1.0, 1.0, sizes) * stddev * sqrt(3)
-    whole: FloatArray = np.rint(rng.normal(0.0, stddev, sizes))
-    return whole
+    if mechanism is Mechanism.GAUSSIAN:
+        return np.rint(rng.normal(0.0, stddev, sizes))
+    raise NotImplementedError(f"the bootstrap does not know the law of {mechanism} noise")
 
 
 def _answered(analysis: Analysis, margins: Margins) -> Answer:
