@@ -19,6 +19,18 @@ def golden_json(name: str) -> Any:
     return json.loads(golden(name))
 
 
+FIRST_FINDINGS = golden_json("reports/findings.json")
+
+
+def findings() -> dict[str, Any]:
+    """A finding of each evaluation; of each that is newer than the first version from its own file."""
+    newer = (path.name for path in (FOLDER / "reports").glob("finding-*.json"))
+    return FIRST_FINDINGS | {
+        name.removeprefix("finding-").removesuffix(".json"): golden_json(f"reports/{name}")
+        for name in sorted(newer)
+    }
+
+
 def names(folder: str, ending: str = ".json") -> list[str]:
     """The golden files of a folder, without their ending, sorted."""
     return sorted(path.name.removesuffix(ending) for path in (FOLDER / folder).glob(f"*{ending}"))

@@ -15,9 +15,9 @@ from gencard.wire.documents.enrolment import answer_of_document, request_of_docu
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.dsse import ENROLMENT_REQUEST, predicate_of, statement
-from tests.golden.files import golden, golden_json
+from tests.golden.files import findings, golden, golden_json
 
-FINDINGS = golden_json("reports/findings.json")
+FINDINGS = findings()
 ERRORS = golden_json("errors.json")
 
 
@@ -32,6 +32,8 @@ def test_an_audit_report_is_read_and_written_again(box, verdict):
 
 
 def test_there_is_a_finding_of_every_measure():
+    missing = EVALUATIONS.keys() - FINDINGS.keys()
+    assert not missing, "write finding_to_json_object of one, rounded, to reports/finding-NAME.json"
     assert FINDINGS.keys() == EVALUATIONS.keys()
 
 
