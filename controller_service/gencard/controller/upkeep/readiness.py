@@ -154,11 +154,13 @@ def _vain_measures(dataset_entry: DatasetEntry) -> Iterator[str]:
 def _can_look(measure: Evaluation, dataset_entry: DatasetEntry) -> bool:
     """Whether some card's records may be looked at by a measure, so far as the declaration decides."""
     together, declared = together_of(dataset_entry.policy), dataset_entry.declared
-    if measure.sight is Sight.KEYS:
-        return any(together.allows_table((key, declared.target)) for key in declared.keys)
-    if measure.sight is Sight.GAP and declared.gap is not None:
-        return together.allows_table(declared.gap.attributes)
-    return True
+    match measure.sight:
+        case Sight.KEYS:
+            return any(together.allows_table((key, declared.target)) for key in declared.keys)
+        case Sight.GAP:
+            return declared.gap is None or together.allows_table(declared.gap.attributes)
+        case Sight.NOTHING | Sight.PHI | Sight.TABLES | Sight.WHOLE:  # each card decides
+            return True
 
 
 _SETTING = {
