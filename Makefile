@@ -42,7 +42,7 @@ spark: $(READY) ## pyspark, which needs Java, for records in Spark, into the env
 demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/; VERBOSE=1 shows cards and audits in full
 	@VERBOSE=$(VERBOSE) $(BIN)/python -m examples.demo
 
-test: $(READY)  ## every test, in a process more than cores (four at most), with coverage of the core
+test: $(READY)  ## every test, in one process more than there are cores (four at most), with coverage of the core
 	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 --cov
 
 mutation: $(READY) ## 60 deliberate defects, of which the tests must notice 57
