@@ -41,6 +41,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         print(f"\n{report.nodeid} failed in {report.when} after {report.duration:.0f} s", flush=True)
 
 
+@pytest.hookimpl(optionalhook=True)  # mutants run without the plugin
 def pytest_xdist_auto_num_workers() -> int:
     """One more than cores: for a third of its time a test waits, for a process or for a time to pass."""
     return len(os.sched_getaffinity(0)) + 1
