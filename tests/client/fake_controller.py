@@ -118,8 +118,8 @@ class ControllerState(negotiation_pb2_grpc.NegotiationServiceServicer):
     @unary
     def ProposeCard(self, request):
         name = "" if request.validate_only else f"{DATASET}/cards/{secrets.token_hex(4)}"
-        asked = proposal_of(request.terms)
-        card = Card(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, asked)
+        proposal = proposal_of(request.terms)
+        card = Card(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, proposal)
         waits = self.world.manual and not request.validate_only
         return negotiation.ProposeCardResponse(
             card=self.world.save(card if waits else self.world.offered(card))
@@ -179,8 +179,8 @@ class Synthesis(synthesis_pb2_grpc.SynthesisServiceServicer):
 
     @unary
     def ListReleases(self, request):
-        found = [release for release, _ in self.world.releases.values()]
-        return synthesis.ListReleasesResponse(releases=found[::-1])
+        releases = [release for release, _ in self.world.releases.values()]
+        return synthesis.ListReleasesResponse(releases=releases[::-1])
 
     @streaming
     def StreamRows(self, request):

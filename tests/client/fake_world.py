@@ -138,14 +138,14 @@ class World:
         return card_message(card)
 
     def offered(self, card: Card) -> Card:
-        asked = card.proposed.in_order_of(CODING.domain)
-        kept = tuple(clique for clique in asked.marginals if len(clique) <= self.richest)
+        proposal = card.proposed.in_order_of(CODING.domain)
+        kept_cliques = tuple(clique for clique in proposal.marginals if len(clique) <= self.richest)
         changes = tuple(
             Change("marginals", ", ".join(clique), "", "ORDER_TOO_HIGH")
-            for clique in asked.marginals
-            if clique not in kept
+            for clique in proposal.marginals
+            if clique not in kept_cliques
         )
-        terms = replace(asked, marginals=kept)
+        terms = replace(proposal, marginals=kept_cliques)
         expires = NOW + timedelta(days=30)
         document = CardTerms(
             name=card.name,
@@ -156,7 +156,7 @@ class World:
             coding_digest=coding_digest(CODING),
             declared_by="sam",
             terms=terms,
-            price=Price(dimension(CODING.domain, kept)),
+            price=Price(dimension(CODING.domain, kept_cliques)),
             tier=Tier.BY_CONSTRUCTION,
             generator_digest=generator_digest("ipf"),
             agreed_by_policy="orders up to 2",

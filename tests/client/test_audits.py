@@ -37,19 +37,19 @@ class TestFromAfar:
     def test_an_honest_box(self, card, world):
         honest = Honest(ipf(), card.terms.marginals)
         world.box = lambda dataset, rows, seed: honest(dataset, rows, seed=seed)
-        told = []
+        stages = []
         audit = card.audit(
             "ipf",
             runs=6,
             seed=2,
             records=records(card),
-            progress=lambda stage, share: told.append(stage),
+            progress=lambda stage, share: stages.append(stage),
         )
         assert audit.verdict is Verdict.NO_EVIDENCE
         assert "no proof" in audit.wording
         assert audit.where is Where.MADE_UP
         assert world.faults.calls["RunBlackBox"] == 30
-        assert {"pair", "report"} <= set(told)
+        assert {"pair", "report"} <= set(stages)
         assert audit.findings.seconds > 0
         assert "Found" not in dict(audit.lines())  # the wording says it all
         at_card = replace(audit, wording=wording(audit.findings))

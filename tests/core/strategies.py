@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.linear import Function, LinearStatistic
@@ -40,6 +41,26 @@ def workloads(draw: st.DrawFn, domain: Domain, widest: int = 3) -> tuple[Clique,
     ]
     chosen = draw(st.lists(st.sampled_from(sets), min_size=1, max_size=6, unique=True))
     return tuple(tuple(draw(st.permutations(clique))) for clique in chosen)
+
+
+@st.composite
+def structural_zeros(draw: st.DrawFn, domain: Domain) -> tuple[StructuralZeros, ...]:
+    """Up to three declarations, the axes of each in any order."""
+    return tuple(
+        StructuralZeros(
+            clique,
+            tuple(
+                draw(
+                    st.lists(
+                        st.tuples(*(st.integers(0, domain.size(name) - 1) for name in clique)),
+                        min_size=1,
+                        max_size=3,
+                    )
+                )
+            ),
+        )
+        for clique in draw(workloads(domain))[:3]
+    )
 
 
 @st.composite

@@ -15,7 +15,7 @@ from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object
 from gencard.core.card.terms import AuditTerms
-from gencard.core.coding import Attribute, Coding, Labels
+from gencard.core.coding import Attribute, Coding, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -83,6 +83,20 @@ class TestExampleThree:
         assert second[0] == second[1]
         assert third[0] != third[1]
         assert pair.moved > 500
+
+
+def test_circuits_leave_cells_that_cannot_occur_empty():
+    """Numbers 2 and 5 cannot occur; without the zeros both sides hold them."""
+    zeros = (StructuralZeros(("x",), ((2,), (5,))),)
+    possible = line().take(np.flatnonzero(~np.isin(line().column("x"), (2, 5))))
+    basis = outside_linear(LINE, [("x",)], [variance(X)])
+    held = []
+    for declared in ((), zeros):
+        rng = np.random.default_rng(0)
+        moves = Moves.of([], basis.cliques, [variance(X)], declared)
+        pair = extremal_pair(possible, moves, basis.random_direction(rng=rng), rng=rng)
+        held.append({*pair.low.column("x").tolist(), *pair.high.column("x").tolist()} & {2, 5})
+    assert held == [{2, 5}, set()]
 
 
 class TestSpaces:

@@ -32,6 +32,7 @@ from gencard.core.audit.wording import (
     wording,
 )
 from gencard.core.card.terms import AuditTerms
+from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.maximum_entropy.family import ipf
@@ -54,6 +55,16 @@ class TestJson:
         for one in (report, full):
             text = json.dumps(report_to_json_object(one), allow_nan=False)
             assert report_of_json_object(json.loads(text)) == one
+
+    def test_structural_zeros_are_written_where_there_are_some(self, report):
+        zeros = (StructuralZeros(("b", "a"), ((0, 2), (1, 0))),)
+        with_zeros = replace(report, plan=replace(report.plan, structural_zeros=zeros))
+        document = json.loads(json.dumps(report_to_json_object(with_zeros)))
+        assert report_of_json_object(document) == with_zeros
+        assert document["plan"].pop("structural_zeros") == [
+            {"clique": ["b", "a"], "cells": [[0, 2], [1, 0]]}
+        ]
+        assert document["plan"] == report_to_json_object(report)["plan"]
 
     def test_the_form_is_the_documented_one(self, report):
         document = report_to_json_object(report)

@@ -10,6 +10,8 @@ from gencard.core.coding import (
     Labels,
     StructuralZeros,
     codes_of_numbers,
+    impossible_cells,
+    impossible_records,
     numbers_of_codes,
 )
 from gencard.core.dataset import steps_reached
@@ -21,6 +23,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
     UnknownAttributeError,
 )
+from tests.core.strategies import datasets, domains, structural_zeros
 
 SEX = Attribute("sex", Labels(("M", "F")))
 AGE = Attribute("age", Edges((0, 18, 65, 120), missing=True))
@@ -141,3 +144,21 @@ def test_words_say_where_in_the_interval():
     assert numbers[:3].tolist() == [18, 18 + 47 / 4, 18 + 47 / 2]
     assert 65 - 1e-12 < numbers[3] < 65
     assert np.isnan(numbers[4])
+
+
+@given(st.data())
+def test_structural_zeros_are_the_cells_that_agree_with_one_of_them(data):
+    domain = data.draw(domains())
+    dataset, zeros = data.draw(datasets(domain)), data.draw(structural_zeros(domain))
+    part = domain.project(domain.attributes[: data.draw(st.integers(1, len(domain)))])
+
+    def agrees(codes):
+        record = dict(zip(part.attributes, codes, strict=True))
+        return any(tuple(record.get(name) for name in zero.clique) in zero.cells for zero in zeros)
+
+    records = dataset.project(part.attributes).codes
+    expected = [agrees(record) for record in records.tolist()]
+    assert impossible_records(part, records, zeros).tolist() == expected
+    cells = impossible_cells(part, zeros)
+    assert cells.shape == part.sizes
+    assert all(cells[cell] == agrees(cell) for cell in np.ndindex(part.sizes))

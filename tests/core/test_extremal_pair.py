@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
 from gencard.boxes.reference import Honest
-from gencard.core.audit.arms.planted_pair import made_up
+from gencard.core.audit.arms.planted_pair import made_up, uniform
 from gencard.core.audit.pairs import blocks as blocks_module
 from gencard.core.audit.pairs import moves as cubes_module
 from gencard.core.audit.pairs.blocks import minimal, neighbours, outside
@@ -25,6 +25,7 @@ from gencard.core.audit.pairs.extremal_pair import (
     statistics_digest,
 )
 from gencard.core.audit.pairs.moves import _take, climb, cubes, leads
+from gencard.core.coding import StructuralZeros, impossible_cells, impossible_records
 from gencard.core.dataset import Cells, Dataset, key_of
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -35,7 +36,7 @@ from gencard.core.errors import (
 )
 from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.counting import count, count_all
-from tests.core.strategies import datasets, domains, workloads
+from tests.core.strategies import datasets, domains, structural_zeros, workloads
 
 CUBE = Domain.of({"a": 2, "b": 2, "c": 2})
 PAIRS = (("a", "b"), ("a", "c"), ("b", "c"))
@@ -53,10 +54,10 @@ def multiset(dataset):
     return Counter(map(tuple, dataset.codes.tolist()))
 
 
-def pair_of(dataset, cliques, seed=0, order=8):
+def pair_of(dataset, cliques, seed=0, order=8, zeros=()):
     basis = Basis(dataset.domain, outside(dataset.domain, cliques, order))
     beta = basis.random_direction(rng=rng(seed))
-    moves = Moves.of(cliques, basis.cliques)
+    moves = Moves.of(cliques, basis.cliques, zeros=zeros)
     return beta, extremal_pair(dataset, moves, beta, rng=rng(seed))
 
 
@@ -316,6 +317,43 @@ class TestPairs:
         beta = Direction(CUBE, (("a", "b"),), (np.eye(2),))
         assert farthest(dataset, (("a",), ("b",)), beta) is dataset
 
+    @given(released(), st.data(), st.integers(0, 9))
+    @settings(max_examples=60, deadline=None)
+    def test_neither_side_holds_a_record_that_cannot_occur(self, drawn, data, seed):
+        dataset, cliques = drawn
+        zeros = data.draw(structural_zeros(dataset.domain))
+        allowed = ~impossible_records(dataset.domain, dataset.codes, zeros)
+        dataset = dataset.take(np.flatnonzero(allowed))
+        assume(len(dataset))
+        try:
+            _, pair = pair_of(dataset, cliques, seed, zeros=zeros)
+        except NoExtremalPairError:
+            return
+        for side in (pair.low, pair.high):
+            assert not impossible_records(side.domain, side.codes, zeros).any()
+            assert statistics_digest(side, cliques) == statistics_digest(dataset, cliques)
+
+    @given(datasets(CUBE, fewest=4, most=9), workloads(CUBE, widest=2), structural_zeros(CUBE))
+    @settings(max_examples=60, deadline=None)
+    def test_a_pair_is_found_wherever_two_possible_tables_have_the_psi(self, dataset, cliques, zeros):
+        cliques = tuple(CUBE.canonical(clique) for clique in cliques)
+        impossible = impossible_cells(CUBE, zeros)
+        allowed = np.flatnonzero(~impossible_records(CUBE, dataset.codes, zeros))[:5]
+        assume(len(allowed))
+        dataset = dataset.take(allowed)
+        cells = [cell for cell in product((0, 1), repeat=3) if not impossible[cell]]
+        wanted = statistics_digest(dataset, cliques)
+        tables = sum(
+            statistics_digest(dataset_of(CUBE, records), cliques) == wanted
+            for records in combinations_with_replacement(cells, len(dataset))
+        )
+        try:
+            pair_of(dataset, cliques, zeros=zeros)
+        except NoExtremalPairError:
+            assert tables == 1
+        else:
+            assert tables > 1
+
     def test_a_second_start_goes_on_from_the_first(self):
         domain = Domain.of({"a": 4, "b": 4, "c": 3})
         dataset = made_up(domain, 400, rng=rng())
@@ -360,6 +398,28 @@ class TestMadeUp:
         assert np.prod(used) <= 5_000 / 8
         cliques = tuple(combinations("abcdefg", 2))
         assert pair_of(dataset, cliques, order=3)[1].moved > 2_500
+
+    @pytest.mark.parametrize("make", [made_up, uniform])
+    def test_no_record_stands_where_none_can(self, make):
+        domain = Domain.of({"a": 4, "b": 3, "c": 50})
+        zeros = [StructuralZeros(("b", "a"), ((0, 0), (2, 3))), StructuralZeros(("c",), ((7,),))]
+        for seed in range(20):
+            dataset = make(domain, 500, zeros=zeros, rng=rng(seed))
+            assert len(dataset) == 500
+            assert not impossible_records(domain, dataset.codes, zeros).any()
+
+    def test_possible_records_stay_as_they_were_drawn(self):
+        domain = Domain.of({"a": 4, "b": 3})
+        zeros = [StructuralZeros(("a", "b"), ((1, 1),))]
+        free, bound = (uniform(domain, 500, zeros=each, rng=rng()) for each in ((), zeros))
+        possible = ~impossible_records(domain, free.codes, zeros)
+        assert 400 < possible.sum() < 500
+        np.testing.assert_array_equal(free.codes[possible], bound.codes[possible])
+
+    def test_zeros_that_leave_no_cell_are_an_error_and_not_an_empty_dataset(self):
+        zeros = [StructuralZeros(("a",), ((0,), (1,)))]
+        with pytest.raises(NoExtremalPairError, match="structural zeros"):
+            made_up(CUBE, 10, zeros=zeros, rng=rng())
 
     def test_no_record_is_refused(self):
         with pytest.raises(InvalidNumberError):

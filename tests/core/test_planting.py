@@ -1,6 +1,6 @@
 """Planted cubes: equal psi to the record, and no other unique records than the planted ones."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -12,11 +12,12 @@ from gencard.core.audit.arms.planted_pair import (
     RARE,
     made_up,
     planted_pair,
+    uniform,
     unique_records,
 )
 from gencard.core.audit.arms.uniques import ALL_TOGETHER, NO_CUBE, PlantedArm
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.coding import Attribute, Coding, Labels
+from gencard.core.coding import Attribute, Coding, Labels, StructuralZeros, impossible_records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import ComputationError, NoExtremalPairError
@@ -88,6 +89,16 @@ class TestPair:
             np.testing.assert_array_equal(even, odd)
         np.testing.assert_array_equal(count(pair.even, ("x", "y")), count(pair.odd, ("x", "y")))
 
+    def test_nothing_is_planted_where_no_record_can_be(self):
+        domain = Domain.of({"a": 5, "b": 4, "c": 6, "d": 3, "e": 4})
+        zeros = [StructuralZeros(("d", "a"), ((0, 0), (1, 4))), StructuralZeros(("b",), ((3,),))]
+        dataset = uniform(domain, 300, zeros=zeros, rng=rng(1))
+        cliques = tuple(combinations("abcde", 1))
+        for seed in range(20):
+            pair = planted_pair(dataset, cliques, (), rows=300, zeros=zeros, rng=rng(seed))
+            for side in (pair.even, pair.odd):
+                assert not impossible_records(domain, side.codes, zeros).any()
+
     def test_the_guard_fires_where_psi_differs(self):
         pair = planted_pair(population(), CHAIN, (), rows=2_000, rng=rng())
         with pytest.raises(ComputationError):
@@ -127,6 +138,13 @@ class TestArm:
         arm = PlantedArm.of(dataset, AuditPlan(tuple(combinations("abcdefgh", 2)), 4_096, 0))
         assert arm.pair is not None
         assert arm.pair.rare == 2 * len(arm.pair.even_corners) >= 500
+
+    def test_zeros_that_leave_nothing_to_draw_from_leave_nothing_to_plant(self):
+        domain = Domain.of({"a": 2, "b": 2, "c": 2})
+        zeros = (StructuralZeros(("a",), ((0,), (1,))),)
+        dataset = Dataset(domain, np.array(list(product((0, 1), repeat=3)), dtype=np.int64))
+        plan = AuditPlan(tuple(combinations("abc", 2)), 500, 0, structural_zeros=zeros)
+        assert PlantedArm.of(dataset, plan).not_run == NO_CUBE
 
     def test_it_is_the_same_for_the_same_plan(self):
         one, other = (PlantedArm.of(population(), AuditPlan(CHAIN, 2_000, 4)) for _ in range(2))

@@ -5,10 +5,11 @@ from decimal import Decimal
 import pytest
 
 from gencard.core import errors
+from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.mechanism import EXACT, Privacy
 from gencard.core.card.noise import Gaussian
-from gencard.core.card.terms import Tier
+from gencard.core.card.terms import AuditTerms, Tier
 from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
 from tests.system.house import SCHEMA, House, build, survey
 from tests.system.raw_calls import configure, state_unchanged
@@ -52,6 +53,24 @@ def test_from_proposal_to_replay(house: House, name: str, privacy: Privacy) -> N
         assert card.replay(data).rows == 2_000
         other = card.generate(rows=2_000, seed=12, progress=False)
         assert not data.equals(other)
+
+
+def test_audits_put_no_record_where_none_can_be(house: House) -> None:
+    """Generators refuse a psi that contradicts the zeros; an audit that caused it would blame them."""
+    house.allow_audits(5)
+    terms = AuditTerms(runs=6, alpha="0.0001")
+    cliques = [("sex", "health"), ("health", "work"), ("region",)]
+    with house.analyst() as analyst:
+        card = analyst.propose("survey", cliques, purpose="To see", rows=2_000, audit=terms).accept()
+        verdicts = {
+            (box, where): card.audit(box, where=where, progress=False).verdict
+            for box in ("leaky", "honest")
+            for where in ("card", "made-up")
+        }
+        own = card.audit("spanning-tree", where="card", progress=False).verdict
+    leaks = {key for key, verdict in verdicts.items() if verdict is Verdict.LEAKAGE}
+    assert leaks == {("leaky", "card"), ("leaky", "made-up")}
+    assert own is Verdict.NO_EVIDENCE
 
 
 def test_the_catalogue_lists_them_with_needs_and_bounds(house: House) -> None:

@@ -76,17 +76,18 @@ def _at_made_up_records(
     terms = agreement.card.terms
     if runs is not None and runs < LEAST_RUNS:
         raise InvalidNumberError(field="runs", expected=f"at least {LEAST_RUNS}")
-    planned = terms.audit.sufficient if runs is None else replace(terms.audit, runs=runs)
+    audit_terms = terms.audit.sufficient if runs is None else replace(terms.audit, runs=runs)
     rows = _rows_of(terms)
     linear = statistics_of(terms.moments, agreement.coding)
-    plan = AuditPlan(terms.marginals, rows, seed, planned, linear=linear)
+    zeros = agreement.structural_zeros
+    plan = AuditPlan(terms.marginals, rows, seed, audit_terms, linear=linear, structural_zeros=zeros)
     box = RemoteBox(agreement.connection, agreement.card.name, black_box)
     with progress_bar("Auditing", progress) as reported:
         begin, clock = time.monotonic(), Clock(reported, is_shown=not callable(progress))
         if records is None:
-            records = made_up(agreement.domain, MADE_UP_RECORDS, rng=rng_of(seed))
+            records = _made_up(agreement, seed)
         try:
-            clock.expect(calls(planned.runs), partial(box, records, rows, seed=seed))
+            clock.expect(calls(audit_terms.runs), partial(box, records, rows, seed=seed))
             report = run_audit(box, records, plan, versions=_versions(), progress=clock)
         except KeyboardInterrupt as stopped:
             stopped.add_note(f"The audit stopped at: {clock.stage}. Nothing of it is kept; it was free.")
@@ -106,9 +107,13 @@ def _at_made_up_records(
 
 def _rehearse(agreement: Agreement, black_box: str, seed: int) -> None:
     """Run a black box once, on made-up records."""
-    records = made_up(agreement.domain, MADE_UP_RECORDS, rng=rng_of(seed))
     box = RemoteBox(agreement.connection, agreement.card.name, black_box)
-    box(records, _rows_of(agreement.card.terms), seed=seed)
+    box(_made_up(agreement, seed), _rows_of(agreement.card.terms), seed=seed)
+
+
+def _made_up(agreement: Agreement, seed: int) -> Dataset:
+    zeros = agreement.structural_zeros
+    return made_up(agreement.domain, MADE_UP_RECORDS, zeros=zeros, rng=rng_of(seed))
 
 
 def _rows_of(terms: Proposal) -> int:

@@ -5,6 +5,7 @@ Dates are numbers here: days since 1970-01-01.
 Nothing here is ever taken from records at run time: the schema is public by declaration.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import pairwise
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.dataset import code_dtype, steps_reached
+from gencard.core.dataset import code_dtype, key_of, steps_reached
 from gencard.core.derivation import Derivation
 from gencard.core.domain import LARGEST_SIZE, Clique, Domain
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
@@ -165,6 +166,44 @@ class StructuralZeros:
     clique: Clique
     cells: tuple[tuple[int, ...], ...]
 
+    def places(self, attributes: Clique) -> Iterator[tuple[int | slice, ...]]:
+        """The index of each cell in a table with these axes, which the clique is a part of."""
+        for cell in self.cells:
+            code = dict(zip(self.clique, cell, strict=True))
+            yield tuple(code.get(name, slice(None)) for name in attributes)
+
+
+def zeros_inside(zeros: Sequence[StructuralZeros], domain: Domain) -> tuple[StructuralZeros, ...]:
+    """The structural zeros that speak of the domain's attributes alone; the others say nothing."""
+    return tuple(zero for zero in zeros if set(zero.clique) <= set(domain.attributes))
+
+
+def impossible_cells(domain: Domain, zeros: Sequence[StructuralZeros]) -> NDArray[np.bool_]:
+    """Whether each cell of the table on a domain cannot occur; shape ``domain.sizes``."""
+    impossible = np.zeros(domain.sizes, dtype=np.bool_)
+    for zero in zeros_inside(zeros, domain):
+        for place in zero.places(domain.attributes):
+            impossible[place] = True
+    return impossible
+
+
+def impossible_records(
+    domain: Domain, codes: NDArray[Any], zeros: Sequence[StructuralZeros]
+) -> NDArray[np.bool_]:
+    """Whether each record lies in a cell that cannot occur.
+
+    Args:
+        codes: Shape ``(n, attributes)``.
+    """
+    impossible = np.zeros(len(codes), dtype=np.bool_)
+    for zero in zeros_inside(zeros, domain):
+        sizes = domain.project(zero.clique).sizes
+        zero_cells = np.array(zero.cells, dtype=np.int64).reshape(-1, len(sizes))
+        columns = codes[:, list(domain.axes(zero.clique))]
+        keys = key_of(np.concatenate([zero_cells, columns]).T, sizes)
+        impossible |= np.isin(keys[len(zero_cells) :], keys[: len(zero_cells)])
+    return impossible
+
 
 @dataclass(frozen=True, slots=True)
 class Coding:
@@ -186,10 +225,10 @@ class Coding:
             if not all(_inside(cell, sizes) for cell in zeros.cells):
                 problem = "a structural zero lies outside the domain"
                 raise InvalidCodingError(attribute=", ".join(zeros.clique), problem=problem)
-        stored = domain.project(self.stored)
+        stored_domain = domain.project(self.stored)
         for one in self.attributes:
             how, of_number = one.derivation, _is_of_a_number(one.coding)
-            wrong = how.problem(stored, one.coding.size, of_number=of_number) if how else None
+            wrong = how.problem(stored_domain, one.coding.size, of_number=of_number) if how else None
             if wrong:
                 raise InvalidCodingError(attribute=one.name, problem=wrong)
 

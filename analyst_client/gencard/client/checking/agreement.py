@@ -30,7 +30,7 @@ from gencard.client.files.psi_tables import NamedPsi
 from gencard.client.release import Release
 from gencard.core.card.card import Card, CardState
 from gencard.core.card.terms import CardTerms, Tier
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, StructuralZeros, zeros_inside
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError, NoPsiError, NotReplayableError, VerificationError
@@ -90,6 +90,11 @@ class Agreement:
     def domain(self) -> Domain:
         """The attributes that the card names: what its rows are over."""
         return self.coding.domain.covered_by(self.card.terms.cliques)
+
+    @property
+    def structural_zeros(self) -> tuple[StructuralZeros, ...]:
+        """Cells of these attributes that cannot occur."""
+        return zeros_inside(self.coding.structural_zeros, self.domain)
 
     def check_is(self, statement: bytes) -> None:
         """Raises VerificationError where both signed something else than this statement."""
@@ -231,10 +236,10 @@ class Agreement:
     def _receipt(self, message: pb.Release) -> Receipt:
         keys = self.connection.keys.cards(message.receipt)
         receipt = checked_receipt(message.receipt, keys, self.card, card_digest=self.digest)
-        claimed = (message.name, message.rows, message.seed, message.digest, message.psi_digest)
+        message_facts = (message.name, message.rows, message.seed, message.digest, message.psi_digest)
         seed = receipt.seed or 0
         signed = (receipt.name, receipt.rows, seed, receipt.rows_digest, receipt.psi_digest)
-        if claimed != signed:
+        if message_facts != signed:
             raise VerificationError(problem="the release does not match its receipt")
         return receipt
 

@@ -13,7 +13,7 @@ from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.rows import is_parquet, parquet_problem, write_rows
 from gencard.client.terms import stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Tier
-from gencard.core.coding import Coding, Edges, StructuralZeros
+from gencard.core.coding import Coding, Edges, zeros_inside
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import NotReplayableError, VerificationError
@@ -77,7 +77,7 @@ def generator_of(card: CardTerms, coding: Coding) -> Generator:
     # every generator, which whoever does not replay needs not wait for
     from gencard.core.generators import registry  # noqa: PLC0415
 
-    zeros = _zeros(coding, _domain(card, coding))
+    zeros = zeros_inside(coding.structural_zeros, _domain(card, coding))
     return registry.generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
 
 
@@ -89,8 +89,8 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
         raise VerificationError(problem="psi does not hold the statistics that the card names")
     recorded = [measurement.stddev for measurement in psi.measurements]
     sums = [stddev for linear in psi.linear for stddev in linear.stddevs]
-    agreed = (*stddevs(card.terms), *sum_stddevs(card.terms, coding))
-    if not np.allclose([*recorded, *sums], agreed, rtol=_ROUNDING, atol=0):
+    agreed_stddevs = (*stddevs(card.terms), *sum_stddevs(card.terms, coding))
+    if not np.allclose([*recorded, *sums], agreed_stddevs, rtol=_ROUNDING, atol=0):
         raise VerificationError(problem="psi does not have the noise that the card names")
     if any(np.any(m.values % card.terms.transform.rounding) for m in psi.measurements):
         raise VerificationError(problem="psi is not rounded as the card says")
@@ -98,13 +98,6 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
 
 def _domain(card: CardTerms, coding: Coding) -> Domain:
     return coding.domain.covered_by(card.terms.cliques)
-
-
-def _zeros(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:
-    """The declared structural zeros over psi's attributes."""
-    return tuple(
-        zeros for zeros in coding.structural_zeros if set(zeros.clique) <= set(domain.attributes)
-    )
 
 
 def _why_not(card: CardTerms) -> str:

@@ -28,7 +28,7 @@ from gencard.core.audit.pairs.blocks import basis_of
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, zeros_inside
 from gencard.core.errors import NotFoundError, TooManyAuditsError
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.signatures.identity import Identity, Role
@@ -93,8 +93,8 @@ class Audits:
                 self._check_bounds(self.at_records(tx, who, card))
 
         def make(tx: Connection) -> bytes:
-            agreed = self.at_records(tx, who, card)
-            box = black_box or offer_of(agreed).terms.generator
+            card_in_force = self.at_records(tx, who, card)
+            box = black_box or offer_of(card_in_force).terms.generator
             if resume:
                 description = self.resumption.of(tx, who, card, resume, black_box=black_box, seed=seed)
                 box = description["box"]
@@ -102,7 +102,7 @@ class Audits:
                 name = f"{card}/audits/{secrets.token_hex(8)}"
                 description = {"audit": name, "card": card, "box": box, "seed": _drawn(seed)}
                 description["attempt"] = self._begin(tx, who, name, box)
-            self.card_audits.begin(tx, agreed, box)
+            self.card_audits.begin(tx, card_in_force, box)
             description["line"] = self._reserve(tx, who, description["audit"])
             return self.operations.create(tx, who, KIND, card, description).encode()
 
@@ -149,9 +149,9 @@ class Audits:
             CardStateError, CardExpiredError: It is still talked about, or has ended.
             RecordsProtectedError: It has noise, rounding, checks or no psi.
         """
-        agreed = self.agreed(tx, who, card)
-        self._check_unprotected(agreed)
-        return agreed
+        card_in_force = self.agreed(tx, who, card)
+        self._check_unprotected(card_in_force)
+        return card_in_force
 
     def _check_unprotected(self, card: Card) -> None:
         policy = self.cards.catalogue.named(dataset_of(card.name)).policy
@@ -217,6 +217,7 @@ def plan_of(card: Card, coding: Coding, seed: int, attempt: int) -> AuditPlan:
         terms=terms.audit.sufficient,
         attempt=attempt,
         linear=statistics_of(terms.moments, coding),
+        structural_zeros=zeros_inside(coding.structural_zeros, coding.domain.covered_by(terms.cliques)),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from gencard.core.blackbox import BlackBox, in_domain, runs_of
 from gencard.core.card.budget import decimal_of
 from gencard.core.card.terms import MOST_ROWS, AuditTerms
+from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import BlackBoxError, GencardError, InvalidCliqueError, InvalidNumberError
@@ -32,6 +33,8 @@ class AuditPlan:
         seed: From which the audit's own choices and the seeds of all runs derive, 0 to 2**64 - 1.
         terms: Runs on each side, highest order of the blocks, level over all tries.
         attempt: Which try of the family of black boxes this is on the dataset, from 1.
+        structural_zeros: Cells that cannot occur. The audit puts no record there: a box may refuse one,
+            and what it does with one tells nothing about real records.
 
     Raises:
         InvalidCliqueError: Phi is empty.
@@ -44,6 +47,7 @@ class AuditPlan:
     terms: AuditTerms = _TERMS
     attempt: int = 1
     linear: tuple[LinearStatistic, ...] = field(default=(), metadata=written(omit=True))
+    structural_zeros: tuple[StructuralZeros, ...] = field(default=(), metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         if not self.cliques and not self.linear:

@@ -155,8 +155,8 @@ class EarlierTry:
 
     def evidence(self, check: Check) -> Evidence | None:
         """Evidence of this attempt in one test; None if the test was not made."""
-        made = (one for one in self.checks if one.check is check and not one.not_run)
-        return next((_evidence(one, self.runs, self.rows) for one in made), None)
+        results = (one for one in self.checks if one.check is check and not one.not_run)
+        return next((_evidence(one, self.runs, self.rows) for one in results), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +274,11 @@ class AuditReport:
         if result.not_run:
             return 1.0
         tries = [(one.evidence(result.check), one.same_bytes) for one in self.earlier]
-        made = [(evidence, same) for evidence, same in tries if evidence is not None]
+        evidence_pairs = [(evidence, same) for evidence, same in tries if evidence is not None]
         now = _evidence(result, self.plan.terms.runs, self.plan.rows)
         return pooled_over_windows(
-            [*(evidence for evidence, _ in made), now], [*(same for _, same in made), True]
+            [*(evidence for evidence, _ in evidence_pairs), now],
+            [*(same for _, same in evidence_pairs), True],
         )
 
     @property

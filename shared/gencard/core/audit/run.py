@@ -65,7 +65,7 @@ def audit(
     basis = basis_of(dataset.domain, plan)
     arm = PlantedArm.of(dataset, plan)
     cliques = [dataset.domain.canonical(clique) for clique in plan.cliques]
-    moves = Moves.of(cliques, basis.cliques, plan.linear)
+    moves = Moves.of(cliques, basis.cliques, plan.linear, plan.structural_zeros)
     rng = np.random.Generator(np.random.PCG64(plan.seed))
     runner = Runner(box, plan, progress)
     first = _first_pair(basis, dataset, moves, rng=rng, progress=progress)

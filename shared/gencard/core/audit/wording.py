@@ -96,8 +96,8 @@ def wording(report: AuditReport) -> str:
     )
     if report.verdict is Verdict.LEAKAGE:
         return f"Evidence of leakage: the generator uses more of the records than Phi ({settings})."
-    missed = _MISSED if report.looks_at_uniques else _MISSED_EARLIER
-    return f"No evidence of leakage ({settings}). This is no proof that there is none: {missed}"
+    limits = _MISSED if report.looks_at_uniques else _MISSED_EARLIER
+    return f"No evidence of leakage ({settings}). This is no proof that there is none: {limits}"
 
 
 def summary(report: AuditReport) -> str:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from gencard.core.coding import StructuralZeros
+from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.block_table import clear
 from gencard.core.generators.maximum_entropy.family import LogLinear, independent
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
 from gencard.core.generators.maximum_entropy.with_moments import Dual, largest_entropy
@@ -24,7 +23,6 @@ from gencard.core.generators.targets import (
     every_cell,
     number_of_functions,
     values_on,
-    zeros_inside,
 )
 from gencard.core.statistics.consistency import reconcile
 from gencard.core.statistics.psi import Measurement, Psi
@@ -119,8 +117,8 @@ class ReducedSpace:
         if not len(points):
             raise NotConvergedError(problem="structural zeros contradict psi")
         weights = self._nearest(psi, points) if psi.exact else _smoothest(psi, points)
-        kept = np.flatnonzero(weights > _LEAST)
-        return SupportModel(points.take(kept), weights[kept])
+        rows = np.flatnonzero(weights > _LEAST)
+        return SupportModel(points.take(rows), weights[rows])
 
     def _nearest(self, psi: Psi, points: Dataset) -> FloatArray:
         """The density whose largest miss of exact psi is least.
@@ -141,13 +139,12 @@ class ReducedSpace:
     def _reduced(self, psi: Psi, domain: Domain) -> Dataset:
         """The points, each once."""
         if domain.cells <= self.points:
-            allowed = np.ones(domain.sizes)
-            clear(allowed, domain.attributes, zeros_inside(self.structural_zeros, domain))
-            return every_cell(domain).take(np.flatnonzero(allowed))
+            impossible = impossible_cells(domain, self.structural_zeros)
+            return every_cell(domain).take(np.flatnonzero(~impossible))
         marginals = psi.measurements or (_uniform(domain),)
         model = self._product().fit(Psi(domain, marginals), domain)
-        drawn = model.sample(self.points, rng=rng_of(self.seed))
-        return Dataset(domain, np.unique(drawn.codes, axis=0))
+        points = model.sample(self.points, rng=rng_of(self.seed))
+        return Dataset(domain, np.unique(points.codes, axis=0))
 
     def _product(self) -> LogLinear:
         return independent(self.structural_zeros, max_cells=self.max_cells)
@@ -156,8 +153,8 @@ class ReducedSpace:
 def _smoothest(psi: Psi, points: Dataset) -> FloatArray:
     """The density of largest entropy, penalised for missing noisy psi; its marginals made to agree."""
     marginals = reconcile(Psi(psi.domain, psi.measurements)).measurements if psi.measurements else ()
-    agreed = Psi(psi.domain, marginals, psi.linear)
-    values, targets = values_on(agreed, points), TargetMeans.of(agreed)
+    consistent = Psi(psi.domain, marginals, psi.linear)
+    values, targets = values_on(consistent, points), TargetMeans.of(consistent)
     try:
         return largest_entropy(Dual(values, targets), _SETTLED, _MOST_STEPS)
     except NotConvergedError:  # few points, far from psi: psi is paid for, and a fit must not fail now

@@ -64,8 +64,8 @@ class Ladder:
         rungs = (_RUNGS_PER_SHARE * len(self.ends)).bit_length()
         shift = np.uint64(64 - rungs)
         first = np.where(self.ends > 0, ((self.ends - np.uint64(1)) >> shift) + np.uint64(1), 0)
-        ended = np.bincount(first.view(np.int64), minlength=2**rungs)
-        object.__setattr__(self, "_guide", np.cumsum(ended, dtype=np.int32))
+        first_counts = np.bincount(first.view(np.int64), minlength=2**rungs)
+        object.__setattr__(self, "_guide", np.cumsum(first_counts, dtype=np.int32))
         object.__setattr__(self, "_shift", shift)
 
     @classmethod
@@ -138,13 +138,13 @@ class Inversion:
     def draw(self, words: Words, codes: NDArray[Any]) -> None:
         """Write the codes of the drawn attributes into ``codes``, shape ``(rows, attributes)``."""
         keys = words >> np.uint64(64 - self.bits)
-        given = None
+        cells_given = None
         if self.given:
-            given = cell_numbers([codes[:, axis] for axis in self.given], self.given_sizes)
-            keys |= given.astype(np.uint64) << np.uint64(self.bits)
+            cells_given = cell_numbers([codes[:, axis] for axis in self.given], self.given_sizes)
+            keys |= cells_given.astype(np.uint64) << np.uint64(self.bits)
         cells = self.shares.shares(keys)
-        if given is not None:
-            cells -= given * np.int32(prod(self.drawn_sizes))
+        if cells_given is not None:
+            cells -= cells_given * np.int32(prod(self.drawn_sizes))
         write_codes(cells, self.drawn, self.drawn_sizes, codes)
 
 
@@ -256,14 +256,14 @@ class NetworkModel:
 
 
 def _check(domain: Domain, nodes: Sequence[Node]) -> None:
-    drawn: set[str] = set()
+    earlier: set[str] = set()
     for node in nodes:
-        if not drawn.issuperset(node.parents) or node.attribute in drawn:
+        if not earlier.issuperset(node.parents) or node.attribute in earlier:
             raise DomainMismatchError(problem="an attribute comes before its parents, or twice")
         if node.table.shape != domain.project((*node.parents, node.attribute)).sizes:
             raise DomainMismatchError(problem=f"the table of '{node.attribute}' has the wrong shape")
         if not (np.isfinite(node.table).all() and node.table.min() >= 0):
             raise InvalidNumberError(field="probabilities", expected="zero or more, and finite")
-        drawn.add(node.attribute)
-    if drawn != set(domain.attributes):
+        earlier.add(node.attribute)
+    if earlier != set(domain.attributes):
         raise DomainMismatchError(problem="the network does not have the domain's attributes")

@@ -7,7 +7,7 @@ from math import pi
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.coding import StructuralZeros
+from gencard.core.coding import StructuralZeros, zeros_inside
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError, NotConvergedError
@@ -16,7 +16,7 @@ from gencard.core.generators.maximum_entropy.family import LogLinear
 from gencard.core.generators.maximum_entropy.junction_tree import cells_needed, edges
 from gencard.core.generators.maximum_entropy.models import TreeModel
 from gencard.core.generators.sampling import Ladder, raw_words, scale_to_one
-from gencard.core.generators.targets import implied, pairs, restricted, zeros_inside
+from gencard.core.generators.targets import implied, pairs, restricted
 from gencard.core.statistics.counting import cell_numbers
 from gencard.core.statistics.marginals import total
 from gencard.core.statistics.psi import Psi
@@ -46,8 +46,8 @@ class SupportTable:
         """The weight in each cell of a block; shape as the block's sizes, sum as the weights'."""
         sizes = self._sizes[block]
         cells = int(np.prod(sizes))
-        counted = np.bincount(self._cells(block), self.factors[0], minlength=cells)
-        return np.asarray(counted, dtype=np.float64).reshape(sizes)
+        sums = np.bincount(self._cells(block), self.factors[0], minlength=cells)
+        return np.asarray(sums, dtype=np.float64).reshape(sizes)
 
     def scale(self, block: int, ratio: Table) -> None:
         """Multiply the weight of each record by the ratio of its cell, in place."""
@@ -115,9 +115,9 @@ class SupportModel:
         codes = np.empty((rows, len(self.domain)), dtype=narrow, order="F")
         for begin in range(0, rows, _BLOCK_ROWS):
             block = codes[begin : begin + _BLOCK_ROWS]
-            drawn = self._shares.shares(raw_words(rng, len(block), 1)[:, 0] >> np.uint64(1))
+            positions = self._shares.shares(raw_words(rng, len(block), 1)[:, 0] >> np.uint64(1))
             for axis in range(len(self.domain)):
-                block[:, axis] = self.support.codes[:, axis].take(drawn)
+                block[:, axis] = self.support.codes[:, axis].take(positions)
         return Dataset(self.domain, codes)
 
 
@@ -155,23 +155,23 @@ class BoundedTree:
     def fit(self, psi: Psi, domain: Domain) -> TreeModel:
         """Choose and fit; psi must agree with itself. Raises as ``LogLinear.fit`` does."""
         zeros = zeros_inside(self.fitting.structural_zeros, domain)
-        chosen = list(edges(psi))
+        tree_pairs = list(edges(psi))
         left = {
             pair: marginal.values / total(marginal.values)
             for pair, marginal in zip(pairs(psi), implied(psi, pairs(psi)), strict=True)
-            if pair not in chosen
+            if pair not in tree_pairs
         }
-        model = self.fitting.fit_tree(restricted(psi, chosen), domain)
+        model = self.fitting.fit_tree(restricted(psi, tree_pairs), domain)
         sweeps = min(_MOST_SWEEPS, self.fitting.most_sweeps)
         quick = replace(self.fitting, most_sweeps=sweeps)
         while left:
-            added, looked_at = self._addition(model, chosen, left, zeros)
+            new_pairs, looked_at = self._addition(model, tree_pairs, left, zeros)
             left = {pair: shares for pair, shares in left.items() if pair not in looked_at}
-            if not added:
+            if not new_pairs:
                 break
-            chosen.extend(added)
+            tree_pairs.extend(new_pairs)
             try:
-                model = quick.fit_tree(restricted(psi, chosen), domain)
+                model = quick.fit_tree(restricted(psi, tree_pairs), domain)
             except NotConvergedError:
                 break
         return model
@@ -189,17 +189,17 @@ class BoundedTree:
         """
         errors = _errors(model, left)
         most = max(4, len(left) // _AT_ONCE)
-        added: list[Clique] = []
+        new_pairs: list[Clique] = []
         looked_at: set[Clique] = set()
         for pair in sorted(left, key=lambda pair: -errors[pair]):
-            enough = len(added) == most or len(looked_at) == _MOST_LOOKED_AT
+            enough = len(new_pairs) == most or len(looked_at) == _MOST_LOOKED_AT
             if enough or errors[pair] <= self.fitting.tolerance:
                 break
             looked_at.add(pair)
-            wanted = [*chosen, *added, pair, *(zero.clique for zero in zeros)]
-            if cells_needed(model.domain, wanted) <= self.most_cells:
-                added.append(pair)
-        return added, looked_at
+            all_cliques = [*chosen, *new_pairs, pair, *(zero.clique for zero in zeros)]
+            if cells_needed(model.domain, all_cliques) <= self.most_cells:
+                new_pairs.append(pair)
+        return new_pairs, looked_at
 
 
 def _errors(model: TreeModel, wanted: Mapping[Clique, Counts]) -> dict[Clique, float]:
@@ -207,8 +207,8 @@ def _errors(model: TreeModel, wanted: Mapping[Clique, Counts]) -> dict[Clique, f
 
     A share p of m records has the expected absolute error :math:`\sqrt{2 p (1 - p) / (\pi m)}`.
     """
-    drawn = model.sample(_DRAWN, rng=rng_of(_SEED))
-    table = SupportTable(drawn, np.full(_DRAWN, 1 / _DRAWN), list(wanted))
+    rows = model.sample(_DRAWN, rng=rng_of(_SEED))
+    table = SupportTable(rows, np.full(_DRAWN, 1 / _DRAWN), list(wanted))
     return {
         pair: total(np.abs(table.marginal(block) - shares) - _draw_error(shares))
         for block, (pair, shares) in enumerate(wanted.items())

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gencard.core.coding import StructuralZeros
+from gencard.core.coding import StructuralZeros, impossible_cells, zeros_inside
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError, TooLargeError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.block_table import clear
 from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.maximum_entropy.fitting import NOISY, Targets, check_room, relax
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
@@ -21,7 +20,6 @@ from gencard.core.generators.targets import (
     check_settings,
     every_cell,
     worst_error,
-    zeros_inside,
 )
 from gencard.core.statistics.marginals import maximal, total
 from gencard.core.statistics.psi import Measurement, Psi
@@ -146,8 +144,8 @@ class SupportRaking:
                 problem=f"the mean total variation of the marginals is {residual:.2g}, over the bound"
             )
         # Records without weight are never drawn: they need no place in the saved model.
-        kept = np.flatnonzero(weights)
-        return SupportModel(support.take(kept), weights[kept], residual)
+        rows = np.flatnonzero(weights)
+        return SupportModel(support.take(rows), weights[rows], residual)
 
     def _raked(self, table: SupportTable, targets: Targets, *, exact: bool) -> tuple[Table, float]:
         """The weights that come nearest to the targets, and the mean total variation that is left."""
@@ -172,9 +170,8 @@ class SupportRaking:
             start = graphical(self.structural_zeros, _START, self.max_cells)
             model = BoundedTree(start, self.tree_cells).fit(psi, domain)
             return model.sample(records, rng=rng_of(_SEED)), np.full(records, 1 / records)
-        table = np.full(domain.sizes, 1 / domain.cells)
-        clear(table, domain.attributes, zeros_inside(self.structural_zeros, domain))
-        return every_cell(domain), table.ravel()
+        impossible = impossible_cells(domain, self.structural_zeros).ravel()
+        return every_cell(domain), np.where(impossible, 0.0, 1 / domain.cells)
 
     def _records(self, cliques: Sequence[Clique]) -> int:
         """Records of the support where the domain has more cells."""

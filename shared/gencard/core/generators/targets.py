@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidNumberError, InvalidPsiError, TooLargeError
@@ -50,11 +49,6 @@ def check_belongs(psi: Psi, domain: Domain) -> None:
         raise InvalidPsiError(problem="a measurement names no attribute")
     if psi.exact:
         check_consistent(psi)
-
-
-def zeros_inside(zeros: Sequence[StructuralZeros], domain: Domain) -> tuple[StructuralZeros, ...]:
-    """The structural zeros that speak of the domain's attributes alone; the others say nothing."""
-    return tuple(zero for zero in zeros if set(zero.clique) <= set(domain.attributes))
 
 
 def check_settings(tolerance: float = 1.0, **bounds: int) -> None:
@@ -157,8 +151,8 @@ def inside(psi: Psi, cliques: Iterable[Clique]) -> list[Measurement]:
 def restricted(psi: Psi, cliques: Iterable[Clique]) -> Psi:
     """A psi of the marginals on the given cliques, and on each attribute that none of them names."""
     chosen = tuple(cliques)
-    named = {name for clique in chosen for name in clique}
-    alone = [(name,) for name in psi.domain.covered_by(psi.cliques).attributes if name not in named]
+    names = {name for clique in chosen for name in clique}
+    alone = [(name,) for name in psi.domain.covered_by(psi.cliques).attributes if name not in names]
     return Psi(psi.domain, tuple(implied(psi, [*chosen, *alone])))
 
 

@@ -12,13 +12,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from gencard.core.coding import impossible_records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError, NotFittableError, TooLargeError
 from gencard.core.generators.contract import ApproximateGenerator, Generator, rng_of
 from gencard.core.generators.maximum_entropy.family import graphical, spanning_tree
 from gencard.core.generators.registry import Zeros
-from gencard.core.generators.targets import zeros_inside
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 
@@ -70,7 +70,8 @@ def made_up_psi(
     """
     classes = rng.integers(_CLASSES, size=records)
     columns = [_column(size, classes, rng) for size in domain.sizes]
-    dataset = _without(Dataset.of_columns(domain, columns), zeros)
+    dataset = Dataset.of_columns(domain, columns)
+    dataset = dataset.take(np.flatnonzero(~impossible_records(domain, dataset.codes, zeros)))
     if not len(dataset):
         return None
     counts = count_all(dataset, cliques)
@@ -84,20 +85,9 @@ def _column(size: int, classes: np.ndarray, rng: np.random.Generator) -> np.ndar
     for each, shares in enumerate(_OWN_SHARE * own + (1 - _OWN_SHARE) * common):
         members = classes == each
         ends = np.cumsum(shares)
-        drawn = np.searchsorted(ends, rng.random(int(members.sum())) * ends[-1], side="right")
-        codes[members] = np.minimum(drawn, size - 1)
+        levels = np.searchsorted(ends, rng.random(int(members.sum())) * ends[-1], side="right")
+        codes[members] = np.minimum(levels, size - 1)
     return codes
-
-
-def _without(dataset: Dataset, zeros: Zeros) -> Dataset:
-    """The records that are in no structural zero."""
-    allowed = np.ones(len(dataset), dtype=bool)
-    for zero in zeros_inside(zeros, dataset.domain):
-        sizes = dataset.domain.project(zero.clique).sizes
-        cells = np.ravel_multi_index([dataset.column(name) for name in zero.clique], sizes)
-        empty = np.ravel_multi_index(np.array(zero.cells, dtype=np.int64).T, sizes)
-        allowed &= ~np.isin(cells, empty)
-    return dataset.take(np.flatnonzero(allowed))
 
 
 @lru_cache(maxsize=256)
@@ -129,11 +119,11 @@ def _remedy(
     by_size = sorted(cliques, key=lambda clique: -domain.project(clique).cells)
     for part in _LEFT_OUT:
         dropped = by_size[: max(1, len(by_size) // part)]
-        kept = tuple(clique for clique in cliques if clique not in dropped)
-        if kept and _passes(generator, kept, domain.covered_by(kept), zeros):
-            named = "; ".join(f"({', '.join(clique)})" for clique in dropped[:_NAMED])
+        remaining = tuple(clique for clique in cliques if clique not in dropped)
+        if remaining and _passes(generator, remaining, domain.covered_by(remaining), zeros):
+            cliques_text = "; ".join(f"({', '.join(clique)})" for clique in dropped[:_NAMED])
             more = f" and {len(dropped) - _NAMED} more of the largest" if len(dropped) > _NAMED else ""
-            return f"Leave out the marginals {named}{more}"
+            return f"Leave out the marginals {cliques_text}{more}"
     tree = _holds(spanning_tree(zeros, max_cells=max_cells), cliques, domain)
     return f"Use the generator {'spanning-tree' if tree else 'independent'}, or coarser levels"
 

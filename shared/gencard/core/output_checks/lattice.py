@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.card.mechanism import Transform
-from gencard.core.coding import StructuralZeros
+from gencard.core.coding import StructuralZeros, impossible_records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.output_checks.populations import Kept, cell_numbers
@@ -106,14 +106,14 @@ class Lattice:
             codes, counts = _with_neighbours(codes, counts, domain, small)
         cells = Dataset(domain, codes)
         changing = _changing(cells, counts, small, narrow) if small else np.zeros(0, dtype=np.int64)
-        changing = changing[~_impossible(codes[changing], attributes, impossible)]
-        listed = _sums(cells, counts, changing, small)
-        possible = np.flatnonzero(listed.rows.any(axis=1))
+        changing = changing[~impossible_records(domain, codes[changing], impossible)]
+        sums = _sums(cells, counts, changing, small)
+        possible = np.flatnonzero(sums.rows.any(axis=1))
         return cls(
             cells,
             counts,
             changing,
-            listed.take(possible),
+            sums.take(possible),
             narrow,
             frozenset(attributes).difference(merged),
         )
@@ -205,8 +205,8 @@ def _with_neighbours(
             neighbours = np.tile(cell, (len(numbers), 1))
             neighbours[:, axes] = np.stack(levels, axis=1)
             parts.append(neighbours)
-    listed, first = np.unique(np.concatenate(parts), axis=0, return_index=True)
-    return listed, np.where(first < len(codes), counts[np.minimum(first, len(codes) - 1)], 0)
+    rows, first = np.unique(np.concatenate(parts), axis=0, return_index=True)
+    return rows, np.where(first < len(codes), counts[np.minimum(first, len(codes) - 1)], 0)
 
 
 def _changing(
@@ -215,23 +215,11 @@ def _changing(
     """All cells of a narrow lattice; else the fullest, those of small counts, and the empty ones."""
     if narrow or len(cells) <= MOST_CHANGING:
         return np.arange(len(cells))
-    chosen = counts == 0
-    chosen[np.argsort(-counts, kind="stable")[:MOST_CHANGING]] = True
+    is_changing = counts == 0
+    is_changing[np.argsort(-counts, kind="stable")[:MOST_CHANGING]] = True
     for clique, numbers in small:
-        chosen |= np.isin(cell_numbers(cells, clique)[0], numbers)
-    return np.flatnonzero(chosen)
-
-
-def _impossible(
-    codes: IntArray, attributes: Clique, impossible: Sequence[StructuralZeros]
-) -> NDArray[np.bool_]:
-    """Which cells are structural zeros."""
-    result = np.zeros(len(codes), dtype=bool)
-    for zeros in impossible:
-        if {*zeros.clique} <= {*attributes}:
-            own = codes[:, [attributes.index(name) for name in zeros.clique]]
-            result |= (own[:, None] == np.array(zeros.cells)[None]).all(axis=2).any(axis=1)
-    return result
+        is_changing |= np.isin(cell_numbers(cells, clique)[0], numbers)
+    return np.flatnonzero(is_changing)
 
 
 def _sums(
@@ -283,7 +271,7 @@ class Facts:
     @classmethod
     def together(cls, parts: Iterable["Facts"], changing: int) -> "Facts":
         """All facts of several outputs."""
-        listed = list(parts)
-        rows = np.concatenate([np.empty((0, changing)), *(part.rows for part in listed)])
-        low = np.concatenate([np.empty(0), *(part.low for part in listed)])
-        return cls(rows, low, np.concatenate([np.empty(0), *(part.high for part in listed)]))
+        parts_list = list(parts)
+        rows = np.concatenate([np.empty((0, changing)), *(part.rows for part in parts_list)])
+        low = np.concatenate([np.empty(0), *(part.low for part in parts_list)])
+        return cls(rows, low, np.concatenate([np.empty(0), *(part.high for part in parts_list)]))

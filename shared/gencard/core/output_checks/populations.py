@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.coding import StructuralZeros
+from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError
@@ -48,8 +48,8 @@ class Condition:
         if not self.attributes:
             return np.full(len(dataset), bool(self.cells))
         codes = tuple(dataset.column(name) for name in self.attributes)
-        kept: Kept = self.cells[codes]
-        return kept
+        mask: Kept = self.cells[codes]
+        return mask
 
 
 EVERYBODY = Condition((), np.array(True))  # a table without axes
@@ -123,8 +123,7 @@ class Merged:
 
     def zeros(self, zeros: StructuralZeros, levels: Domain) -> StructuralZeros:
         """Cells of the new codes all of which cannot occur."""
-        table = np.zeros(levels.project(zeros.clique).sizes, dtype=bool)
-        table[tuple(np.array(zeros.cells).T)] = True
+        table = impossible_cells(levels.project(zeros.clique), [zeros])
         for axis, name in enumerate(zeros.clique):
             if name in self.classes:
                 numbers = self.classes[name]

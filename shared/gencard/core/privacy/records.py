@@ -121,10 +121,10 @@ def _problem(attributes: tuple[str, ...], columns: tuple[Column, ...]) -> str | 
 
 def _frozen(column: Column) -> Column:
     """Read-only, 64 bits a value: a copy, unless it is such a column of other records."""
-    given = np.asarray(column)
-    if not given.flags.writeable and given.base is None and given.dtype in (np.float64, np.int64):
+    array = np.asarray(column)
+    if not array.flags.writeable and array.base is None and array.dtype in (np.float64, np.int64):
         return column
-    if given.dtype.kind == "f":
+    if array.dtype.kind == "f":
         numbers = np.array(column, dtype=np.float64)
         numbers.flags.writeable = False
         return numbers
@@ -162,7 +162,7 @@ def _without_gaps(numbers: NDArray[np.int64], levels: int) -> tuple[NDArray[np.i
     if levels > 8 * len(numbers):
         values, ranks = np.unique(numbers, return_inverse=True)
         return ranks, max(len(values), 1)
-    held = np.zeros(levels, dtype=bool)
-    held[numbers] = True
-    places = np.cumsum(held) - 1
+    is_used = np.zeros(levels, dtype=bool)
+    is_used[numbers] = True
+    places = np.cumsum(is_used) - 1
     return places[numbers], int(places[-1]) + 1

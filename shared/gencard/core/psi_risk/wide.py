@@ -133,19 +133,19 @@ class _Search:
             return
         self._tables += 1
         counts, bounds = count(self._records, names), bounds_of_four(self._released, names)
-        held, surprising = bounds.lower > 0, _expected(counts) < UNEXPECTED
-        self._held += int(held.sum())
-        self._unexpected += int(np.sum(held & surprising))
+        occupied, surprising = bounds.lower > 0, _expected(counts) < UNEXPECTED
+        self._held += int(occupied.sum())
+        self._unexpected += int(np.sum(occupied & surprising))
         self._wrong += int(np.sum((counts < bounds.lower) | (counts > bounds.upper)))
         if np.count_nonzero(bounds.upper) > MOST_FREE or self._is_decomposable(names):
             return
         for axis in range(WIDTH):
             self._keep(True, _key_claims(names, axis, counts, bounds))
-        self._keep(False, _cell_claims(names, counts, bounds, (counts > 0) & ~held & surprising))
+        self._keep(False, _cell_claims(names, counts, bounds, (counts > 0) & ~occupied & surprising))
 
     def _keep(self, of_key: bool, claims: Iterator[Claim]) -> None:
-        kept = nsmallest(MOST_PROGRAMS, [*self._claims[of_key], *claims], key=attrgetter("slack"))
-        self._claims[of_key] = kept
+        tightest = nsmallest(MOST_PROGRAMS, [*self._claims[of_key], *claims], key=attrgetter("slack"))
+        self._claims[of_key] = tightest
 
     def proved(self, most: int, progress: Progress) -> WideTables:
         claims = [*self._claims[True][:most], *self._claims[False][:most]]
@@ -241,23 +241,23 @@ def equations(
         cells = np.ravel_multi_index(tuple(places[axis] for axis in axes), margin.shape)
         entries = (np.ones(len(free)), (cells, np.arange(len(free))))
         matrix = scipy.sparse.csr_array(entries, shape=(margin.size, len(free)))
-        held = np.flatnonzero(margin)
-        rows.append(matrix[held])
-        sums.append(margin.ravel()[held])
+        occupied = np.flatnonzero(margin)
+        rows.append(matrix[occupied])
+        sums.append(margin.ravel()[occupied])
     return scipy.sparse.vstack(rows, format="csr"), np.concatenate(sums)
 
 
 def _others(claim: Claim, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """The cells of a claim's key at other levels; of a claim about a cell all others."""
-    chosen = np.zeros(shape, dtype=bool)
+    is_claimed = np.zeros(shape, dtype=bool)
     if claim.target is None:
-        chosen[claim.cell] = True
-        return ~chosen.ravel()
+        is_claimed[claim.cell] = True
+        return ~is_claimed.ravel()
     key = list[int | slice](claim.cell)
     key[claim.target] = slice(None)
-    chosen[tuple(key)] = True
-    chosen[claim.cell] = False
-    return chosen.ravel()
+    is_claimed[tuple(key)] = True
+    is_claimed[claim.cell] = False
+    return is_claimed.ravel()
 
 
 def _expected(counts: Counts) -> Counts:
@@ -270,12 +270,12 @@ def _expected(counts: Counts) -> Counts:
 
 def _key_claims(names: Clique, axis: int, counts: Counts, bounds: CellBounds) -> Iterator[Claim]:
     """Keys all of whose records have one level, and for which bounds leave others open."""
-    held = np.moveaxis(counts > 0, axis, -1)
+    occupied = np.moveaxis(counts > 0, axis, -1)
     upper = np.moveaxis(bounds.upper, axis, -1)
-    open_levels = np.where(held, 0, upper).sum(axis=-1)
-    for key in np.argwhere((held.sum(axis=-1) == 1) & (open_levels > 0)):
+    open_levels = np.where(occupied, 0, upper).sum(axis=-1)
+    for key in np.argwhere((occupied.sum(axis=-1) == 1) & (open_levels > 0)):
         place = tuple(map(int, key))
-        level = int(held[place].argmax())
+        level = int(occupied[place].argmax())
         yield Claim(int(open_levels[place]), names, (*place[:axis], level, *place[axis:]), axis)
 
 

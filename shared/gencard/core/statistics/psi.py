@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.card.mechanism import Transform
-from gencard.core.coding import StructuralZeros
+from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError, MeasurementRefusedError
 from gencard.core.statistics.linear import LinearStatistic
@@ -141,7 +141,8 @@ def transformed(psi: Psi, transform: Transform, zeros: Sequence[StructuralZeros]
         MeasurementRefusedError: A cell fails a check. It says neither which cell nor which check.
     """
     if any(
-        failing(m.values, transform, impossible(psi, m.clique, zeros)).any() for m in psi.measurements
+        failing(m.values, transform, impossible_cells(psi.domain.project(m.clique), zeros)).any()
+        for m in psi.measurements
     ):
         raise MeasurementRefusedError
     if transform.rounding == 1:
@@ -186,17 +187,3 @@ def rounding_stddev(base: int) -> float:
     For an even base, whose halves all go up, :math:`\sqrt{(b^2 + 2) / 12}`.
     """
     return sqrt((base**2 + (2 if base % 2 == 0 else -1)) / 12)
-
-
-def impossible(psi: Psi, clique: Clique, zeros: Sequence[StructuralZeros]) -> Mask:
-    """The cells of a marginal that a declared structural zero makes impossible."""
-    mask = np.zeros(psi.domain.project(clique).sizes, dtype=bool)
-    for entry in zeros:
-        if set(entry.clique) <= set(clique):
-            places = [clique.index(name) for name in entry.clique]
-            for cell in entry.cells:
-                index: list[slice | int] = [slice(None)] * len(clique)
-                for place, code in zip(places, cell, strict=True):
-                    index[place] = code
-                mask[tuple(index)] = True
-    return mask

@@ -16,38 +16,81 @@ from numpy.typing import NDArray
 from gencard.core.audit.pairs.blocks import minimal, outside
 from gencard.core.audit.pairs.candidate_cubes import CandidateCubes, candidate_cubes
 from gencard.core.audit.pairs.extremal_pair import check_equal_psi
+from gencard.core.coding import StructuralZeros, impossible_records
 from gencard.core.dataset import Dataset, key_of
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import ComputationError, InvalidNumberError
+from gencard.core.errors import ComputationError, InvalidNumberError, NoExtremalPairError
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.types import FloatArray
 
 RECORDS_PER_CELL = 8
 """Cells hold about so many records, so that moves find their corners occupied."""
+_MOST_DRAWS = 100
+"""Of levels, before structural zeros are taken to leave too few cells."""
 
 
-def made_up(domain: Domain, records: int, *, rng: np.random.Generator) -> Dataset:
+def made_up(
+    domain: Domain,
+    records: int,
+    *,
+    zeros: Sequence[StructuralZeros] = (),
+    rng: np.random.Generator,
+) -> Dataset:
     """Records that are uniform over a random grid of the domain, dense enough for moves.
 
     Where the domain has too many cells for the number of records, only some levels of each attribute
     are used, at least two of each that has two: other seeds use other ones.
 
+    Args:
+        zeros: Cells that cannot occur, in which there is no record.
+
     Raises:
         InvalidNumberError: There is no record.
+        NoExtremalPairError: Structural zeros leave hardly any cell that could be used.
     """
     if records < 1:
         raise InvalidNumberError(field="records", expected="one or more")
     sizes = _grid(domain.sizes, max(1, records // RECORDS_PER_CELL))
-    columns = [
-        rng.choice(whole, size=kept, replace=False)[rng.integers(kept, size=records)]
-        for whole, kept in zip(domain.sizes, sizes, strict=True)
-    ]
-    return Dataset.of_columns(domain, columns)
+    for _ in range(_MOST_DRAWS):
+        columns = [
+            rng.choice(whole, size=kept, replace=False)[rng.integers(kept, size=records)]
+            for whole, kept in zip(domain.sizes, sizes, strict=True)
+        ]
+        dataset = _possible(Dataset.of_columns(domain, columns), zeros, rng=rng)
+        if len(dataset):
+            return dataset
+    raise NoExtremalPairError(problem="structural zeros leave hardly any cell for made-up records")
 
 
-def uniform(domain: Domain, records: int, *, rng: np.random.Generator) -> Dataset:
-    """Records that are uniform over the whole domain: hardly two are equal where it has many cells."""
-    return Dataset.of_columns(domain, [rng.integers(size, size=records) for size in domain.sizes])
+def uniform(
+    domain: Domain,
+    records: int,
+    *,
+    zeros: Sequence[StructuralZeros] = (),
+    rng: np.random.Generator,
+) -> Dataset:
+    """Records that are uniform over the whole domain: hardly two are equal where it has many cells.
+
+    Args:
+        zeros: Cells that cannot occur. Records there are replaced by others; if all are, none is left.
+    """
+    columns = [rng.integers(size, size=records) for size in domain.sizes]
+    return _possible(Dataset.of_columns(domain, columns), zeros, rng=rng)
+
+
+def _possible(
+    dataset: Dataset, zeros: Sequence[StructuralZeros], *, rng: np.random.Generator
+) -> Dataset:
+    """With random ones of its possible records in place of those that cannot occur."""
+    impossible = impossible_records(dataset.domain, dataset.codes, zeros)
+    if not impossible.any():
+        return dataset
+    possible = np.flatnonzero(~impossible)
+    if not len(possible):
+        return dataset.take(possible)
+    rows = np.arange(len(dataset))
+    rows[impossible] = rng.choice(possible, size=len(dataset) - len(possible))
+    return dataset.take(rows)
 
 
 def _grid(sizes: tuple[int, ...], most_cells: int) -> tuple[int, ...]:
@@ -111,6 +154,7 @@ def planted_pair(
     linear: Sequence[LinearStatistic],
     *,
     rows: int,
+    zeros: Sequence[StructuralZeros] = (),
     rng: np.random.Generator,
 ) -> PlantedPair | None:
     """Plant cubes into a base that is drawn from a dataset.
@@ -120,20 +164,23 @@ def planted_pair(
         cliques: The marginals of Phi.
         linear: Its linear statistics. Cubes leave the whole marginal on their attributes as it is.
         rows: Rows of each run.
+        zeros: Cells that cannot occur, in which nothing is planted.
         rng: Draws base, cubes and the order of the records.
 
     Returns:
-        None where no cube of empty cells was found.
+        None where no cube of empty cells was found, or the dataset is empty.
 
     Raises:
         NoExtremalPairError: Phi holds all its attributes together.
         TooLargeError: More sets of attributes than an audit goes through.
     """
     sets = _sets(dataset.domain, (*cliques, *(statistic.clique for statistic in linear)))
+    if not len(dataset):
+        return None
     wanted = max(1, min(MOST_PLANTED, int(PLANTED_SHARE * len(dataset))) >> (len(sets[0]) - 1))
     base = _base(dataset, wanted << (len(sets[0]) - 1), rng=rng)
     candidates = candidate_cubes(dataset, sets, wanted, rare=RARE / rows, rng=rng)
-    cubes = candidates.apart_from(base, wanted)
+    cubes = candidates.apart_from(base, wanted, zeros)
     return _planted(base, cubes, cliques, linear, rows, rng=rng) if len(cubes) else None
 
 
@@ -152,8 +199,8 @@ def _sets(domain: Domain, kept: Sequence[Clique]) -> list[Clique]:
 
 def _base(dataset: Dataset, planted: int, *, rng: np.random.Generator) -> Dataset:
     """A random part of the records, each of them twice: with the planted ones, about as many."""
-    drawn = rng.permutation(len(dataset))[: max(1, (len(dataset) - planted) // 2)]
-    return dataset.take(np.repeat(drawn, 2))
+    positions = rng.permutation(len(dataset))[: max(1, (len(dataset) - planted) // 2)]
+    return dataset.take(np.repeat(positions, 2))
 
 
 def _planted(

@@ -135,9 +135,9 @@ def _strongest(findings: Findings, difference: FloatArray) -> int:
 
 
 def _only(part: slice, vector: FloatArray) -> FloatArray:
-    kept = np.zeros_like(vector)
-    kept[part] = vector[part]
-    return kept
+    result = np.zeros_like(vector)
+    result[part] = vector[part]
+    return result
 
 
 def _weighted(basis: Basis, vector: FloatArray, spread: Sequence[FloatArray]) -> Direction:

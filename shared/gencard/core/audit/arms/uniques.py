@@ -63,12 +63,12 @@ class Presence:
 def present(records: NDArray[np.integer], output: Dataset) -> BoolArray:
     """Whether an output holds each of some records: shape ``(n,)``."""
     keys = key_of(np.concatenate([records, output.codes]).T, output.domain.sizes)
-    wanted, rows = keys[: len(records)], keys[len(records) :]
+    record_keys, rows = keys[: len(records)], keys[len(records) :]
     if output.domain.cells > _LARGEST_TABLE:
-        return np.isin(wanted, rows)
-    held = np.zeros(output.domain.cells, dtype=np.bool_)
-    held[rows] = True
-    return held[wanted]
+        return np.isin(record_keys, rows)
+    is_held = np.zeros(output.domain.cells, dtype=np.bool_)
+    is_held[rows] = True
+    return is_held[record_keys]
 
 
 def best_single(own: BoolArray, other: BoolArray) -> float:
@@ -149,8 +149,8 @@ NONE_LEFT = "the dataset has no unique record that both sides of the pair lack"
 def own_uniques(dataset: Dataset, pair: ExtremalPair) -> NDArray[np.integer]:
     """Codes of the dataset's unique records that neither side of a pair holds, shape ``(n, d)``."""
     uniques = dataset.codes[unique_records(dataset)]
-    held = np.concatenate([uniques, pair.low.codes, pair.high.codes])
-    keys = key_of(held.T, dataset.domain.sizes)
+    all_codes = np.concatenate([uniques, pair.low.codes, pair.high.codes])
+    keys = key_of(all_codes.T, dataset.domain.sizes)
     codes: NDArray[np.integer] = uniques[~np.isin(keys[: len(uniques)], keys[len(uniques) :])]
     return codes
 
@@ -211,9 +211,12 @@ class PlantedArm:
             TooLargeError: More sets of attributes than an audit goes through.
         """
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([plan.seed, _STREAM])))
-        for base in (dataset, uniform(dataset.domain, len(dataset), rng=rng)):
+        zeros = plan.structural_zeros
+        for base in (dataset, uniform(dataset.domain, len(dataset), zeros=zeros, rng=rng)):
             try:
-                pair = planted_pair(base, plan.cliques, plan.linear, rows=plan.rows, rng=rng)
+                pair = planted_pair(
+                    base, plan.cliques, plan.linear, rows=plan.rows, zeros=zeros, rng=rng
+                )
             except NoExtremalPairError:
                 return cls(None, ALL_TOGETHER)
             if pair is not None:

@@ -53,8 +53,8 @@ def minimal(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
 
 def neighbours(attribute: str, cliques: Iterable[Clique]) -> frozenset[str]:
     """The other attributes that share a clique with ``attribute``."""
-    met = {name for clique in cliques if attribute in clique for name in clique}
-    return frozenset(met - {attribute})
+    names = {name for clique in cliques if attribute in clique for name in clique}
+    return frozenset(names - {attribute})
 
 
 def _sets(attributes: Clique, most: int) -> set[Clique]:
@@ -99,12 +99,12 @@ def outside_linear(domain: Domain, blocks: Sequence[Clique], linear: Sequence[Li
         statistic.check_belongs(domain)
     if linear and domain.cells > MOST_TABLE_CELLS:
         raise TooLargeError(what="The table for an audit of linear statistics", limit=MOST_TABLE_CELLS)
-    released = {block: _parts(domain, block, linear) for block in blocks}
-    kept = {block: _complement(parts) for block, parts in released.items() if len(parts)}
-    left = tuple(block for block in blocks if block not in kept or len(kept[block]))
+    parts_by_block = {block: _parts(domain, block, linear) for block in blocks}
+    complements = {block: _complement(parts) for block, parts in parts_by_block.items() if len(parts)}
+    left = tuple(block for block in blocks if block not in complements or len(complements[block]))
     if not left:
         raise NoExtremalPairError(problem="Phi determines every interaction that the audit tests")
-    return Basis(domain, left, {block: kept[block] for block in left if block in kept})
+    return Basis(domain, left, {block: complements[block] for block in left if block in complements})
 
 
 def _parts(domain: Domain, block: Clique, linear: Sequence[LinearStatistic]) -> FloatArray:

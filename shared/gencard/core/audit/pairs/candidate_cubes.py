@@ -6,6 +6,7 @@ from itertools import chain, zip_longest
 
 import numpy as np
 
+from gencard.core.coding import StructuralZeros, impossible_records
 from gencard.core.dataset import Dataset, key_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.types import FloatArray, IntArray
@@ -60,20 +61,23 @@ class CandidateCubes:
         shares = np.array([self.log_shares(self._corner(mask)) for mask in self._masks])
         return np.asarray(shares.max(axis=0), dtype=np.float64)
 
-    def apart_from(self, base: Dataset, wanted: int) -> "CandidateCubes":
-        """The first cubes whose cells no record of ``base`` and no other cube stands in."""
+    def apart_from(
+        self, base: Dataset, wanted: int, zeros: Sequence[StructuralZeros] = ()
+    ) -> "CandidateCubes":
+        """The first cubes whose cells can occur, and no record of ``base`` and no other cube is in."""
         corners = np.concatenate([self._corner(mask) for mask in self._masks])
         keys = key_of(np.concatenate([base.codes, corners]).T, self.domain.sizes)
         cells = keys[len(base) :].reshape(-1, len(self))
-        empty = np.flatnonzero(~np.isin(cells, keys[: len(base)]).any(axis=0))
-        taken: set[int] = set()
-        chosen: list[int] = []
+        impossible = impossible_records(self.domain, corners, zeros).reshape(cells.shape)
+        empty = np.flatnonzero(~(np.isin(cells, keys[: len(base)]) | impossible).any(axis=0))
+        cells_taken: set[int] = set()
+        positions: list[int] = []
         for cube in empty.tolist():
             own = cells[:, cube].tolist()
-            if len(chosen) < wanted and taken.isdisjoint(own):
-                taken.update(own)
-                chosen.append(cube)
-        return self[np.array(chosen, dtype=np.int64)]
+            if len(positions) < wanted and cells_taken.isdisjoint(own):
+                cells_taken.update(own)
+                positions.append(cube)
+        return self[np.array(positions, dtype=np.int64)]
 
     @property
     def _masks(self) -> range:
@@ -147,10 +151,10 @@ class _Draw:
         """A record of the dataset with one attribute changed; a corner of the cube is that far away."""
         rng = self.rng
         codes = self.dataset.codes[rng.integers(len(self.dataset), size=self.number)].astype(np.int64)
-        changed = rng.integers(codes.shape[1], size=self.number)
+        columns = rng.integers(codes.shape[1], size=self.number)
         anew = self._records(self.margins)
         rows = np.arange(self.number)
-        codes[rows, changed] = anew[rows, changed]
+        codes[rows, columns] = anew[rows, columns]
         return self._cubes(codes, self.margins)
 
     def _records(self, shares: Sequence[FloatArray]) -> IntArray:

@@ -13,6 +13,7 @@ import scipy
 from numpy.typing import NDArray
 
 from gencard.core.audit.pairs.direction import Direction
+from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.counting import count
@@ -35,9 +36,17 @@ _NONE = 1e-9
 
 
 def along_circuits(
-    dataset: Dataset, cliques: Sequence[Clique], linear: Sequence[LinearStatistic], beta: Direction
+    dataset: Dataset,
+    cliques: Sequence[Clique],
+    linear: Sequence[LinearStatistic],
+    beta: Direction,
+    *,
+    zeros: Sequence[StructuralZeros] = (),
 ) -> Dataset:
     """Take the circuits that raise ``<beta, table>``, the steepest first, as often as counts allow.
+
+    Args:
+        zeros: Cells that cannot occur; circuits that fill them are left out.
 
     Returns:
         A dataset with the same psi, in the order of the cells.
@@ -47,8 +56,9 @@ def along_circuits(
     matrix, gains = psi_matrix(domain, cliques, linear), beta.of(list(cells))
     table = count(dataset, domain.attributes).ravel()
     bare = table == 0
+    closed = impossible_cells(domain, zeros).ravel()
     for _ in range(_MOST_CIRCUITS):
-        support, signs = _steepest(matrix, gains, bare)
+        support, signs = _steepest(matrix, gains, bare, closed)
         change = only_change(matrix[:, support], signs)
         if change is None or gains[support] @ change <= 0:
             break
@@ -79,11 +89,12 @@ def _cells(domain: Domain, clique: Clique, places: NDArray[np.intp]) -> NDArray[
 
 
 def _steepest(
-    matrix: IntArray, gains: FloatArray, bare: NDArray[np.bool_]
+    matrix: IntArray, gains: FloatArray, bare: NDArray[np.bool_], closed: NDArray[np.bool_]
 ) -> tuple[NDArray[np.intp], FloatArray]:
     """The cells of the circuit that gains most for each record it moves, and its signs there.
 
-    A vertex of the changes that keep psi, move one record in all and take none from ``bare`` cells.
+    A vertex of the changes that keep psi, move one record in all, take none from ``bare`` cells and put
+    none into ``closed`` ones.
     """
     scaled = matrix / np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1)
     rows = scipy.sparse.csr_array(np.hstack([scaled, -scaled]))
@@ -93,7 +104,7 @@ def _steepest(
             scipy.optimize.LinearConstraint(rows, 0, 0),
             scipy.optimize.LinearConstraint(np.ones((1, rows.shape[1])), ub=1),
         ],
-        bounds=scipy.optimize.Bounds(0, np.concatenate([np.ones(len(bare)), np.where(bare, 0.0, 1.0)])),
+        bounds=scipy.optimize.Bounds(0, 1.0 - np.concatenate([closed, bare])),
     )
     if solution.x is None or -solution.fun <= _NONE * np.abs(gains).max():
         return np.zeros(0, dtype=np.intp), np.zeros(0)

@@ -66,13 +66,13 @@ class Direction:
         A table that leaves out an attribute of the cube, and sees nothing but the cube and its
         context, gains at one corner what it loses at the next.
         """
-        cube, seen = set(axes), {*axes, *context}
-        kept = [
+        cube, attributes = set(axes), {*axes, *context}
+        moving = [
             (clique, table)
             for clique, table in zip(self.cliques, self.tables, strict=True)
-            if axes[0] in clique and (cube <= set(clique) or not seen >= set(clique))
+            if axes[0] in clique and (cube <= set(clique) or not attributes >= set(clique))
         ]
-        return Direction(self.domain, tuple(c for c, _ in kept), tuple(t for _, t in kept))
+        return Direction(self.domain, tuple(c for c, _ in moving), tuple(t for _, t in moving))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,8 +138,8 @@ class Basis:
 
     def direction(self, tables: Sequence[FloatArray]) -> Direction:
         """One table for each clique as a direction; those that are 0 are left out."""
-        kept = [pair for pair in zip(self.cliques, tables, strict=True) if pair[1].any()]
-        return Direction(self.domain, tuple(c for c, _ in kept), tuple(t for _, t in kept))
+        pairs = [pair for pair in zip(self.cliques, tables, strict=True) if pair[1].any()]
+        return Direction(self.domain, tuple(c for c, _ in pairs), tuple(t for _, t in pairs))
 
     def random_direction(self, *, rng: np.random.Generator) -> Direction:
         """An independent random table in each block, of about length 1."""

@@ -13,11 +13,13 @@ from gencard.core.audit.pairs.blocks import minimal
 from gencard.core.audit.pairs.circuits import MOST_TABLE_CELLS, along_circuits
 from gencard.core.audit.pairs.direction import Direction
 from gencard.core.audit.pairs.moves import climb, leads
+from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Cells, Dataset, check_same_domain, key_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ComputationError, NoExtremalPairError
-from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.counting import count, count_all
 from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.types import FloatArray
 
 _MOST_SECONDS = 10.0
 """Of the integer program that looks for the farthest dataset of a small table."""
@@ -33,11 +35,13 @@ class Moves:
     Args:
         linear: Linear statistics of Phi. Cube moves keep the whole marginal on their cliques; what
             else leaves them as they are is for circuits to find.
+        zeros: Cells that cannot occur, into which nothing is moved.
     """
 
     cliques: tuple[Clique, ...]
     kinds: tuple[Clique, ...]
     linear: tuple[LinearStatistic, ...] = ()
+    zeros: tuple[StructuralZeros, ...] = ()
 
     @classmethod
     def of(
@@ -45,15 +49,18 @@ class Moves:
         cliques: Sequence[Clique],
         blocks: Sequence[Clique],
         linear: Sequence[LinearStatistic] = (),
+        zeros: Sequence[StructuralZeros] = (),
     ) -> "Moves":
         """Moves that reach every one of ``blocks``, which are those of ``outside``.
 
         On the smallest of them only: a cube move on a larger one is a sum of such moves.
         """
-        kept = tuple(set(statistic.clique) for statistic in linear)
-        reached = [block for block in blocks if not any(set(block) <= clique for clique in kept)]
-        moves = cls(tuple(cliques), (), tuple(linear))
-        kinds = (led for axes in minimal(reached) for led in leads(axes, moves.kept))
+        linear_cliques = tuple(set(statistic.clique) for statistic in linear)
+        reachable = [
+            block for block in blocks if not any(set(block) <= clique for clique in linear_cliques)
+        ]
+        moves = cls(tuple(cliques), (), tuple(linear), tuple(zeros))
+        kinds = (led for axes in minimal(reachable) for led in leads(axes, moves.kept))
         return replace(moves, kinds=tuple(kinds))
 
     @property
@@ -121,7 +128,9 @@ def extremal_pair(
             for side, uphill in ((low, -beta), (high, beta))
         )
     elif beta.value(high) <= beta.value(low):
-        low, high = (farthest(dataset, moves.cliques, uphill) for uphill in (-beta, beta))
+        low, high = (
+            farthest(dataset, moves.cliques, uphill, zeros=moves.zeros) for uphill in (-beta, beta)
+        )
     if beta.value(high) <= beta.value(low):
         raise NoExtremalPairError(
             problem="the records allow no move that keeps psi; try a denser, made-up dataset"
@@ -182,7 +191,7 @@ def _sums(dataset: Dataset, linear: Sequence[LinearStatistic]) -> list[NDArray[n
 def _along_circuits(
     side: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator
 ) -> Dataset:
-    moved_side = along_circuits(side, moves.cliques, moves.linear, beta)
+    moved_side = along_circuits(side, moves.cliques, moves.linear, beta, zeros=moves.zeros)
     return moved_side.take(rng.permutation(len(moved_side)))
 
 
@@ -196,9 +205,9 @@ def _climbed(
 ) -> Dataset:
     cells = Cells.of(side)
     steps = PASSES * moves.kinds
-    for done, axes in enumerate(steps):
-        progress(done / len(steps))
-        cells = climb(cells, moves.kept, axes, beta, rng=rng)
+    for step, axes in enumerate(steps):
+        progress(step / len(steps))
+        cells = climb(cells, moves.kept, axes, beta, zeros=moves.zeros, rng=rng)
     return cells.shuffled(rng=rng)
 
 
@@ -206,8 +215,17 @@ def _half(progress: Callable[[float], None], half: int) -> Callable[[float], Non
     return lambda share: progress((half + share) / 2)
 
 
-def farthest(dataset: Dataset, cliques: Sequence[Clique], beta: Direction) -> Dataset:
+def farthest(
+    dataset: Dataset,
+    cliques: Sequence[Clique],
+    beta: Direction,
+    *,
+    zeros: Sequence[StructuralZeros] = (),
+) -> Dataset:
     """A dataset with the psi of ``dataset`` and the largest ``<beta, table>``, by an integer program.
+
+    Args:
+        zeros: Cells that cannot occur, in which it has no more records than ``dataset``.
 
     Returns:
         ``dataset`` itself where the table is too large or the solver has no solution in time.
@@ -222,6 +240,7 @@ def farthest(dataset: Dataset, cliques: Sequence[Clique], beta: Direction) -> Da
         constraints=scipy.optimize.LinearConstraint(
             _marginalising(domain, cliques, cells), counts, counts
         ),
+        bounds=scipy.optimize.Bounds(0, _room(dataset, zeros)),
         integrality=np.ones(domain.cells, dtype=np.int64),
         options={"time_limit": _MOST_SECONDS},
     )
@@ -229,6 +248,12 @@ def farthest(dataset: Dataset, cliques: Sequence[Clique], beta: Direction) -> Da
         return dataset
     records = np.repeat(cells.T, np.rint(solution.x).astype(np.int64), axis=0)
     return Dataset(domain, records)
+
+
+def _room(dataset: Dataset, zeros: Sequence[StructuralZeros]) -> FloatArray:
+    """The most records in each cell of the full table."""
+    impossible = impossible_cells(dataset.domain, zeros)
+    return np.where(impossible, count(dataset, dataset.domain.attributes), np.inf).ravel()
 
 
 def _marginalising(

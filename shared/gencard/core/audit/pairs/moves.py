@@ -9,12 +9,14 @@ on the attributes that share a clique with the one that is flipped.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.audit.pairs.blocks import neighbours
 from gencard.core.audit.pairs.direction import Direction
+from gencard.core.coding import StructuralZeros, impossible_records
 from gencard.core.dataset import Cells, key_of
 from gencard.core.domain import Clique
 from gencard.core.types import FloatArray, IntArray
@@ -123,10 +125,10 @@ def _partners(
 def _perhaps_met(key: IntArray, odd: NDArray[np.bool_]) -> NDArray[np.intp]:
     """The faces without most of those whose key no face of the other parity has."""
     slot = key & (_SLOTS - 1)
-    met = np.zeros((2, _SLOTS), dtype=np.bool_)
-    met[0, slot[odd]] = True
-    met[1, slot[~odd]] = True
-    return np.flatnonzero((met[0] & met[1])[slot])
+    occupied = np.zeros((2, _SLOTS), dtype=np.bool_)
+    occupied[0, slot[odd]] = True
+    occupied[1, slot[~odd]] = True
+    return np.flatnonzero((occupied[0] & occupied[1])[slot])
 
 
 def _stable_order(key: IntArray) -> NDArray[np.intp]:
@@ -165,9 +167,18 @@ def leads(axes: Clique, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
 
 
 def climb(
-    cells: Cells, cliques: Sequence[Clique], axes: Clique, beta: Direction, *, rng: np.random.Generator
+    cells: Cells,
+    cliques: Sequence[Clique],
+    axes: Clique,
+    beta: Direction,
+    *,
+    zeros: Sequence[StructuralZeros] = (),
+    rng: np.random.Generator,
 ) -> Cells:
     """Take the cube moves on ``axes`` that raise ``<beta, table>``, the steepest first.
+
+    Args:
+        zeros: Cells that cannot occur; moves into them are left out.
 
     Returns:
         Cells with the same marginals on ``cliques``; the same object where no move helps.
@@ -181,6 +192,7 @@ def climb(
     levels = _flipped_levels(ready, cells, axes[0])
     gain = _gains(cells, axes[0], relevant)[ready.corners, levels].sum(axis=1)
     steep = np.flatnonzero(gain > _LEAST_GAIN * relevant.largest)
+    steep = steep[_are_possible(cells, axes[0], ready.corners[steep], levels[steep], zeros)]
     if not len(steep):
         return cells
     steep = steep[np.argsort(-gain[steep], kind="stable")]
@@ -204,16 +216,40 @@ def _gains(cells: Cells, attribute: str, beta: Direction) -> FloatArray:
     return gains - np.take_along_axis(gains, here, axis=1)
 
 
+def _are_possible(
+    cells: Cells,
+    attribute: str,
+    corners: NDArray[np.intp],
+    levels: NDArray[np.int64],
+    zeros: Sequence[StructuralZeros],
+) -> NDArray[np.bool_]:
+    """Which moves put no record into a cell that cannot occur."""
+    entered = [zero for zero in zeros if attribute in zero.clique]
+    if not entered:
+        return np.ones(len(corners), dtype=np.bool_)
+    arrivals = _arrivals(cells, attribute, corners, levels)
+    impossible = impossible_records(cells.domain, arrivals, entered).reshape(corners.shape)
+    return np.asarray(~impossible.any(axis=1), dtype=np.bool_)
+
+
+def _arrivals(
+    cells: Cells, attribute: str, corners: NDArray[np.intp], levels: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Codes of the cells to which the corners go, corner by corner."""
+    arrivals = cells.codes[corners.ravel()]
+    arrivals[:, cells.domain.axis(attribute)] = levels.ravel()
+    return arrivals
+
+
 def _moved(cells: Cells, attribute: str, corners: NDArray[np.intp], levels: NDArray[np.int64]) -> Cells:
     """Take each move in turn as often as the counts allow."""
     counts, amounts = _take(corners, cells.counts)
-    taken = np.flatnonzero(amounts)
-    arrivals = cells.codes[corners[taken].ravel()]
-    arrivals[:, cells.domain.axis(attribute)] = levels[taken].ravel()
+    rows = np.flatnonzero(amounts)
+    arrivals = _arrivals(cells, attribute, corners[rows], levels[rows])
     return Cells.merged(
         cells.domain,
         np.vstack([cells.codes, arrivals]),
-        np.concatenate([counts, np.repeat(amounts[taken], corners.shape[1])]),
+        np.concatenate([counts, np.repeat(amounts[rows], corners.shape[1])]),
     )
 
 

@@ -74,9 +74,8 @@ class PlainTable:
 def clear(table: Table, attributes: Clique, zeros: Sequence[StructuralZeros]) -> None:
     """Set the cells that cannot occur to zero, in place; ``table`` has one axis per attribute."""
     for zero in zeros:
-        for cell in zero.cells:
-            code = dict(zip(zero.clique, cell, strict=True))
-            table[tuple(code.get(name, slice(None)) for name in attributes)] = 0.0
+        for place in zero.places(attributes):
+            table[place] = 0.0
 
 
 class TreeTable:

@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from gencard.core.coding import StructuralZeros
+from gencard.core.coding import StructuralZeros, zeros_inside
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, NotConvergedError
 from gencard.core.generators.maximum_entropy.block_table import (
@@ -47,7 +47,6 @@ from gencard.core.generators.targets import (
     inside,
     pairs_inside,
     restricted,
-    zeros_inside,
 )
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.psi import Measurement, Psi
@@ -158,20 +157,20 @@ class LogLinear:
     def fit_table(self, psi: Psi, domain: Domain) -> TableModel:
         """As ``fit``, with the probability of every cell."""
         self.check(psi.cliques, domain)
-        agreed = admitted(self._used(psi, domain), domain)
+        consistent = admitted(self._used(psi, domain), domain)
         zeros = zeros_inside(self.structural_zeros, domain)
         if self.use is Use.WHOLE:
-            return TableModel(domain, self._counted(agreed, domain, zeros))
-        return TableModel(domain, self._scaled(domain, agreed.measurements, zeros, exact=psi.exact))
+            return TableModel(domain, self._counted(consistent, domain, zeros))
+        return TableModel(domain, self._scaled(domain, consistent.measurements, zeros, exact=psi.exact))
 
     def fit_tree(self, psi: Psi, domain: Domain) -> TreeModel:
         """As ``fit``, with marginals on the cliques of a junction tree."""
-        used = self._used(psi, domain)
-        tree = self._tree(used.cliques, domain)
-        agreed = admitted(used, domain)
+        kept_psi = self._used(psi, domain)
+        tree = self._tree(kept_psi.cliques, domain)
+        consistent = admitted(kept_psi, domain)
         tables: dict[int, Table] = {}
-        for piece in tree.pieces(agreed.cliques):
-            tables.update(zip(piece, self._piece(agreed, domain, tree, piece), strict=True))
+        for piece in tree.pieces(consistent.cliques):
+            tables.update(zip(piece, self._piece(consistent, domain, tree, piece), strict=True))
         return TreeModel(domain, tree, tuple(tables[clique] for clique in range(len(tables))))
 
     def _largest(self, cliques: Sequence[Clique], domain: Domain) -> list[Clique]:
@@ -191,14 +190,16 @@ class LogLinear:
         if self.use in (Use.ALL, Use.WHOLE):
             return psi
         self.check(psi.cliques, domain)
-        agreed = admitted(psi, domain)
-        return restricted(agreed, edges(agreed) if self.use is Use.BEST_TREE else [])
+        consistent = admitted(psi, domain)
+        return restricted(consistent, edges(consistent) if self.use is Use.BEST_TREE else [])
 
     def _tree(self, cliques: Sequence[Clique], domain: Domain) -> JunctionTree:
         """One that holds the cliques and the structural zeros, within the bound."""
         zeros = zeros_inside(self.structural_zeros, domain)
-        named = [clique for clique in cliques if set(clique) <= set(domain.attributes)]
-        return JunctionTree.of(domain, [*named, *(zero.clique for zero in zeros)], self.max_cells)
+        inside_cliques = [clique for clique in cliques if set(clique) <= set(domain.attributes)]
+        return JunctionTree.of(
+            domain, [*inside_cliques, *(zero.clique for zero in zeros)], self.max_cells
+        )
 
     def _piece(self, psi: Psi, domain: Domain, tree: JunctionTree, piece: Sequence[int]) -> list[Table]:
         """The marginals on the cliques of one piece."""

@@ -64,11 +64,11 @@ def _settle(table: Blocks, block: int, targets: Sequence[TargetMarginal], tolera
     marginal = table.marginal(block)
     error = worst_error(marginal, targets)
     if not error <= tolerance:
-        fitted = marginal.copy()
+        fitted_marginal = marginal.copy()
         for _ in range(_ROUNDS):
             for target in targets:
-                target.scale(fitted)
-        table.scale(block, quotient(fitted, marginal))
+                target.scale(fitted_marginal)
+        table.scale(block, quotient(fitted_marginal, marginal))
     return error
 
 
@@ -185,11 +185,11 @@ def _ease(
 ) -> float:
     """Scale one block by the root of a full step; the worst error found before."""
     marginal = table.marginal(block)
-    fitted = marginal.copy()
+    fitted_marginal = marginal.copy()
     for target in targets:
-        ratio = quotient(target.shares, sum_out(fitted, target.others))
-        fitted *= _root(np.clip(ratio, 1 / steepest, steepest), halvings)
-    table.scale(block, quotient(fitted, marginal))
+        ratio = quotient(target.shares, sum_out(fitted_marginal, target.others))
+        fitted_marginal *= _root(np.clip(ratio, 1 / steepest, steepest), halvings)
+    table.scale(block, quotient(fitted_marginal, marginal))
     return worst_error(marginal, targets)
 
 

@@ -42,13 +42,17 @@ class JunctionTree:
     parents: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        met: set[str] = set()
+        earlier: set[str] = set()
         ordered = len(self.cliques) == len(self.parents) and self.parents[:1] == (-1,)
         for number, clique in enumerate(self.cliques):
             ordered = ordered and (number == 0 or 0 <= self.parents[number] < number)
-            if not ordered or met & set(clique) != set(self.separator(number)) or met >= set(clique):
+            if (
+                not ordered
+                or earlier & set(clique) != set(self.separator(number))
+                or earlier >= set(clique)
+            ):
                 raise DomainMismatchError(problem="the cliques do not form a junction tree")
-            met |= set(clique)
+            earlier |= set(clique)
 
     @classmethod
     def of(
@@ -80,12 +84,12 @@ class JunctionTree:
         order, parents = [0], [-1]
         nearest = {one: (len(sets[one] & sets[0]), 0) for one in range(1, len(cliques))}
         while nearest:
-            chosen = max(nearest, key=lambda one: (nearest[one][0], -one))
-            parents.append(nearest.pop(chosen)[1])
-            order.append(chosen)
+            nearest_one = max(nearest, key=lambda one: (nearest[one][0], -one))
+            parents.append(nearest.pop(nearest_one)[1])
+            order.append(nearest_one)
             for one, (shared, _) in nearest.items():
-                if len(sets[one] & sets[chosen]) > shared:
-                    nearest[one] = (len(sets[one] & sets[chosen]), len(order) - 1)
+                if len(sets[one] & sets[nearest_one]) > shared:
+                    nearest[one] = (len(sets[one] & sets[nearest_one]), len(order) - 1)
         return cls(tuple(cliques[one] for one in order), tuple(parents))
 
     def separator(self, clique: int) -> Clique:
@@ -106,8 +110,8 @@ class JunctionTree:
         roots: list[int] = []
         for clique, parent in enumerate(self.parents):
             separator = frozenset(self.separator(clique))
-            cut = not separator or any(separator <= names for names in inside)
-            (roots if cut else below[parent]).append(clique)
+            is_apart = not separator or any(separator <= names for names in inside)
+            (roots if is_apart else below[parent]).append(clique)
         return tuple(_depth_first(root, below) for root in roots)
 
 
@@ -139,10 +143,10 @@ def check_cells(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> N
     """
     largest = sorted(cliques, key=lambda clique: -domain.project(clique).cells)
     if sum(domain.project(clique).cells for clique in largest) > most_cells:
-        named = "; ".join(
+        cliques_text = "; ".join(
             f"{domain.project(clique).cells:,} on ({', '.join(clique)})" for clique in largest[:_NAMED]
         )
-        raise ModelTooLargeError(largest=named, limit=f"{most_cells:,}")
+        raise ModelTooLargeError(largest=cliques_text, limit=f"{most_cells:,}")
 
 
 def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[int]:
@@ -151,31 +155,31 @@ def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[int]:
     They are sets of bits: bit ``i`` for attribute ``i``. Ties in the number of added edges go to the
     smallest table, then to the domain's order.
     """
-    joined = _graph(domain, cliques)
+    graph = _graph(domain, cliques)
     sizes = [round(2**20 * log2(size)) for size in domain.sizes]  # whole, so that sums are exact
-    costs = {one: _cost(joined, sizes, one) for one in range(len(domain))}
+    costs = {one: _cost(graph, sizes, one) for one in range(len(domain))}
     while costs:
         missing, _, first = min(costs.values())
         del costs[first]
-        around = joined[first]
+        around = graph[first]
         yield around | 1 << first
         for one in _members(around):
-            joined[one] = (joined[one] | around) & ~(1 << one | 1 << first)
+            graph[one] = (graph[one] | around) & ~(1 << one | 1 << first)
         if missing:  # new edges: those next to them have other neighbours' edges to count
-            around = _or([around, *(joined[one] for one in _members(around))])
+            around = _or([around, *(graph[one] for one in _members(around))])
         for one in _members(around):
-            costs[one] = _cost(joined, sizes, one)
+            costs[one] = _cost(graph, sizes, one)
 
 
 def _graph(domain: Domain, cliques: Sequence[Clique]) -> list[int]:
     """For each attribute the set of those that share a clique with it: bit ``i`` for attribute ``i``."""
-    joined = [0] * len(domain)
+    graph = [0] * len(domain)
     for clique in cliques:
         axes = domain.axes(clique)
         together = _or(1 << axis for axis in axes)
         for axis in axes:
-            joined[axis] |= together & ~(1 << axis)
-    return joined
+            graph[axis] |= together & ~(1 << axis)
+    return graph
 
 
 def _cost(joined: Sequence[int], sizes: Sequence[int], one: int) -> tuple[int, int, int]:
@@ -242,10 +246,10 @@ def mutual_information(counts: NDArray[Any]) -> float:
 def heaviest_tree(weights: Mapping[Clique, int]) -> tuple[Clique, ...]:
     """The edges of the tree, or forest, of largest sum of weights, by Kruskal's algorithm."""
     group = {name: name for pair in weights for name in pair}
-    chosen = []
+    tree = []
     for one, other in sorted(weights, key=lambda pair: -weights[pair]):
         if weights[one, other] > 0 and group[one] != group[other]:
-            chosen.append((one, other))
+            tree.append((one, other))
             joined, left = group[one], group[other]
             group = {name: joined if of == left else of for name, of in group.items()}
-    return tuple(chosen)
+    return tuple(tree)

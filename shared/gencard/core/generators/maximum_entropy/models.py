@@ -160,11 +160,11 @@ class TreeModel:
             TooLargeError: A table on the way to it has too many cells.
             InvalidCliqueError: The clique names an attribute that is not in the domain.
         """
-        wanted = self.domain.canonical(clique)
+        names = self.domain.canonical(clique)
         for attributes, table in zip(self.tree.cliques, self.tables, strict=True):
-            if set(wanted) <= set(attributes):
+            if set(names) <= set(attributes):
                 return project(table, attributes, clique)
-        return project(self._joint(wanted), wanted, clique)
+        return project(self._joint(names), names, clique)
 
     def _joint(self, wanted: Clique) -> Table:
         """Sum the product of all conditional tables, from the leaves up, keeping what is wanted."""
@@ -172,11 +172,11 @@ class TreeModel:
         for clique in range(len(self.tables) - 1, -1, -1):
             attributes, table = self._product(clique, arriving[clique])
             separator = self.tree.separator(clique)
-            kept = tuple(name for name in attributes if name in wanted or name in separator)
+            names = tuple(name for name in attributes if name in wanted or name in separator)
             if clique == 0:
                 return project(table, attributes, wanted)
-            if set(kept) - set(separator):
-                arriving[self.tree.parents[clique]].append((kept, project(table, attributes, kept)))
+            if set(names) - set(separator):
+                arriving[self.tree.parents[clique]].append((names, project(table, attributes, names)))
         raise AssertionError("a tree has a first clique")
 
     def _product(self, clique: int, arriving: Sequence[tuple[Clique, Table]]) -> tuple[Clique, Table]:
@@ -192,15 +192,17 @@ class TreeModel:
 
     def _conditional(self, clique: int) -> Table:
         attributes, table = self.tree.cliques[clique], self.tables[clique]
-        given = sum_out(table, others(attributes, self.tree.separator(clique)))
-        conditional: Table = np.divide(table, given, out=np.zeros_like(table), where=given > 0)
+        separator_table = sum_out(table, others(attributes, self.tree.separator(clique)))
+        conditional: Table = np.divide(
+            table, separator_table, out=np.zeros_like(table), where=separator_table > 0
+        )
         return conditional
 
     def _draw(self, clique: int) -> Inversion:
-        attributes, given = self.tree.cliques[clique], self.tree.separator(clique)
-        drawn = tuple(name for name in attributes if name not in given)
-        table = project(self.tables[clique], attributes, given + drawn)
-        return Inversion.of(table, self.domain.axes(given), self.domain.axes(drawn))
+        attributes, separator = self.tree.cliques[clique], self.tree.separator(clique)
+        new_names = tuple(name for name in attributes if name not in separator)
+        table = project(self.tables[clique], attributes, separator + new_names)
+        return Inversion.of(table, self.domain.axes(separator), self.domain.axes(new_names))
 
     def _clear_dead_ends(self, tables: list[Table], clique: int) -> None:
         """Where the clique has no probability left, rounding must leave its parent none either."""
@@ -210,8 +212,8 @@ class TreeModel:
 
 
 def _check_shapes(domain: Domain, tree: JunctionTree, tables: Sequence[Table]) -> None:
-    named = {name for clique in tree.cliques for name in clique}
-    if named != set(domain.attributes) or len(tables) != len(tree.cliques):
+    names = {name for clique in tree.cliques for name in clique}
+    if names != set(domain.attributes) or len(tables) != len(tree.cliques):
         raise DomainMismatchError(problem="the tree does not have the domain's attributes")
     for clique, table in zip(tree.cliques, tables, strict=True):
         if clique != domain.canonical(clique) or table.shape != domain.project(clique).sizes:

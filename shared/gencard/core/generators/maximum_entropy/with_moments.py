@@ -7,10 +7,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from gencard.core.coding import StructuralZeros
+from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.maximum_entropy.block_table import clear
 from gencard.core.generators.maximum_entropy.junction_tree import check_cells
 from gencard.core.generators.maximum_entropy.models import TableModel
 from gencard.core.generators.targets import (
@@ -22,7 +21,6 @@ from gencard.core.generators.targets import (
     informative_marginals,
     number_of_functions,
     values_on,
-    zeros_inside,
 )
 from gencard.core.statistics.marginals import others
 from gencard.core.statistics.psi import Psi
@@ -72,8 +70,8 @@ class Dual:
         return distribution
 
     def gradient(self, potentials: FloatArray, distribution: FloatArray) -> FloatArray:
-        missed: FloatArray = self.values @ distribution - self.targets.means
-        return missed + np.square(self.targets.stddevs) * potentials
+        residual: FloatArray = self.values @ distribution - self.targets.means
+        return residual + np.square(self.targets.stddevs) * potentials
 
     def step(self, gradient: FloatArray, distribution: FloatArray) -> FloatArray:
         """Newton's: the Hessian is the covariance of the functions, and the penalty's."""
@@ -191,8 +189,7 @@ class MaximumEntropy:
 
     def _allowed(self, psi: Psi, domain: Domain) -> NDArray[np.float64]:
         """1 for each cell that may hold records, 0 where structure or an exact count says none."""
-        allowed = np.ones(domain.sizes)
-        clear(allowed, domain.attributes, zeros_inside(self.structural_zeros, domain))
+        allowed = np.where(impossible_cells(domain, self.structural_zeros), 0.0, 1.0)
         for marginal in informative_marginals(psi) if psi.exact else ():
             ascending = np.argsort(domain.axes(marginal.clique))
             some = np.transpose(marginal.values > 0, ascending)
