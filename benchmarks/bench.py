@@ -123,7 +123,7 @@ def finish(name: str, run: Callable[..., Result], options: argparse.Namespace) -
     begin = time.perf_counter()
     result = run(options.quick, **({"peers": options.peers} if "peers" in options else {}))
     summary = _summary(name, result, time.perf_counter() - begin)
-    _show(result)
+    show([*result.tables, _target_table(result.targets)])
     if options.json:
         options.json.write_text(
             json.dumps(_report(name, options.quick, result, summary), indent=2) + "\n"
@@ -177,6 +177,16 @@ def alone(function: Callable[..., Answer], *arguments: object) -> Answer:
         return pool.submit(function, *arguments).result()
 
 
+def on_all_cores(function: Callable[..., Answer], arguments: Sequence[Sequence[object]]) -> list[Answer]:
+    """Call a function of a module with each of some arguments, in as many processes as there are cores.
+
+    For figures that no clock is in.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        return [call.result() for call in [pool.submit(function, *each) for each in arguments]]
+
+
 def processor() -> str:
     """Name of the processor (Linux), and how many of them there are."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -205,10 +215,11 @@ def _status_mib(field: str) -> float:
     return int(kib) * 1024.0 / _MIB
 
 
-def _show(result: Result) -> None:
+def show(tables: Sequence[Table]) -> None:
+    """Print tables."""
     # A log file has no width; wide tables must not be folded there.
     console = Console() if sys.stdout.isatty() else Console(width=140)
-    for table in (*result.tables, _target_table(result.targets)):
+    for table in tables:
         shown = RichTable(title=table.title, title_justify="left")
         for index, column in enumerate(table.columns):
             shown.add_column(column, justify="left" if index == 0 else "right")

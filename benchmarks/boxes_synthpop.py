@@ -137,9 +137,9 @@ def by_rpart(records: Mixed, syntheses: int) -> Runs:
     with tempfile.TemporaryDirectory() as folder:
         records.frame.to_csv(f"{folder}/in.csv", index=False)
         command = ["Rscript", str(_SCRIPT), f"{folder}/in.csv", types, f"{folder}/out", seeds]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         made = [pd.read_csv(f"{folder}/out{seed}.csv") for seed in seeds.split(",")]
-    seconds = [float(line.split()[1]) for line in told.splitlines()]
+    seconds = [float(line.split()[1]) for line in output.splitlines()]
     return Runs(median(seconds), [utility(records.frame, rows) for rows in made])
 
 

@@ -34,12 +34,12 @@ def run(quick: bool) -> bench.Result:
                 sign_in(steward)
                 rows = [_measured(steward, path, visits) for path in ("/", f"/cards/{cards[-1]}")]
                 bare = _without_cache(steward)
-            asked = _queue_seconds(house, visits)
+            queue_seconds = _queue_seconds(house, visits)
         finally:
             house.stop()
     columns = ("view", "first paint, ms", "weight, KiB")
     table = bench.Table(f"The page with {waiting:,} proposals waiting", columns, rows)
-    return bench.Result([table], _targets(rows, bare, asked * 1e3), {"waiting": waiting})
+    return bench.Result([table], _targets(rows, bare, queue_seconds * 1e3), {"waiting": waiting})
 
 
 def _measured(steward: Visitor, path: str, visits: int) -> tuple[str, float, float]:

@@ -1,6 +1,6 @@
 """How many plausible checked runs the rules refuse, and how long judging them takes.
 
-``python -m benchmarks.run_refusals [--quick] [--json FILE]``
+``python -m benchmarks.run_refusals [--full] [--json FILE]``; in full more than 12 minutes.
 
 The analyses are those of ``benchmarks.answers_exact``, which nobody wrote to be refused: each alone,
 beside exact marginals of all pairs, and one after the other, each beside all that were answered.
@@ -37,7 +37,7 @@ class Judged:
 
 
 def run(quick: bool) -> bench.Result:
-    """Every analysis in three settings, or those of the smallest sample."""
+    """Every analysis in three settings, or those of one sample."""
     cases = [*model_referees.CASES, *table_referees.CASES]
     chosen = sorted(
         (one for one in cases if not quick or one.sample == _QUICK), key=lambda one: one.sample
@@ -57,7 +57,7 @@ def _settings(cases: Sequence[Case]) -> Iterator[Judged]:
     pairs = tuple(combinations(coded.coding.domain.attributes, 2))
     for case in cases:
         question = {"kind": case.kind, "formula": case.formula, "where": "", "missing": "level"}
-        asked = RunQuestion.of({**question, "options": ""}, coded.coding)
+        run_question = RunQuestion.of({**question, "options": ""}, coded.coding)
         settings = {
             "alone": ((), ()),
             "beside all pairs": ((), pairs),
@@ -66,10 +66,10 @@ def _settings(cases: Sequence[Case]) -> Iterator[Judged]:
         for setting, (runs, cliques) in settings.items():
             begin = time.perf_counter()
             earlier = Earlier(coded.coding, runs, cliques)
-            reasons = checked(asked, earlier, coded.dataset, {}, USUAL_RULES)["reasons"]
+            reasons = checked(run_question, earlier, coded.dataset, {}, USUAL_RULES)["reasons"]
             yield Judged(case, setting, tuple(reasons), time.perf_counter() - begin)
         if not reasons:
-            answered.append(asked)
+            answered.append(run_question)
 
 
 def _rows(judged: Sequence[Judged]) -> Iterator[tuple[bench.Cell, ...]]:
@@ -83,4 +83,4 @@ def _rows(judged: Sequence[Judged]) -> Iterator[tuple[bench.Cell, ...]]:
 
 
 if __name__ == "__main__":
-    bench.main("run_refusals", run)
+    bench.main("run_refusals", run, usually_quick=True)

@@ -90,8 +90,8 @@ def disclosure_by_pandas(original: Dataset, synthetic: Dataset) -> float:
     ours, theirs = _frame(original), _frame(synthetic)
     *keys, target = ours.columns
     distinct = theirs.drop_duplicates()
-    told = distinct[~distinct.duplicated(keys, keep=False)]
-    return len(ours.merge(told, on=[*keys, target]))
+    unique_keys = distinct[~distinct.duplicated(keys, keep=False)]
+    return len(ours.merge(unique_keys, on=[*keys, target]))
 
 
 def _frame(dataset: Dataset) -> pd.DataFrame:

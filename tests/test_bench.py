@@ -1,8 +1,11 @@
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import __main__ as every
 from benchmarks import bench, speed, speed_once
 from benchmarks.peers import Peer, Peers, record, recorded
 
@@ -124,3 +127,49 @@ def test_memory_is_what_a_call_holds_at_its_peak():
 
 def test_a_call_alone_has_its_own_process():
     assert bench.alone(abs, -1) == 1
+
+
+def test_calls_on_all_cores_answer_in_order_and_hand_errors_on():
+    assert bench.on_all_cores(pow, [(2, 5), (3, 2), (5, 0)]) == [32, 9, 1]
+    with pytest.raises(ZeroDivisionError):
+        bench.on_all_cores(pow, [(2, 5), (0, -1)])
+
+
+def test_all_benchmarks_are_listed_and_no_helper_is():
+    assert {"audit", "load", "vault"} <= set(every.names())
+    assert not {"bench", "peers", "fit_once", "__main__"} & set(every.names())
+
+
+@pytest.mark.parametrize(
+    ("program", "end"),
+    [
+        ("print('done')", "targets met"),
+        ("raise SystemExit(1)", "missed or failed"),
+        ("raise SystemExit(3)", "exit code 3"),
+    ],
+)
+def test_how_a_benchmark_ended_is_told(tmp_path, program, end):
+    ended = every.run("one", [sys.executable, "-c", program], tmp_path / "log", limit=60)
+    assert (ended.name, ended.end) == ("one", end)
+    assert ended.seconds < 60
+
+
+def test_a_benchmark_over_the_limit_is_stopped_with_all_that_it_started(tmp_path):
+    child = tmp_path / "child"
+    program = f"""
+import pathlib, subprocess, time
+started = subprocess.Popen(["sleep", "600"])
+pathlib.Path({str(child)!r}).write_text(str(started.pid))
+time.sleep(600)
+"""
+    ended = every.run("long", [sys.executable, "-c", program], tmp_path / "log", limit=3)
+    assert ended.end == "stopped after 3 s"
+    status = Path(f"/proc/{child.read_text()}/status")
+    assert not status.exists() or "zombie" in status.read_text()
+
+
+def test_an_unknown_benchmark_is_refused_before_one_runs(capsys):
+    with pytest.raises(SystemExit) as ended:
+        every.main(["start", "stat"])
+    assert ended.value.code == 2
+    assert "unknown: stat; known: answers, " in capsys.readouterr().err
