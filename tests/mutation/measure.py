@@ -41,7 +41,7 @@ MUTANTS = (
     mutant(
         "counts that contradict each other are accepted",
         MEASURE,
-        "    check_consistent(counted)\n",
+        "    check_consistent(exact_psi)\n",
         "",
         DOOR,
     ),
@@ -76,8 +76,8 @@ MUTANTS = (
     mutant(
         "the whole table of each linear statistic is released",
         MEASURE,
-        "marginals, rest = counted.measurements[: len(cliques)],",
-        "marginals, rest = counted.measurements,",
+        "marginals, rest = exact_psi.measurements[: len(cliques)],",
+        "marginals, rest = exact_psi.measurements,",
         LINEAR,
     ),
 )

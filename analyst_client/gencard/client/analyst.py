@@ -260,10 +260,12 @@ class Analyst(Party):
         from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
 
         analysis, entry = analysis_of(kind), self.dataset(dataset)
-        parsed = read_formula(formula, entry.coding)
-        cliques = sufficient_cliques(parsed, analysis, entry.coding.domain)
+        parsed_formula = read_formula(formula, entry.coding)
+        cliques = sufficient_cliques(parsed_formula, analysis, entry.coding.domain)
         ask = partial(self.propose, entry.name, cliques, generator=generator, rows=rows, **measured)
-        return Plan(parsed, analysis, cliques, entry.coding, ask(purpose="plan", dry_run=True), ask)
+        return Plan(
+            parsed_formula, analysis, cliques, entry.coding, ask(purpose="plan", dry_run=True), ask
+        )
 
     @checked()
     def synthesize(  # noqa: PLR0913 - what a person may want to say of one analysis
@@ -332,8 +334,8 @@ class Analyst(Party):
         """The caller's cards (for auditors and stewards: all cards), newest first."""
         request = pb.ListCardsRequest(parent=_dataset(dataset))
         answers = pages(self._connection, self._connection.negotiation.ListCards, request)
-        listed = (Card(self._connection, card_of(card)) for page in answers for card in page.cards)
-        return Listed(listed, "Cards", LIST_HEADS, list_line)
+        all_cards = (Card(self._connection, card_of(card)) for page in answers for card in page.cards)
+        return Listed(all_cards, "Cards", LIST_HEADS, list_line)
 
     def spends(self) -> Listed[Spend]:
         """The caller's ledger lines, newest first."""

@@ -43,8 +43,8 @@ def checked(**others: Check) -> Callable[[Callable[Parameters, Result]], Callabl
     """
 
     def wrap(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        written = inspect.signature(call)
-        signature = _spelled_out(written)
+        own_signature = inspect.signature(call)
+        signature = _spelled_out(own_signature)
 
         @wraps(call)
         def checked_call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -56,7 +56,7 @@ def checked(**others: Check) -> Callable[[Callable[Parameters, Result]], Callabl
             return call(*bound.args, **bound.kwargs)
 
         checked_call.__signature__ = signature  # type: ignore[attr-defined]
-        checked_call.__doc__ = _documented(call.__doc__ or "", _options(written))
+        checked_call.__doc__ = _documented(call.__doc__ or "", _options(own_signature))
         return checked_call
 
     return wrap
@@ -113,11 +113,11 @@ def _bound(
 def _missing(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """Required parameters without an argument; none where the arguments do not fit otherwise."""
     try:
-        given = signature.bind_partial(*args, **kwargs).arguments
+        arguments = signature.bind_partial(*args, **kwargs).arguments
     except TypeError:
         return []
     required = [one.name for one in signature.parameters.values() if one.default is one.empty]
-    return [name for name in required if name not in given]
+    return [name for name in required if name not in arguments]
 
 
 def refuse(field: str, value: object, expected: str, advice: str) -> NoReturn:
@@ -230,8 +230,8 @@ def number(field: str, value: Any) -> Any:
 def names_only(field: str, value: Any) -> list[str]:
     """A list of names; a single text is none."""
     if isinstance(value, str):
-        written = ", ".join(map(repr, _split(value)))
-        refuse(field, value, "a list of names", f"Write {field}=[{written}].")
+        names_text = ", ".join(map(repr, _split(value)))
+        refuse(field, value, "a list of names", f"Write {field}=[{names_text}].")
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         refuse(field, value, "a list of names", f'Write {field}=["...", "..."].')
     return [text(field, name) for name in value]
@@ -247,11 +247,11 @@ def statistics(field: str, value: Any) -> Any:
         refuse(field, value, "a list of statistics", f"Write {field}=[...] around the moment.")
     if not isinstance(value, Iterable) or isinstance(value, Mapping) or hasattr(value, "columns"):
         refuse(field, value, "a list of marginals", _marginals_advice(field, ["a", "b"]))
-    listed = list(value)
-    if len(listed) > 1 and all(isinstance(one, str) for one in listed):
+    items = list(value)
+    if len(items) > 1 and all(isinstance(one, str) for one in items):
         problem = "is a flat list of names: it could mean one joint table, or one table for each name"
-        raise InvalidInputError(field=field, problem=problem, advice=_marginals_advice(field, listed))
-    return [_statistic(field, one) for one in listed]
+        raise InvalidInputError(field=field, problem=problem, advice=_marginals_advice(field, items))
+    return [_statistic(field, one) for one in items]
 
 
 def cliques(field: str, value: Any) -> list[tuple[str, ...]]:
@@ -259,10 +259,10 @@ def cliques(field: str, value: Any) -> list[tuple[str, ...]]:
     advice = _marginals_advice(field, ["a", "b"])
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         refuse(field, value, "a list of marginals", advice)
-    listed = list(value)
-    if any(isinstance(one, str) or not isinstance(one, Iterable) for one in listed):
+    items = list(value)
+    if any(isinstance(one, str) or not isinstance(one, Iterable) for one in items):
         refuse(field, value, "a list of marginals, each a tuple of attribute names", advice)
-    return [tuple(text(field, name) for name in one) for one in listed]
+    return [tuple(text(field, name) for name in one) for one in items]
 
 
 def _statistic(field: str, value: Any) -> Any:
@@ -293,11 +293,11 @@ def _split(value: str) -> list[str]:
 def shares(field: str, value: Any) -> tuple[float, ...]:
     """One share of 1, or several."""
     try:
-        listed = tuple(map(float, value if isinstance(value, Iterable) else [value]))
+        numbers = tuple(map(float, value if isinstance(value, Iterable) else [value]))
     except (TypeError, ValueError):
-        listed = ()
-    if listed and all(0 < share < 1 for share in listed):
-        return listed
+        numbers = ()
+    if numbers and all(0 < share < 1 for share in numbers):
+        return numbers
     return refuse(field, value, "shares between 0 and 1", f"Write {field}=[0.25, 0.5, 0.75].")
 
 
@@ -307,11 +307,11 @@ def level_values(field: str, value: Any) -> Mapping[str, list[float]]:
     if not isinstance(value, Mapping):
         refuse(field, value, "a mapping from attributes to numbers", advice)
     numbers: dict[str, list[float]] = {}
-    for name, listed in value.items():
+    for name, level_numbers in value.items():
         try:
-            numbers[text(field, name)] = [float(number) for number in listed]
+            numbers[text(field, name)] = [float(number) for number in level_numbers]
         except (TypeError, ValueError):
-            refuse(field, listed, f"numbers for {name[:40]!r}", advice)
+            refuse(field, level_numbers, f"numbers for {name[:40]!r}", advice)
     return numbers
 
 
@@ -319,10 +319,10 @@ def several(kind: str, advice: str) -> Check:
     """A list of values of one class, given by name."""
 
     def check(field: str, value: Any) -> list[Any]:
-        listed = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
-        if not all(_is_a(one, kind) for one in listed) or _is_a(value, kind):
+        items = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+        if not all(_is_a(one, kind) for one in items) or _is_a(value, kind):
             refuse(field, value, f"a list, each of type {kind}", advice)
-        return listed
+        return items
 
     return check
 

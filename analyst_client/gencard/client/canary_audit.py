@@ -96,12 +96,12 @@ class CanaryAudit(Displayable):
     def lines(self) -> list[tuple[str, str, str, str]]:
         """Lines under ``_HEADS``; the last one is a statistic without a bound."""
         low, high = self.findings.membership.interval()
-        seen = (
+        area_text = (
             f"area {self.findings.membership.area:.3f} ({low:.3f} to {high:.3f}); random guessing: 0.5"
         )
         return [
             *map(_line, self.findings.findings),
-            ("membership by distance", seen, "no bound", "none"),
+            ("membership by distance", area_text, "no bound", "none"),
         ]
 
     def facts(self) -> list[tuple[str, str]]:

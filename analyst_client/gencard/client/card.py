@@ -314,15 +314,15 @@ class Card(CardView):
         from gencard.client.answers import programs  # noqa: PLC0415 - loads scipy.stats
 
         release = programs.newest_release(self.agreement, progress)
-        stored = self.terms.analyses.columns
-        return programs.dry_run(release, program, seed=seed, stored=stored)
+        columns = self.terms.analyses.columns
+        return programs.dry_run(release, program, seed=seed, stored=columns)
 
     def answers(self) -> "Listed[RunOnRecords]":
         """The runs on the records under this card, newest first."""
         from gencard.client.answers import running  # noqa: PLC0415 - loads scipy.stats
 
-        listed = running.listed(self.agreement)
-        return Listed(listed, "Answers", running.LIST_HEADS, running.list_line)
+        all_answers = running.listed(self.agreement)
+        return Listed(all_answers, "Answers", running.LIST_HEADS, running.list_line)
 
     @checked()
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:

@@ -238,10 +238,10 @@ def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]
 
 def _price(offer: Offer) -> str:
     """The price, and the cards that already hold the statistics not charged."""
-    held = f"; the rest was paid for by card {_few(offer.held_by)}" if offer.held_by else ""
+    payment = f"; the rest was paid for by card {_few(offer.held_by)}" if offer.held_by else ""
     if offer.held_by and offer.price == FREE:
-        held = f"; already paid for by card {_few(offer.held_by)}"
-    return f"{offer.price}{held}"
+        payment = f"; already paid for by card {_few(offer.held_by)}"
+    return f"{offer.price}{payment}"
 
 
 def _measures(terms: Proposal, offer: Offer | None) -> str:
@@ -285,9 +285,9 @@ def _short(number: float) -> str:
 
 def _few(names: Iterable[str]) -> str:
     """The first six and the total number."""
-    shown = list(names)
-    text = "; ".join(shown[:6])
-    return text if len(shown) <= 6 else f"{text}; … ({len(shown):,} in all)"
+    items = list(names)
+    text = "; ".join(items[:6])
+    return text if len(items) <= 6 else f"{text}; … ({len(items):,} in all)"
 
 
 def _marginals(cliques: tuple[Clique, ...]) -> str:

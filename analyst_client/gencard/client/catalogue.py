@@ -129,19 +129,19 @@ class CatalogueEntry(Displayable):
         """Attribute, type, number of levels, their names, rule of missing values, description."""
         for one in self.attributes:
             names = one.attribute.coding.level_names
-            shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+            names_text = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
             number = str(len(names))
-            yield one.name, one.type, number, shown, one.missing, one.attribute.description
+            yield one.name, one.type, number, names_text, one.missing, one.attribute.description
 
     def lines(self) -> list[tuple[str, str]]:
         """Records, groups of labels and policy; for an entry of a list, how to read it."""
-        declared = [("Records", self.records_text), ("Declared by", self.declared_by)]
+        facts = [("Records", self.records_text), ("Declared by", self.declared_by)]
         if not self.coding.attributes:
-            return [*declared, ("Next", f'dataset("{self.id}") shows schema and policy')]
+            return [*facts, ("Next", f'dataset("{self.id}") shows schema and policy')]
         if self.most_records:
-            declared.append(("Records count", counted(self.most_records)))
+            facts.append(("Records count", counted(self.most_records)))
         groups = [(f"Groups of {one.name}", one.groups_text) for one in self.attributes if one.groups]
-        return [*declared, *groups, *self.policy.lines()]
+        return [*facts, *groups, *self.policy.lines()]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         levels = [Grid(_HEADS, self.levels())] if self.coding.attributes else []

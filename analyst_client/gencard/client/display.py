@@ -123,8 +123,8 @@ class Diff:
 
     def _cells(self, line: Sequence[str]) -> str:
         what, old, new, *others = map(_escaped, line)
-        marked = (what, _mark("del", old), new if new == LEFT_OUT else _mark("ins", new), *others)
-        return "".join(f'<td style="{_CELL_STYLE}">{cell}</td>' for cell in marked)
+        cells = (what, _mark("del", old), new if new == LEFT_OUT else _mark("ins", new), *others)
+        return "".join(f'<td style="{_CELL_STYLE}">{cell}</td>' for cell in cells)
 
     def rich(self) -> Table:
         table = Table(header_style="bold")
@@ -224,12 +224,12 @@ def _cut(text: str) -> str:
 @contextmanager
 def notebook_bar(title: str) -> Iterator[Progress]:
     """A bar of HTML in a notebook, without widgets, for the length of the block."""
-    shown = import_module("IPython.display")  # there only in a notebook
-    handle = shown.display(shown.HTML(_bar(title, "", 0.0)), display_id=True)
+    display = import_module("IPython.display")  # there only in a notebook
+    handle = display.display(display.HTML(_bar(title, "", 0.0)), display_id=True)
     try:
-        yield lambda stage, share: handle.update(shown.HTML(_bar(title, stage, share)))
+        yield lambda stage, share: handle.update(display.HTML(_bar(title, stage, share)))
     finally:
-        handle.update(shown.HTML(""))
+        handle.update(display.HTML(""))
 
 
 def _bar(title: str, stage: str, share: float) -> str:

@@ -238,9 +238,9 @@ def _holds(card: Card, plan: Plan, purpose: str) -> bool:
     """Whether a card is in force on the offered terms, for this purpose and for as many rows."""
     if card.state not in USABLE or card.terms.rows < plan.answer.terms.rows:
         return False
-    spent = card.terms.without_uniques and card.state is CardState.RELEASED  # one release, no more
+    is_spent = card.terms.without_uniques and card.state is CardState.RELEASED  # one release, no more
     signed, offered = card.signed, plan.answer.signed
-    if spent or signed is None or offered is None or signed.terms.purpose != purpose:
+    if is_spent or signed is None or offered is None or signed.terms.purpose != purpose:
         return False
     return _facts(signed) == _facts(offered)
 

@@ -188,8 +188,8 @@ class Steward(Party):
             StaleEtagError: The answer has changed since it was shown.
             SecondStewardError: Another steward has to decide.
         """
-        given = {"withhold": list(withhold or ()), "digits": digits, "red": red}
-        return self._on("release-answer", answer, reason, shown, **given)
+        arguments = {"withhold": list(withhold or ()), "digits": digits, "red": red}
+        return self._on("release-answer", answer, reason, shown, **arguments)
 
     @checked(answer=_REVIEWED)
     def refuse(
@@ -341,9 +341,9 @@ class Steward(Party):
             problem = "does not match the request, which may have been changed in transit"
             raise InvalidInputError(field="fingerprint", problem=problem)
         arguments = {"role": role, "project": project, "address": address, "again": again}
-        given = {name: value for name, value in arguments.items() if value}
-        given |= {"request": document.decode(), "fingerprint": person.fingerprint}
-        return self.preview("enrol", f"people/{person.name}", given)
+        own_arguments = {name: value for name, value in arguments.items() if value}
+        own_arguments |= {"request": document.decode(), "fingerprint": person.fingerprint}
+        return self.preview("enrol", f"people/{person.name}", own_arguments)
 
     @checked()
     def disable(self, name: str, *, reason: str) -> Decision:
@@ -385,10 +385,10 @@ class Steward(Party):
             raise InvalidInputError(field="shown", problem="is required with a name", advice=advice)
         name = subject if isinstance(subject, str) else subject.name
         digest = subject.shown if shown is None and not isinstance(subject, str) else shown or ""
-        given = {
+        own_arguments = {
             option: value for option, value in arguments.items() if value not in (None, False, "", [])
         }
-        return self._decided(kind, name, given, reason, digest)
+        return self._decided(kind, name, own_arguments, reason, digest)
 
     def _decided(
         self, kind: str, resource: str, arguments: Mapping[str, Any], reason: str, shown: str

@@ -166,10 +166,12 @@ def privacy_of(options: Measured) -> Privacy | None:
 
 def alike(options: Measured) -> dict[str, Any]:
     """The options that are fields of the terms; None is the same as absent."""
-    given = {name: value for name, value in options.items() if name in _ALIKE and value is not None}
+    own_options = {
+        name: value for name, value in options.items() if name in _ALIKE and value is not None
+    }
     return {
         name: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-        for name, value in given.items()
+        for name, value in own_options.items()
     }
 
 
@@ -248,8 +250,8 @@ def _privacy(options: Measured) -> Privacy:
     for word in budgets:
         decimal_of(str(options.get(word)), word)
         neighbouring_of(options.get("neighbouring") or "")
-    given = {word: str(options.get(word)) for word in _WORDS if options.get(word) is not None}
-    return privacy_with(usual_noise(budgets[0]) if budgets else Mechanism.EXACT, given)
+    words = {word: str(options.get(word)) for word in _WORDS if options.get(word) is not None}
+    return privacy_with(usual_noise(budgets[0]) if budgets else Mechanism.EXACT, words)
 
 
 def _for_persons(privacy: Privacy, most_records: int) -> Privacy:
@@ -327,13 +329,13 @@ def countered(
     phi = (now.marginals, now.moments) if marginals is None else phi_of(marginals, domain)
     privacy = _for_persons(privacy_of(measured) or now.privacy, now.privacy.most_records or 0)
     before = now.measured_as(privacy)
-    kept = before.weights if marginals is None else ()
+    old_weights = before.weights if marginals is None else ()
     analyses = measured.get("analyses")
     proposal = replace(
         before,
         marginals=phi[0],
         moments=phi[1],
-        weights=weights_of(measured, *phi) or kept,
+        weights=weights_of(measured, *phi) or old_weights,
         analyses=before.analyses if analyses is None else analyses_of(analyses, privacy),
         **alike(measured),
         **{field: value for field, value in others.items() if value is not None},

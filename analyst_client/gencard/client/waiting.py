@@ -134,12 +134,12 @@ def _live(display: ProgressDisplay) -> Iterator[Show]:
 @contextmanager
 def _notebook_card() -> Iterator[Show]:
     """The card's own panel, which goes when the wait ends: the cell then shows its result."""
-    shown = import_module("IPython.display")  # there only in a notebook
-    handle = shown.display(shown.HTML(""), display_id=True)
+    display = import_module("IPython.display")  # there only in a notebook
+    handle = display.display(display.HTML(""), display_id=True)
     try:
-        yield lambda card: handle.update(shown.HTML(_busy_html(card)))
+        yield lambda card: handle.update(display.HTML(_busy_html(card)))
     finally:
-        handle.update(shown.HTML(""))
+        handle.update(display.HTML(""))
 
 
 def _busy_html(card: CardView) -> str:

@@ -86,13 +86,13 @@ class Evaluations:
 
         def make(tx: Connection) -> bytes:
             seen_card = self.card_of(tx, who, card)
-            chosen = self._chosen(who, seen_card, names)
+            measures = self._chosen(who, seen_card, names)
             self._check_ready(tx, card)
-            taken = self.store.taken(tx, card)
-            fresh = [measure for measure in chosen if measure.name not in taken]
+            taken_names = self.store.taken(tx, card)
+            fresh = [measure for measure in measures if measure.name not in taken_names]
             description = {
                 "card": card,
-                "asked": [measure.name for measure in chosen],
+                "asked": [measure.name for measure in measures],
                 "measures": [measure.name for measure in fresh],
                 "line": self._reserve(tx, who, seen_card, fresh),
             }
@@ -162,11 +162,13 @@ class Evaluations:
             raise InvalidInputError(field="measures", problem="must not repeat a name")
         self.cards.entry_of(card)
         missing = self.unavailable(card)
-        refused = [name for name in EVALUATIONS if name in requested and name in missing]
-        if refused and (names or len(refused) == len(requested)):
-            raise _refusal(refused[0], missing[refused[0]])
+        refused_names = [name for name in EVALUATIONS if name in requested and name in missing]
+        if refused_names and (names or len(refused_names) == len(requested)):
+            raise _refusal(refused_names[0], missing[refused_names[0]])
         return [
-            measure for name, measure in EVALUATIONS.items() if name in requested.difference(refused)
+            measure
+            for name, measure in EVALUATIONS.items()
+            if name in requested.difference(refused_names)
         ]
 
     def _reserve(
@@ -259,10 +261,10 @@ class EvaluationRun:
             "cliques": [list(clique) for clique in offer_of(card).terms.marginals],
             "seed": secrets.randbits(63),
         }
-        chosen = [evaluation_named(name) for name in run.request["measures"]]
-        job = self.jobs.compare(dataset_entry, signed_card(card).version, chosen, described)
-        measured: list[dict[str, Any]] = run.job(tasks.COMPARE, job)["measures"]
-        return measured
+        evaluations = [evaluation_named(name) for name in run.request["measures"]]
+        job = self.jobs.compare(dataset_entry, signed_card(card).version, evaluations, described)
+        findings: list[dict[str, Any]] = run.job(tasks.COMPARE, job)["measures"]
+        return findings
 
     def _draw(
         self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path

@@ -38,5 +38,5 @@ class OpenDpNoise:
 
 
 def _drawn(measurement: Any, counts: IntArray) -> IntArray:
-    drawn = measurement(counts.ravel().tolist())
-    return np.array(drawn, dtype=np.int64).reshape(counts.shape)
+    counts_drawn = measurement(counts.ravel().tolist())
+    return np.array(counts_drawn, dtype=np.int64).reshape(counts.shape)

@@ -56,21 +56,23 @@ class Reloading:
         Raises:
             GencardError: The settings, or a schema that they name, are not in order; nothing changed.
         """
-        merged = self._settings.model_copy(update={"datasets": self._merged(settings)})
-        entries = list(self._entries(merged))
+        merged_settings = self._settings.model_copy(update={"datasets": self._merged(settings)})
+        entries = list(self._entries(merged_settings))
         check_catalogue(Catalogue(entries), self._state.boxes, unreviewed=self._unreviewed)
         waiting = tuple(self._waiting(settings))
         before = {entry.name: entry for entry in self._settings.datasets}
-        changed = [entry.name for entry in merged.datasets if before.get(entry.name) != entry]
-        if changed:
-            self._take_over(merged, entries)
-        return Reload(tuple(f"{PREFIX}{name}" for name in changed), waiting)
+        changed_names = [
+            entry.name for entry in merged_settings.datasets if before.get(entry.name) != entry
+        ]
+        if changed_names:
+            self._take_over(merged_settings, entries)
+        return Reload(tuple(f"{PREFIX}{name}" for name in changed_names), waiting)
 
     def _take_over(self, settings: Settings, entries: list[DatasetEntry]) -> None:
         caps = caps_of(settings)
         cards = replace(self._state.cards, catalogue=Catalogue(entries))
-        changed = replace(self._state, settings=settings, cards=cards)
-        self._rule_log.datasets_are_read(rules_of(changed, {}))
+        new_state = replace(self._state, settings=settings, cards=cards)
+        self._rule_log.datasets_are_read(rules_of(new_state, {}))
         self._state.ledger.set_caps(caps)  # before the catalogue: no dataset is offered without caps
         self._state.cards.catalogue.set(entries)
         self._settings = settings

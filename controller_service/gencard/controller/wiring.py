@@ -92,8 +92,8 @@ def servicers(
     releases = _releases(controller_state, operations, jobs, audits, boxes)
     evaluations = _evaluations(controller_state, operations, jobs, boxes)
     _risks(controller_state, operations, jobs)
-    lent = frozenset(settings.lending.black_boxes)
-    remote_runs = RemoteRuns(audits, jobs, executor, work, settings.limits.upload_rows, lent)
+    lent_boxes = frozenset(settings.lending.black_boxes)
+    remote_runs = RemoteRuns(audits, jobs, executor, work, settings.limits.upload_rows, lent_boxes)
     signing_key = Roster(settings.signing.identities).signing_key
     retention = Retention(database, cards, settings.limits.keep_days)
     retention.prune_daily()
@@ -311,16 +311,16 @@ def lead(
     if not settings.state.shared:
         return None
     leadership = Leadership(settings.state.database_url, settings.state.folder, ended.set)
-    with ExitStack() as held:
-        held.callback(leadership.close)
+    with ExitStack() as resources:
+        resources.callback(leadership.close)
         if leadership.try_lead():
-            held.pop_all()
+            resources.pop_all()
             return Lead(leadership)
         reading = _Reading(settings)
         address, tls = settings.server.address, tls_files(settings)
         if not stand_by(leadership, address, tls, ended, waits):
             return None
-        held.pop_all()
+        resources.pop_all()
     return Lead(leadership, reading)
 
 
@@ -345,13 +345,13 @@ def serve(
         IsolationError: A black box is to run in a cell, and none can be closed.
     """
     leading = leading or lead(settings, threading.Event())
-    with ExitStack() as held:
+    with ExitStack() as resources:
         if leading is not None:
-            held.callback(leading.leadership.close)
+            resources.callback(leading.leadership.close)
             leading.leadership.check()
-        held.enter_context(state_lock(settings.state.folder))
+        resources.enter_context(state_lock(settings.state.folder))
         check_restored(settings.state)
-        return _served(settings, clock, unreviewed, held, leading)
+        return _served(settings, clock, unreviewed, resources, leading)
 
 
 def _served(

@@ -153,8 +153,8 @@ def _header_of(request: BoxRequest) -> Document:
 
 def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
     task, saved = BoxTask(header["task"]), b""
-    stored = header.keys() & {"stored"} if task is BoxTask.ANALYSE else set()
-    expected = _FIELDS | _MORE.get(task, set()) | stored
+    stored_fields = header.keys() & {"stored"} if task is BoxTask.ANALYSE else set()
+    expected = _FIELDS | _MORE.get(task, set()) | stored_fields
     if header["format"] != FORMAT or header.keys() != expected:
         raise ValueError("another format")
     domain = Domain.of({str(name): int(size) for name, size in header["attributes"]})

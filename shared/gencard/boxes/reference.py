@@ -74,11 +74,11 @@ class CopiesRows:
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         rng = rng_of(seed)
-        made = self.honest(dataset, rows, seed=int(rng.integers(2**63)))
+        honest_rows = self.honest(dataset, rows, seed=int(rng.integers(2**63)))
         copied = np.flatnonzero(rng.random(rows) < self.share)
-        codes = made.codes.copy()
+        codes = honest_rows.codes.copy()
         codes[copied] = dataset.codes[rng.integers(len(dataset), size=len(copied))]
-        return Dataset(made.domain, codes)
+        return Dataset(honest_rows.domain, codes)
 
 
 class AddsMarginal(Honest):

@@ -91,8 +91,8 @@ def in_domain(output: object, domain: Domain, rows: int) -> Dataset:
     """
     if not isinstance(output, Dataset):
         raise BlackBoxError(problem="its output is not a dataset")
-    declared = dict(zip(domain.attributes, domain.sizes, strict=True))
-    if dict(zip(output.domain.attributes, output.domain.sizes, strict=True)) != declared:
+    sizes = dict(zip(domain.attributes, domain.sizes, strict=True))
+    if dict(zip(output.domain.attributes, output.domain.sizes, strict=True)) != sizes:
         raise BlackBoxError(problem="its output does not have the declared domain")
     if len(output) != rows:
         raise BlackBoxError(problem="its output does not have the requested number of rows")

@@ -43,10 +43,10 @@ def steps_reached(values: NDArray[Any], steps: Sequence[float]) -> NDArray[np.in
     """
     if len(steps) > _MOST_COMPARED:
         return np.searchsorted(np.asarray(steps), values, side="right")
-    reached = np.zeros(np.shape(values), dtype=np.uint8)
+    numbers = np.zeros(np.shape(values), dtype=np.uint8)
     for step in steps:
-        reached += values >= step
-    return reached
+        numbers += values >= step
+    return numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

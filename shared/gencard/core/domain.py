@@ -95,5 +95,5 @@ class Domain:
 
     def covered_by(self, cliques: Iterable[Clique]) -> "Domain":
         """The part of the domain that some clique names, in the domain's order."""
-        named = {attribute for clique in cliques for attribute in clique}
-        return self.project(tuple(name for name in self.attributes if name in named))
+        names = {attribute for clique in cliques for attribute in clique}
+        return self.project(tuple(name for name in self.attributes if name in names))

@@ -83,9 +83,9 @@ def advice_on(name: str, names: Sequence[str]) -> str:
     """
     by_small = {valid.lower(): valid for valid in reversed(names[:_MOST_COMPARED])}
     close = get_close_matches(name.lower()[:_LONGEST_COMPARED], by_small, n=1)
-    meant = f"Did you mean '{by_small[close[0]]}'? " if close else ""
+    suggestion = f"Did you mean '{by_small[close[0]]}'? " if close else ""
     more = f", … ({len(names):,} in all)" if len(names) > _MOST_LISTED else ""
-    return f"{meant}Valid: {', '.join(names[:_MOST_LISTED]) or 'none'}{more}."
+    return f"{suggestion}Valid: {', '.join(names[:_MOST_LISTED]) or 'none'}{more}."
 
 
 def _printable(value: str, longest: int) -> str:
@@ -373,9 +373,9 @@ class LackingMarginalsError(NegotiationError):
     @classmethod
     def of(cls, cliques: Iterable[tuple[str, ...]]) -> "LackingMarginalsError":
         """The error on these cliques."""
-        lacking = tuple(map(tuple, cliques))
-        error = cls(cliques="; ".join(" × ".join(clique) for clique in lacking))
-        error.lacking = lacking
+        marginals = tuple(map(tuple, cliques))
+        error = cls(cliques="; ".join(" × ".join(clique) for clique in marginals))
+        error.lacking = marginals
         return error
 
 

@@ -148,9 +148,11 @@ class Object:
     def read(self, json: Any, path: str) -> Any:
         if not isinstance(json, dict):
             raise wrong(path)
-        read = {part.entry.name: part.read(json, path) for part in self.parts if not part.entry.constant}
+        values = {
+            part.entry.name: part.read(json, path) for part in self.parts if not part.entry.constant
+        }
         try:
-            return self.kind(**read)
+            return self.kind(**values)
         except (TypeError, ValueError):
             raise wrong(path) from None
 

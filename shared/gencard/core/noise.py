@@ -104,11 +104,12 @@ def sum_scales(statistic: LinearStatistic, privacy: AddedNoise, budget: Fraction
     budget, the functions :math:`f_j / M_j` are one statistic with sensitivity :math:`L_1` or
     :math:`L_2`, on which noise of one scale falls.
     """
-    moved = sensitivity(
+    sensitivity_factor = sensitivity(
         statistic, privacy.neighbouring, privacy.norm, most_records=privacy.most_records or 1
     )
     return tuple(
-        privacy.scale(function.largest**privacy.norm * moved, budget) for function in statistic.functions
+        privacy.scale(function.largest**privacy.norm * sensitivity_factor, budget)
+        for function in statistic.functions
     )
 
 
@@ -221,8 +222,8 @@ def in_words(epsilon: Decimal, delta: Decimal) -> str:
     >>> in_words(Decimal("0.98765"), Decimal("0.000001"))
     'epsilon 0.9877 at delta 1e-6'
     """
-    shown = epsilon.quantize(_SHOWN, rounding=ROUND_CEILING, context=_EXACT)
-    return f"epsilon {shown.normalize():f} at delta {delta.normalize():e}"
+    shown_epsilon = epsilon.quantize(_SHOWN, rounding=ROUND_CEILING, context=_EXACT)
+    return f"epsilon {shown_epsilon.normalize():f} at delta {delta.normalize():e}"
 
 
 def _epsilon(rho: Decimal, delta: Decimal, alpha: Decimal) -> Decimal:

@@ -67,9 +67,9 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     check_coded(options or {})
     part = _part(margins, formula, coding, values, where, missing)
     check_determined(part, cliques)
-    named = coding.domain.covered_by(cliques).attributes
+    attributes = coding.domain.covered_by(cliques).attributes
     question = read_question(
-        text, kind, coding, values=values, observed=observed_levels(part, named), options=options
+        text, kind, coding, values=values, observed=observed_levels(part, attributes), options=options
     )
     if bootstrap is None:
         return answered(question, part)
@@ -98,12 +98,16 @@ def read_question(
     Raises:
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
     """
-    formula, how, chosen = read_formula(text, coding), kind_of(kind, options or ()), dict(options or {})
+    formula, how, own_options = (
+        read_formula(text, coding),
+        kind_of(kind, options or ()),
+        dict(options or {}),
+    )
     if not how.has_design:
         numbers = transformed_numbers(text, how, coding, values)
-        return Question(kind, text, formula, coding, numbers, options=chosen)
+        return Question(kind, text, formula, coding, numbers, options=own_options)
     design = read_design(text, coding, values=values, observed=observed)
-    return Question(kind, text, formula, coding, numbers_of(coding, values), design, chosen)
+    return Question(kind, text, formula, coding, numbers_of(coding, values), design, own_options)
 
 
 def _part(
@@ -142,14 +146,14 @@ def transformed_numbers(
         InvalidFormulaError: A function that this kind of analysis cannot have.
         InvalidInputError, UnknownAttributeError: As ``numbers_of``.
     """
-    written, numbers = read_factors(text, coding), numbers_of(coding, values)
-    sides = {"response": [written.response] if written.response else []}
-    sides["terms"] = [factor for term in written.terms for factor in term]
+    formula, numbers = read_factors(text, coding), numbers_of(coding, values)
+    sides = {"response": [formula.response] if formula.response else []}
+    sides["terms"] = [factor for term in formula.terms for factor in term]
     transformed: dict[str, tuple[float, ...]] = {}
     first: dict[str, str] = {}
     for side, factors in sides.items():
         for factor in factors:
-            name, way = _way(text, factor, written, coding, numbers)
+            name, way = _way(text, factor, formula, coding, numbers)
             if way is not None and side not in kind.numbers:
                 raise _wrong(text, factor, _COMPARED)
             if first.setdefault(name, factor) != factor and (way or name in transformed):
@@ -168,18 +172,18 @@ def _way(
         raise _wrong(text, factor, _SEVERAL)
     name = own[0]
     levels = Levels(np.arange(coding.domain.size(name)), coding.attribute(name).coding.level_names)
-    given = np.array(numbers.get(name, (np.nan,) * len(levels.names)))
+    level_numbers = np.array(numbers.get(name, (np.nan,) * len(levels.names)))
     try:
-        value = evaluated(factor, {name: given} if name in numbers else {}, {name: levels})
+        value = evaluated(factor, {name: level_numbers} if name in numbers else {}, {name: levels})
     except NotUsableError as error:
         raise _wrong(text, factor, error.problem) from None
     if isinstance(value, Levels):
         if value.names != levels.names:
             raise _wrong(text, factor, _COMPARED)
         return name, None
-    if np.array_equal(value.values, given, equal_nan=True):
+    if np.array_equal(value.values, level_numbers, equal_nan=True):
         return name, None
-    if not np.isfinite(value.values[np.isfinite(given)]).all():
+    if not np.isfinite(value.values[np.isfinite(level_numbers)]).all():
         raise _wrong(text, factor, _INFINITE)
     return name, tuple(value.values.tolist())
 

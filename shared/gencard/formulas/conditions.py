@@ -48,12 +48,12 @@ def _chosen(
 ) -> Mask:
     cells = np.array(list(product(*map(range, sizes))), dtype=np.int64)
     middle = numbers_of(coding, values)
-    chosen = _fulfilling(text, attributes, cells, coding, middle)
+    mask = _fulfilling(text, attributes, cells, coding, middle)
     for ends in zip(*(_ends(coding, name, values, middle) for name in attributes), strict=True):
         numbers = {name: end for name, end in zip(attributes, ends, strict=True) if end is not None}
-        if not np.array_equal(_fulfilling(text, attributes, cells, coding, numbers), chosen):
+        if not np.array_equal(_fulfilling(text, attributes, cells, coding, numbers), mask):
             raise NotUsableError("an interval of the schema lies on both sides; compare with its edges")
-    return chosen.reshape(sizes)
+    return mask.reshape(sizes)
 
 
 def _ends(
@@ -87,5 +87,5 @@ def _fulfilling(
     value = evaluated(text, numbers, labels)
     if not isinstance(value, Numbers):
         raise NotUsableError("a condition is true or false; compare with ==, <, > or in")
-    chosen: Mask = (value.values != 0) & ~np.isnan(value.values) & ~absent
-    return chosen
+    mask: Mask = (value.values != 0) & ~np.isnan(value.values) & ~absent
+    return mask

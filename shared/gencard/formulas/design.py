@@ -72,8 +72,8 @@ def numbers_of(coding: Coding, values: Values | None = None) -> dict[str, tuple[
             numbers[attribute.name] = (0.0, 1.0) + (np.nan,) * one.missing
         elif isinstance(one, Labels) and one.ordered and _are_numbers(one.labels):
             numbers[attribute.name] = tuple(map(float, one.labels)) + (np.nan,) * one.missing
-    for name, given in (values or {}).items():
-        numbers[name] = _given(coding, name, given)
+    for name, own_values in (values or {}).items():
+        numbers[name] = _given(coding, name, own_values)
     return numbers
 
 
@@ -114,8 +114,8 @@ def read_design(
         UnknownAttributeError: An attribute is not declared.
         TooLargeError: It has more than ``MOST_COLUMNS`` columns, or a term has too many cells.
     """
-    written = read_factors(text, coding)
-    return _Maker(text, written, coding, numbers_of(coding, values), dict(observed or {})).design()
+    factors = read_factors(text, coding)
+    return _Maker(text, factors, coding, numbers_of(coding, values), dict(observed or {})).design()
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,8 +181,8 @@ class _Maker:
             name: _series(self._factors[name], self._places(name, attributes, codes)) for name in term
         }
         spec = self._spec.subset(SimpleFormula([_term(term)], _ordering="none"))
-        made = spec.get_model_matrix(pd.DataFrame(index=range(len(codes))), context=context)
-        matrix = np.asarray(made, dtype=np.float64)
+        matrices = spec.get_model_matrix(pd.DataFrame(index=range(len(codes))), context=context)
+        matrix = np.asarray(matrices, dtype=np.float64)
         columns = []
         for name, column in zip(spec.column_names, matrix.T, strict=True):
             values = np.zeros(shape)
@@ -210,16 +210,16 @@ class _Maker:
     def _evaluated(self, factor: str, *, whole: bool = False) -> Factor:
         """A factor on the cells of its attributes: those that somebody has, or all."""
         own = self.written.attributes[factor]
-        seen = [
+        levels = [
             np.arange(self.coding.domain.size(name)) if whole else np.flatnonzero(self._seen(name))
             for name in own
         ]
-        cells = _product(seen)
+        cells = _product(levels)
         labels = {}
         for axis, name in enumerate(own):
             names = self.coding.attribute(name).coding.level_names
-            rank = np.searchsorted(seen[axis], cells[:, axis])
-            labels[name] = Levels(rank, tuple(names[code] for code in seen[axis]))
+            rank = np.searchsorted(levels[axis], cells[:, axis])
+            labels[name] = Levels(rank, tuple(names[code] for code in levels[axis]))
         numbers = {
             name: np.array(self.numbers[name])[cells[:, axis]]
             for axis, name in enumerate(own)

@@ -137,14 +137,16 @@ class _Evaluation:
         if not nodes:
             return ("", None)
         call = nodes[0]
-        written = ast.unparse(call.func if isinstance(call, ast.Call) else call)
-        name = written.removeprefix("contr.")
+        text = ast.unparse(call.func if isinstance(call, ast.Call) else call)
+        name = text.removeprefix("contr.")
         name = next((one for one in _CONTRASTS if one.lower() == name.lower()), name)
         if name not in _CONTRASTS:
             choices = ", ".join(sorted(_CONTRASTS))
             raise NotUsableError(f"the contrast must be one of {choices}")
-        given = [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else []
-        return (name, self._level(given[0], levels) if given else None)
+        arguments = (
+            [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else []
+        )
+        return (name, self._level(arguments[0], levels) if arguments else None)
 
     def _level(self, node: ast.expr, levels: Levels) -> Any:
         """The level that a constant names."""

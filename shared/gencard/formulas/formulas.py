@@ -98,10 +98,10 @@ class _Reader:
         predictors = tokens[tilde + 1 :]
         response = self._response_of(tokens[:tilde])
         tree = tokens_to_ast(list(_with_intercept(predictors)), DefaultOperatorResolver())
-        written = Written(response, self._value(tree), self._attributes)
-        if any(self._response in written.attributes_of(term) for term in written.terms):
+        formula = Written(response, self._value(tree), self._attributes)
+        if any(self._response in formula.attributes_of(term) for term in formula.terms):
             self._refuse_response(predictors)
-        return written
+        return formula
 
     def _tokens(self) -> Iterator[Token]:
         """The tokens as formulaic cuts them."""
@@ -199,8 +199,8 @@ class _Reader:
         if symbol == "+":
             return distinct(left, right)
         if symbol == "-":
-            removed = set(map(frozenset, right))
-            return tuple(term for term in left if frozenset(term) not in removed)
+            right_terms = set(map(frozenset, right))
+            return tuple(term for term in left if frozenset(term) not in right_terms)
         if _is_power(node):
             return power_of(left, int(node.args[1].token))
         if not (left and right):

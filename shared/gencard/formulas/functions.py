@@ -152,9 +152,9 @@ def parsed(code: str) -> tuple[ast.expr, Mapping[str, str]]:
 
 def function_of(call: ast.Call) -> str:
     """The name of the function that is called, without its library."""
-    written = ast.unparse(call.func)
-    namespace, _, last = written.rpartition(".")
-    return last if namespace in _NAMESPACES else written
+    name = ast.unparse(call.func)
+    namespace, _, last = name.rpartition(".")
+    return last if namespace in _NAMESPACES else name
 
 
 def _unreadable() -> NotUsableError:

@@ -142,12 +142,12 @@ def drawn_numbers(
     Raises:
         InvalidInputError: An attribute is not in the rows, or has no intervals.
     """
-    numbers, drawn = Numbers(seed), {}
+    numbers, columns = Numbers(seed), {}
     for name in names:
         edges = coding.attribute(name).coding if name in rows.domain.attributes else None
         if not isinstance(edges, Edges):
             raise InvalidInputError(
                 field="stored", problem=f"names '{name}', which has no intervals here"
             )
-        drawn[name] = numbers.of(name, edges, rows.column(name))
-    return drawn
+        columns[name] = numbers.of(name, edges, rows.column(name))
+    return columns

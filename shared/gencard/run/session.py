@@ -104,13 +104,13 @@ class Outputs:
     def _add(
         self, kind: OutputKind, name: str, frame: pd.DataFrame, counts: Sequence[str] | None
     ) -> None:
-        named = frame.set_axis(_names(frame.columns), axis="columns")
+        labelled = frame.set_axis(_names(frame.columns), axis="columns")
         if counts is None:
-            whole = map(pd.api.types.is_integer_dtype, named.dtypes)
-            counts = [label for label, is_whole in zip(named.columns, whole, strict=True) if is_whole]
-        rows, columns = _names(named.index), tuple(named.columns)
+            whole = map(pd.api.types.is_integer_dtype, labelled.dtypes)
+            counts = [label for label, is_whole in zip(labelled.columns, whole, strict=True) if is_whole]
+        rows, columns = _names(labelled.index), tuple(labelled.columns)
         self.collected.append(
-            Output(kind, str(name), rows, columns, _numbers(str(name), named), tuple(counts))
+            Output(kind, str(name), rows, columns, _numbers(str(name), labelled), tuple(counts))
         )
 
 

@@ -55,8 +55,8 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the arguments name, imported now."""
-        name, listed, rest = super().resolve_command(ctx, args)
-        return name, listed and self.homes[listed.name or ""].load(listed.name or ""), rest
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and self.homes[command.name or ""].load(command.name or ""), rest
 
 
 def new_typer(**settings: Any) -> typer.Typer:
@@ -101,8 +101,8 @@ def visible(text: str, escape: Callable[[str], str] = as_written) -> str:
 
     Analysts write purposes and programs: a terminal must not obey what stands in them.
     """
-    kept = (letter if letter.isprintable() or letter == "\n" else escape(letter) for letter in text)
-    return "".join(kept)
+    letters = (letter if letter.isprintable() or letter == "\n" else escape(letter) for letter in text)
+    return "".join(letters)
 
 
 def _printable(text: str) -> str:

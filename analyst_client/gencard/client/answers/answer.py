@@ -187,8 +187,8 @@ class Answer(WrittenAsJson, Displayable):
         """
         ends = self._coefficients.conf_int().tolist()
         lines = zip(self._coefficients.names, self._coefficients.params, ends, strict=True)
-        drawn = (Interval(name, value, *end) for name, value, end in lines if not _constant(name))
-        return CoefficientPlot(self.formula, tuple(drawn), 0.95)
+        intervals = (Interval(name, value, *end) for name, value, end in lines if not _constant(name))
+        return CoefficientPlot(self.formula, tuple(intervals), 0.95)
 
     def summary(self) -> str:
         """The panel as plain text."""

@@ -67,24 +67,24 @@ def scalar_grid(scalars: Sequence[Scalar]) -> Grid:
         for one in scalars
     ]
     heads = ("", "value", "std err", "df", "P")
-    kept = [place for place in range(len(heads)) if place < 2 or any(line[place] for line in lines)]
+    places = [place for place in range(len(heads)) if place < 2 or any(line[place] for line in lines)]
     return Grid(
-        [heads[place] for place in kept],
-        _cut([tuple(line[place] for place in kept) for line in lines]),
+        [heads[place] for place in places],
+        _cut([tuple(line[place] for place in places) for line in lines]),
         numbers=True,
     )
 
 
 def table_grid(table: Table) -> Grid:
-    shown = table.column_names[:MOST_COLUMNS]
+    names = table.column_names[:MOST_COLUMNS]
     more = (
-        [f"{len(table.column_names) - len(shown):,} more"] if table.column_names[MOST_COLUMNS:] else []
+        [f"{len(table.column_names) - len(names):,} more"] if table.column_names[MOST_COLUMNS:] else []
     )
     lines = [
         (name, *map(digits, values[:MOST_COLUMNS]), *("…" for _ in more))
         for name, values in zip(table.row_names, table.values, strict=True)
     ]
-    return Grid(("", *shown, *more), _cut(lines), numbers=True)
+    return Grid(("", *names, *more), _cut(lines), numbers=True)
 
 
 def _cut(lines: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
@@ -247,8 +247,8 @@ class CoefficientPlot:
         return path
 
     def _repr_html_(self) -> str:
-        drawn: str = page_module("card_page").figure_svg(self)
-        return drawn
+        svg: str = page_module("card_page").figure_svg(self)
+        return svg
 
 
 def _bar(one: Interval, low: float, step: float, width: int) -> str:

@@ -94,19 +94,19 @@ def text_of(program: str | Path) -> bytes:
 def check_granted(analyses: Analyses, program: str | Path, libraries: Sequence[str]) -> None:
     """Raises InvalidInputError, with what to propose, where a card lacks the program or a library."""
     text = text_of(program)
-    needed = {*libraries, *((R,) if is_r(text) else ())}
-    lacking = sorted(needed - {*analyses.libraries})
-    digest, named = sha256(text), sha256(text) in analyses.programs
-    if named and not lacking:
+    needed_libraries = {*libraries, *((R,) if is_r(text) else ())}
+    missing_libraries = sorted(needed_libraries - {*analyses.libraries})
+    digest, is_named = sha256(text), sha256(text) in analyses.programs
+    if is_named and not missing_libraries:
         return
     problem = "is not one that the card names by its digest"
-    if named:
+    if is_named:
         has = ", ".join(analyses.libraries) or "none"
-        problem = f"needs {', '.join(lacking)}, and the card grants: {has}"
-    wanted = sorted(needed | {*analyses.libraries})
+        problem = f"needs {', '.join(missing_libraries)}, and the card grants: {has}"
+    all_libraries = sorted(needed_libraries | {*analyses.libraries})
     advice = (
         f'Propose a card with analyses={{"programs": ["{digest}"], "reviewed_runs": 1, '
-        f'"libraries": {json.dumps(wanted)}}}.'
+        f'"libraries": {json.dumps(all_libraries)}}}.'
     )
     raise InvalidInputError(field="program", problem=problem, advice=advice)
 
@@ -135,13 +135,13 @@ def dry_run(
 
 def outputs_here(path: Path, request: BoxRequest) -> Outputs:
     """What a program gives on this machine; raises InvalidInputError as ``dry_run``."""
-    done = _in_r(path, request) if is_r(text_of(path)) else _in_python(path, request)
-    if done.returncode:
-        problem = f"failed on the synthetic rows with exit code {done.returncode}"
+    process = _in_r(path, request) if is_r(text_of(path)) else _in_python(path, request)
+    if process.returncode:
+        problem = f"failed on the synthetic rows with exit code {process.returncode}"
         raise InvalidInputError(field="program", problem=problem)
     reader = AnswerReader(request, ignore_hundredths)
     try:
-        reader.feed(done.stdout)
+        reader.feed(process.stdout)
         return reader.outputs()
     except GencardError:
         raise InvalidInputError(field="program", problem="gave no valid output") from None
@@ -149,8 +149,8 @@ def outputs_here(path: Path, request: BoxRequest) -> Outputs:
 
 def _in_python(path: Path, request: BoxRequest) -> "subprocess.CompletedProcess[bytes]":
     command = [sys.executable, "-c", START, str(path)]
-    sent = bytes_of_request(request)
-    return subprocess.run(command, input=sent, stdout=subprocess.PIPE, check=False)
+    request_bytes = bytes_of_request(request)
+    return subprocess.run(command, input=request_bytes, stdout=subprocess.PIPE, check=False)
 
 
 def _in_r(path: Path, request: BoxRequest) -> "subprocess.CompletedProcess[bytes]":

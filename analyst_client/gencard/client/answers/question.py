@@ -112,9 +112,9 @@ class Question:
     @classmethod
     def of(cls, formula: str, kind: str, given: AnswerOptions) -> "Question":
         """The question; options that are None count as not given."""
-        named = {name: value for name, value in given.items() if value is not None}
-        common = {name: named.pop(name) for name in _OF_ALL if name in named}
-        return cls(formula, kind, options=named, **common)  # type: ignore[arg-type]
+        own_options = {name: value for name, value in given.items() if value is not None}
+        common = {name: own_options.pop(name) for name in _OF_ALL if name in own_options}
+        return cls(formula, kind, options=own_options, **common)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         if self.bootstrap and not _FEWEST_DRAWS <= self.bootstrap <= _MOST_DRAWS:

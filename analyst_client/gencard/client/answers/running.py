@@ -120,10 +120,10 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
         raise VerificationError(problem="the signed answer is to another question")
     logged = LogWatch(connection).answer_entry(got.log_entry, signed)
     if signed.verdict is Verdict.REFUSED:
-        refused = RunRefusedError(answer=name, reasons=", ".join(signed.reasons))
+        error = RunRefusedError(answer=name, reasons=", ".join(signed.reasons))
         if Rule.DROWNED in signed.reasons:
-            refused.advice = NoiseDrownsError.advice
-        raise refused
+            error.advice = NoiseDrownsError.advice
+        raise error
     about = (*_about(signed), ("Paid", f"{got.answer.statistics:,} statistics"))
     proof = partial(agreement.proof, *logged)
     return Answer(core_answer.Answer.of_json(signed.answer), about, envelope, proof)

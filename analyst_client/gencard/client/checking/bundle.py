@@ -90,13 +90,13 @@ class Bundle:
                 signs what it holds.
         """
         bundle = cls()
-        for path, named in _walk(paths):
+        for path, is_named in _walk(paths):
             kind, content = _recognised(path)
             if kind == DAMAGED or kind != WELL_KNOWN.get(path.name, kind):
                 bundle.damaged.append(path)
             elif kind is not None:
                 bundle.files.setdefault(kind, []).append(File(path, content))
-            elif named:
+            elif is_named:
                 raise InvalidInputError(field="file", problem=f"{path} {_NOT_SIGNED}")
             else:
                 bundle.ignored.append(path)
@@ -109,7 +109,7 @@ class Bundle:
         """Raises InvalidInputError where there is none, or more than one."""
         files = self.all(kind)
         if not files:
-            usual = (name for name, held in WELL_KNOWN.items() if held == kind)
+            usual = (name for name, usual_kind in WELL_KNOWN.items() if usual_kind == kind)
             name = next(usual, "a .csv or .parquet file")
             problem = f"not found; name {name}, or the folder of the release that holds it"
             raise InvalidInputError(field=kind, problem=problem)
@@ -192,11 +192,11 @@ def with_fingerprint(keys: Keys, fingerprint: str) -> Keys:
     Raises:
         VerificationError: No key of the analyst's has it.
     """
-    wanted = "".join(fingerprint.split()).lower()
-    named = tuple(key for key in keys.analyst if dsse.key_id(key) == wanted)
-    if not named:
+    digits = "".join(fingerprint.split()).lower()
+    matching_keys = tuple(key for key in keys.analyst if dsse.key_id(key) == digits)
+    if not matching_keys:
         raise VerificationError(problem="the analyst's key does not have the fingerprint that you gave")
-    return replace(keys, analyst=named, analyst_source="it has the fingerprint that you gave")
+    return replace(keys, analyst=matching_keys, analyst_source="it has the fingerprint that you gave")
 
 
 def signed_card(bundle: Bundle, keys: Keys) -> CardTerms:
@@ -267,8 +267,8 @@ def _recognised(path: Path) -> tuple[str | None, bytes]:
     except OSError:
         raise InvalidInputError(field="file", problem=f"cannot read {path}") from None
     kind = _kind_of(content)
-    meant = path.suffix.lower() == ".json" or path.name in WELL_KNOWN
-    return (None if kind == DAMAGED and not meant else kind), content
+    is_document = path.suffix.lower() == ".json" or path.name in WELL_KNOWN
+    return (None if kind == DAMAGED and not is_document else kind), content
 
 
 def _kind_of(content: bytes) -> str | None:

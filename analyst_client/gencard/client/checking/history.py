@@ -148,13 +148,13 @@ class LogWatch:
         Raises:
             VerificationError: Not signed, or the log was shortened, forked or rewritten.
         """
-        seen = (
+        stored_checkpoint = (
             self._seen()
         )  # before the request: another program of the user may store a newer one meanwhile
         answer = self._connection.call(self._connection.log.GetCheckpoint, pb.GetCheckpointRequest())
         new = self._checked(answer.checkpoint)
-        if seen is not None:
-            self._check_continues(seen, new)
+        if stored_checkpoint is not None:
+            self._check_continues(stored_checkpoint, new)
         self._remember(new)
         return new
 

@@ -76,8 +76,8 @@ def card_of_statement(payload: bytes) -> CardTerms:
 def check_signed_by_one(envelope: bytes, keys: Sequence[Ed25519PublicKey]) -> None:
     """Raises VerificationError where none of an analyst's keys signed: the present one or an earlier."""
     _, signatures = dsse.opened(envelope)
-    named = [key for key in keys if dsse.key_id(key) in signatures]
-    dsse.verify(envelope, named or keys[:1])
+    signers = [key for key in keys if dsse.key_id(key) in signatures]
+    dsse.verify(envelope, signers or keys[:1])
 
 
 def checked_receipt(envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_digest: str) -> Receipt:

@@ -274,9 +274,9 @@ def _check_audited(
 ) -> None:
     """Check that each receipt of a black box has a passing verdict among the files."""
     envelopes = [file.content for file in bundle.all("verdict")]
-    named = {receipt.audited for receipt in receipts if receipt.audited is not None}
+    boxes = {receipt.audited for receipt in receipts if receipt.audited is not None}
     digest = card_digest(bundle)
-    for audited in sorted(named, key=lambda box: box.verdict_digest):
+    for audited in sorted(boxes, key=lambda box: box.verdict_digest):
         find = partial(passing_verdict, envelopes, audited, keys.controller, card, digest)
         to.check("Audit of the generator", find, lambda _: card.terms.generator)
 

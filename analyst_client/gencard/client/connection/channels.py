@@ -74,10 +74,10 @@ class Channels(grpc.Channel):
 
     def _calls(self, kind: str, arguments: Any, options: Any) -> Callable[..., Any]:
         """What a stub keeps of a method: made at each channel, chosen at each call."""
-        made = [getattr(channel, kind)(*arguments, **options) for channel in self._channels]
+        calls = [getattr(channel, kind)(*arguments, **options) for channel in self._channels]
 
         def call(*request: Any, **settings: Any) -> Any:
-            return made[self._place](*request, **settings)
+            return calls[self._place](*request, **settings)
 
         return call
 
@@ -122,12 +122,12 @@ def failure_of_tls(address: str, credentials: Credentials) -> GencardError | Non
         The error to raise; None where nobody listens, or TLS is not what fails.
     """
     try:
-        refused = all(_is_refused(address, _context(credentials)) for _ in range(_HANDSHAKES))
+        is_refused = all(_is_refused(address, _context(credentials)) for _ in range(_HANDSHAKES))
     except ssl.SSLCertVerificationError as failed:
         return _error_of_service(failed.verify_code, address, credentials)
     except (OSError, UnicodeError):
         return None
-    return _error_of_ours(address, credentials) if refused else None
+    return _error_of_ours(address, credentials) if is_refused else None
 
 
 def _is_refused(address: str, context: ssl.SSLContext) -> bool:
@@ -181,14 +181,14 @@ def _connected(address: str, context: ssl.SSLContext) -> ssl.SSLSocket:
 def _error_of_service(code: int, address: str, credentials: Credentials) -> GencardError | None:
     try:
         with _connected(address, _context(credentials, trusting=True)) as connection:
-            shown = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
+            certificate = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
     except (OSError, ValueError):
         return None
     if code in {_OTHER_HOST, _OTHER_ADDRESS}:
-        return HostNameMismatchError(address=address, names=", ".join(_hosts(shown)) or "none")
+        return HostNameMismatchError(address=address, names=", ".join(_hosts(certificate)) or "none")
     if code in {_EXPIRED, _NOT_YET_VALID}:
         authority = _certificate(credentials.authority, "authority")
-        of_service = _date_error(f"The certificate of the service at {address}", shown)
+        of_service = _date_error(f"The certificate of the service at {address}", certificate)
         return of_service or _date_error(f"The authority in {credentials.authority}", authority)
     return AuthorityMismatchError(address=address, folder=credentials.authority.parent)
 

@@ -132,19 +132,19 @@ class Connection:
         metadata: tuple[tuple[str, str], ...] = (),
     ) -> Iterator[Response]:
         """The answers as they come; raises as ``call`` does, while they are read."""
-        last, begun = time.monotonic() + TAKEOVER_SECONDS, False
+        last, has_begun = time.monotonic() + TAKEOVER_SECONDS, False
         while True:
             self.check_open()
             address = self._present
             try:
                 for answer in method(request, timeout=seconds, metadata=metadata):
-                    begun = True
+                    has_begun = True
                     yield answer
             except grpc.RpcError as failed:
                 error = self._error_of(failed)
             else:
                 return
-            if not self._goes_on(address, error, last) or begun:  # whoever reads has seen a part
+            if not self._goes_on(address, error, last) or has_begun:  # whoever reads has seen a part
                 raise error from None
 
     @property
@@ -269,14 +269,14 @@ def result_of(
         ServiceUnavailableError: The service remained unreachable.
     """
     try:
-        ended = _ended(connection, operation, progress)
+        ended_operation = _ended(connection, operation, progress)
     except KeyboardInterrupt as stopped:
         stopped.add_note(_what_became_of(connection, operation.name))
         raise
-    if ended.HasField("error"):
-        raise error_of(ended.error) or InternalError(incident="unknown")
+    if ended_operation.HasField("error"):
+        raise error_of(ended_operation.error) or InternalError(incident="unknown")
     response = kind()
-    if not ended.response.Unpack(response):
+    if not ended_operation.response.Unpack(response):
         raise InternalError(incident="unexpected response")
     return response
 

@@ -130,10 +130,10 @@ def _counted(
     chunks: Iterator[common.TableChunk], codes: int, progress: Progress
 ) -> Iterator[common.TableChunk]:
     """The same chunks, with a report of progress for each: the share of all codes."""
-    done = 0
+    values = 0
     for chunk in chunks:
-        done += chunk.batch.rows * len(chunk.batch.codes)
-        progress("rows", min(done / codes, 1.0))
+        values += chunk.batch.rows * len(chunk.batch.codes)
+        progress("rows", min(values / codes, 1.0))
         yield chunk
 
 

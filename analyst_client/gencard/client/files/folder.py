@@ -38,10 +38,10 @@ def check_free(path: Path, *, replace: bool) -> None:
     """
     if replace:
         return
-    kept = [path / RECEIPT, path / CARD, path / ANSWER] if path.is_dir() else [path]
-    taken = next((file for file in kept if file.exists()), None)
-    if taken is not None:
-        problem = f"{taken} already exists; choose another place, or replace it with --replace"
+    files = [path / RECEIPT, path / CARD, path / ANSWER] if path.is_dir() else [path]
+    existing = next((file for file in files if file.exists()), None)
+    if existing is not None:
+        problem = f"{existing} already exists; choose another place, or replace it with --replace"
         raise InvalidInputError(field="output", problem=problem)
 
 

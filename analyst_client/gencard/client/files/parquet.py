@@ -101,10 +101,10 @@ def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None) ->
     if values is not None and isinstance(attribute.coding, Edges):
         numbers = values.of(attribute.name, attribute.coding, codes)
         kind, absent = _type(attribute, values), np.isnan(numbers)
-        drawn = np.where(absent, 0, numbers)
+        column = np.where(absent, 0, numbers)
         if pa.types.is_date(kind):
-            drawn = drawn.astype(np.int32)  # there is no cast from floats to dates
-        return pa.array(drawn, mask=absent).cast(kind)
+            column = column.astype(np.int32)  # there is no cast from floats to dates
+        return pa.array(column, mask=absent).cast(kind)
     names = names_of(attribute)
     absent = codes == len(names)
     if is_integer(attribute):

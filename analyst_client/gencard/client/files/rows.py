@@ -50,9 +50,9 @@ def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
         InvalidInputError: The file cannot be read, or has another ending than .csv or .parquet.
         DomainMismatchError, UndeclaredLevelError: It does not hold what the schema declares.
     """
-    read = _parquet().read_parquet if _ending(path) == ".parquet" else read_csv
+    reader = _parquet().read_parquet if _ending(path) == ".parquet" else read_csv
     try:
-        dataset: Dataset = read(path, coding, domain)
+        dataset: Dataset = reader(path, coding, domain)
     except (*_UNREADABLE, csv.Error):
         raise InvalidInputError(field="file", problem=f"cannot read {path}") from None
     return dataset
@@ -241,9 +241,9 @@ def _cells(attribute: Attribute, end: str) -> NDArray[np.object_]:
 def _code_of_text(attribute: Attribute) -> dict[Any, int]:
     """``levels.code_of`` for labels as files of ours hold them, else as they are."""
     codes, names = code_of(attribute), names_of(attribute)
-    written = {label: codes[name] for label, name in zip(_labels(attribute), names, strict=True)}
+    label_codes = {label: codes[name] for label, name in zip(_labels(attribute), names, strict=True)}
     empty = {"": codes[None]} if _has_empty_label(attribute) else {}
-    return {**codes, **written, **empty}
+    return {**codes, **label_codes, **empty}
 
 
 def _quoted(text: str) -> str:

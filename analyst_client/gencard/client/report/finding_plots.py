@@ -62,16 +62,16 @@ def lines_of(finding: Finding) -> int:
 @draw.register
 def _(finding: attacks.AttackFinding, axes: Axes) -> None:
     """Shares with their Wilson intervals."""
-    named = (
+    bars = (
         ("attack", finding.attack, ALARM),
         ("control", finding.control, RELEASE),
         ("random", finding.naive, BESIDE),
     )
-    for place, (_, share, colour) in enumerate(named):
+    for place, (_, share, colour) in enumerate(bars):
         low, high = share.interval()
         axes.hlines([place], [100 * low], [100 * high], color=colour, linewidth=2.5)
         axes.scatter([100 * share.share], [place], color=colour, s=45, zorder=3)
-    axes.set_yticks(range(3), [name for name, *_ in named])
+    axes.set_yticks(range(3), [name for name, *_ in bars])
     axes.set_ylim(2.6, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(left=0)
@@ -271,8 +271,8 @@ def _drawn_attributes(finding: tables.TablesFinding) -> tuple[str, ...]:
     for pair, value in finding.valued_pairs():
         for name in pair:
             worst[name] = max(worst[name], value)
-    chosen = sorted(worst, key=lambda name: -worst[name])[:_MOST_ATTRIBUTES]
-    return tuple(name for name in finding.attributes if name in chosen)
+    names = sorted(worst, key=lambda name: -worst[name])[:_MOST_ATTRIBUTES]
+    return tuple(name for name in finding.attributes if name in names)
 
 
 def _depth(value: float, largest: float) -> float:

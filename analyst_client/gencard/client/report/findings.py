@@ -202,12 +202,12 @@ def _(finding: attacks.RowUniquesFinding) -> str:
 
 @sentence.register
 def _(finding: tables.AssociationsFinding) -> str:
-    measured, total = len(finding.pairs), len(finding.pairs) + finding.unmeasured
-    if not measured:
+    number, total = len(finding.pairs), len(finding.pairs) + finding.unmeasured
+    if not number:
         return f"Phi holds none of the {total:,} pairs of attributes: {_MODEL}"
     one = finding.pairs[0]
     text = (
-        f"Over the pairs in Phi ({measured:,} of {total:,}), Cramér's V differs from psi by at most "
+        f"Over the pairs in Phi ({number:,} of {total:,}), Cramér's V differs from psi by at most "
         f"{one.difference:.2g}: {named(one.clique)}, {one.rows:.2f} in the rows, {one.psi:.2f} in psi."
     )
     return f"{text} Of the other pairs, {_MODEL}" if finding.unmeasured else text

@@ -53,8 +53,8 @@ class _Gathering:
     @property
     def allowed(self) -> tuple[str, ...]:
         """Evaluations at the records that our role may see."""
-        named = self.agreement.card.terms.measures
-        return named if self.role is Role.ANALYST or self._private else tuple(EVALUATIONS)
+        measures = self.agreement.card.terms.measures
+        return measures if self.role is Role.ANALYST or self._private else tuple(EVALUATIONS)
 
     @property
     def _private(self) -> bool:
@@ -107,9 +107,9 @@ class _Gathering:
                 (unmeasured if name in self.allowed else offered).append(name)
         for group in Group:
             for names, how in ((unmeasured, TO_MEASURE), (offered, TO_PROPOSE)):
-                chosen = [name for name in names if EVALUATIONS[name].group is group]
-                why = self._how(how, chosen)
-                for name in chosen:
+                group_names = [name for name in names if EVALUATIONS[name].group is group]
+                why = self._how(how, group_names)
+                for name in group_names:
                     yield LeftOut(EXPLANATIONS[name].title, why, group)
 
     def _why_not(self, name: str, measures: CardMeasures) -> str | None:

@@ -158,13 +158,13 @@ def svg(figure: Figure, title: str, description: str) -> str:
     """An SVG element without a header, labelled for screen readers."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
-    drawn = file.getvalue()
-    drawn = drawn[drawn.index("<svg") :]
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
     for stand_in, colour in COLOURS.items():
-        drawn = drawn.replace(stand_in, colour)
-    drawn = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", drawn)  # would repeat from figure to figure
+        text = text.replace(stand_in, colour)
+    text = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", text)  # would repeat from figure to figure
     label = _escaped(f"{title}: {description}")
-    return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', drawn, count=1)
+    return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', text, count=1)
 
 
 def _escaped(text: str) -> str:

@@ -89,11 +89,11 @@ class UtilityReport(WrittenAsJson, Displayable):
         predictions = self.predictions
         if predictions is None:
             return
-        real, made = predictions.real_forest, predictions.forest
+        real, synthetic = predictions.real_forest, predictions.forest
         yield "records", "regression", percent(predictions.real_regression), "", ""
         yield "rows", "regression", *_shares(predictions.regression), ""
         yield "records", "forest", percent(real.accuracy), "", ""
-        yield "rows", "forest", *_shares(made.accuracies), f"{made.similarity:.3g}"
+        yield "rows", "forest", *_shares(synthetic.accuracies), f"{synthetic.similarity:.3g}"
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""
@@ -130,7 +130,7 @@ def utility_report(
         UnknownAttributeError: An attribute is not there.
     """
     attributes = synthetic.domain.attributes
-    meant = None if options.gap is None else gap_of(options.gap, coding)
+    gap = None if options.gap is None else gap_of(options.gap, coding)
     values = {name: each for name, each in level_values(coding).items() if name in attributes}
     widths = range(1, min(_WIDEST, len(attributes)) + 1)
     tables = {width: table_utilities(original, synthetic, width) for width in widths}
@@ -150,7 +150,7 @@ def utility_report(
         marginals=tuple(
             (named(one), marginal_error(original, synthetic, one)) for one in options.marginals
         ),
-        gap=None if meant is None else gap_error(original, synthetic, meant),
+        gap=None if gap is None else gap_error(original, synthetic, gap),
     )
 
 

@@ -80,17 +80,17 @@ def answer(
     options |= {"values": _values(values or []), "where": where or None, "missing": missing}
     if Path(source).is_dir():
         known = connection if (connection / "certificate.pem").is_file() else None
-        answered = answer_of_saved(source, formula, kind, connection=known, **options)
+        result = answer_of_saved(source, formula, kind, connection=known, **options)
     else:
-        answered = _of_card(source, formula, kind, options, connection)
-    _say(answered, as_json)
+        result = _of_card(source, formula, kind, options, connection)
+    _say(result, as_json)
     if csv is not None:
-        answered.to_csv(csv)
+        result.to_csv(csv)
     if plot is not None:
-        answered.plot().save(plot)
-    written = [str(path) for path in (csv, plot) if path is not None]
-    if written and not as_json:
-        say(f"Written: {', '.join(written)}")
+        result.plot().save(plot)
+    paths = [str(path) for path in (csv, plot) if path is not None]
+    if paths and not as_json:
+        say(f"Written: {', '.join(paths)}")
 
 
 def run(

@@ -152,13 +152,13 @@ def cards(
             card = analyst.card(name)
             _say(card.wait(timeout, for_=wait_for or ANSWERED) if waits else card, as_json)
             return
-        listed = analyst.cards()
+        all_cards = analyst.cards()
     if as_json:
-        say_json([_document(card) for card in listed])
+        say_json([_document(card) for card in all_cards])
         return
     lines = [
         (card.name, str(card.state), str(card.turn), _price(card), _next(card, "CARD"))
-        for card in listed
+        for card in all_cards
     ]
     say_table(("Card", "State", "Turn", "Price", "Next"), lines)
 
@@ -199,8 +199,12 @@ def counter(
     as_json: AsJson = False,
 ) -> None:
     """Answer an offer with other terms. Options that are not given keep the offered value."""
-    given = marginal or moment or marginals_of_order is not None
-    marginals = requested_statistics(marginal, marginals_of_order, attributes, moment) if given else None
+    has_statistics = marginal or moment or marginals_of_order is not None
+    marginals = (
+        requested_statistics(marginal, marginals_of_order, attributes, moment)
+        if has_statistics
+        else None
+    )
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         card = analyst.card(name)

@@ -45,9 +45,9 @@ def fidelity(
         fidelity_report.save_html(page)
     if report is not None:
         fidelity_report.save_json(report)
-    written = [str(path) for path in (page, report) if path is not None]
-    if written and not as_json:
-        say(f"Written: {', '.join(written)}")
+    paths = [str(path) for path in (page, report) if path is not None]
+    if paths and not as_json:
+        say(f"Written: {', '.join(paths)}")
 
 
 def _of_folder(folder: Path, data: Path | None) -> FidelityReport:
@@ -115,8 +115,8 @@ def report(
         file = page.with_suffix(".json")
     if page is not None and page == file:
         raise InvalidInputError(field="report", problem="must differ from the file of the page")
-    written = [path for path in (page, file) if path is not None]
-    for path in written:
+    paths = [path for path in (page, file) if path is not None]
+    for path in paths:
         make_folder(path.parent)
     with connected(connection) as analyst:
         reported = analyst.card(card)
@@ -127,8 +127,8 @@ def report(
         card_report.save_html(page)
     if file is not None:
         card_report.save_json(file)
-    if written and not as_json:
-        say(f"Written: {', '.join(map(str, written))}")
+    if paths and not as_json:
+        say(f"Written: {', '.join(map(str, paths))}")
 
 
 def _analysis(text: str) -> tuple[str, str]:

@@ -66,10 +66,10 @@ def approve_restore(
 def _preview(content: bytes, complete: bool) -> Preview:
     """What the steward sees of the backup."""
     facts = backup_facts(content)
-    seen = {
+    backup = {
         "made": facts.made,
         "log_entries": facts.entries,
         "files": facts.files,
         "budgets": "released: nothing was decided since" if complete else "blocked until checked",
     }
-    return Preview("restore", "state", {"complete": complete}, seen, True, facts.digest)
+    return Preview("restore", "state", {"complete": complete}, backup, True, facts.digest)

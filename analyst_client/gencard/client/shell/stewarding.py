@@ -119,12 +119,12 @@ def queue(
 ) -> None:
     """List what waits, oldest first, and for whom."""
     with at_desk(connection) as desk:
-        listed = desk.queue()
-    shown = [one for one in listed if not mine or one.waits_for != "the analyst"]
+        waiting = desk.queue()
+    shown = [one for one in waiting if not mine or one.waits_for != "the analyst"]
     if as_json:
         say_json(document(shown))
     elif shown:
-        say_table(listed.heads, [one.line() for one in shown])
+        say_table(waiting.heads, [one.line() for one in shown])
         cards = (one.resource for one in shown if one.kind == "proposal")
         say_next(f"gencard steward show {next(cards, 'CARD')}")
     else:
@@ -252,12 +252,12 @@ def say_review(review: Review, as_json: bool = False) -> None:
 
 def document(value: Any) -> Any:
     """What the desk shows, as JSON."""
-    for kind, written in _WRITTEN.items():
+    for kind, writer in _WRITTEN.items():
         if isinstance(value, kind):
-            return written(value)
+            return writer(value)
     if is_dataclass(value):
-        listed = ((field.name, getattr(value, field.name)) for field in fields(value))
-        return {_camel(name): document(one) for name, one in listed}
+        named_values = ((field.name, getattr(value, field.name)) for field in fields(value))
+        return {_camel(name): document(one) for name, one in named_values}
     return {name: document(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 

@@ -198,8 +198,8 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Audit a black box, or the card's generator. Always exits 0; the verdict is in the output."""
-    written = [path for path in (page, report, attestation) if path is not None]
-    for path in written:
+    paths = [path for path in (page, report, attestation) if path is not None]
+    for path in paths:
         make_folder(path.parent)
     with connected(connection) as analyst:
         outcome = analyst.card(name).audit(black_box, where=where, seed=seed, runs=runs, resume=resume)
@@ -210,8 +210,8 @@ def audit(
         outcome.report.save_json(report)
     if attestation is not None:
         write_bytes(attestation, outcome.attestation)
-    if written and not as_json:
-        say(f"Written: {', '.join(map(str, written))}")
+    if paths and not as_json:
+        say(f"Written: {', '.join(map(str, paths))}")
 
 
 def canaries(

@@ -202,10 +202,10 @@ class Person:
     def line(self) -> tuple[str, ...]:
         """Under ``PEOPLE_HEADS``."""
         times = (self.certificate_until, self.last_seen)
-        ends, seen = ("—" if time is None else time_text(time) for time in times)
+        ends, last_seen = ("—" if time is None else time_text(time) for time in times)
         state = "disabled" if self.disabled else "enabled"
         who = Identity.of(self.uri)
-        return who.name, str(who.role), who.project, state, ends, seen, self.fingerprint
+        return who.name, str(who.role), who.project, state, ends, last_seen, self.fingerprint
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -86,8 +86,8 @@ class Decisions:
 
     def refuse(self, tx: Connection, row: RunRow, outcome: Outcome, by: str) -> RunRow:
         """Sign that nothing leaves, and the reasons; the run as it is now. Raises as ``release``."""
-        refused = replace(outcome, answer=None, numbers=0, reasons=tuple(sorted(set(outcome.reasons))))
-        return self._end(tx, row, refused, Verdict.REFUSED, by)
+        refusal = replace(outcome, answer=None, numbers=0, reasons=tuple(sorted(set(outcome.reasons))))
+        return self._end(tx, row, refusal, Verdict.REFUSED, by)
 
     def _end(self, tx: Connection, row: RunRow, outcome: Outcome, verdict: Verdict, by: str) -> RunRow:
         card, now = self.cards.card(tx, row.card), self.cards.clock()
@@ -124,11 +124,11 @@ class Decisions:
         """Settle the ledger's line; the statistics that it came to."""
         if row.line is None:
             return 0
-        held = self.ledger.line(tx, row.line).price
-        most = held.statistics
+        price = self.ledger.line(tx, row.line).price
+        most = price.statistics
         statistics = min(most, outcome.numbers or max(1, len(outcome.reasons)))
         self.ledger.settle_at(
-            tx, row.line, Price(statistics, held.epsilon, held.rho), self.cards.clock()
+            tx, row.line, Price(statistics, price.epsilon, price.rho), self.cards.clock()
         )
         return statistics
 

@@ -49,8 +49,8 @@ class Earlier:
         """All attributes that must be read to judge a run."""
         runs = (run, *self.runs)
         cliques = (clique for one in runs for clique in one.output.cliques)
-        named = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
-        return tuple(dict.fromkeys(chain(named, *cliques, *self.cliques)))
+        names = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
+        return tuple(dict.fromkeys(chain(names, *cliques, *self.cliques)))
 
     def differs_by_few(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
         """Whether the population is that of an earlier output, or of a natural group, but for a few."""
@@ -72,30 +72,30 @@ class Earlier:
     def _is_told(self, run: RunQuestion) -> bool:
         """Whether exact statistics determine the answer, so that it tells nothing new."""
         about = run.output.attributes
-        needed = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
-        return all(any(one <= {*clique} for clique in self.cliques) for one in needed)
+        cliques = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
+        return all(any(one <= {*clique} for clique in self.cliques) for one in cliques)
 
     def _tells(self, run: RunQuestion, scope: "_Scope", dataset: Dataset, rules: Rules) -> bool:
         """The same of one lattice."""
-        merged, domain = scope.merged, self.coding.domain
+        merging, domain = scope.merged, self.coding.domain
         attributes = domain.canonical(scope.attributes)
         exact = [clique for clique in self.cliques if scope.attributes.issuperset(clique)]
         lattice = Lattice.of(
-            merged.dataset(dataset.project(attributes)),
+            merging.dataset(dataset.project(attributes)),
             attributes,
             rules.checks,
-            [merged.zeros(one, domain) for one in self.coding.structural_zeros],
+            [merging.zeros(one, domain) for one in self.coding.structural_zeros],
             exact,
-            merged.classes,
+            merging.classes,
         )
         if not len(lattice.small.rows):
             return False
         parts = [
             facts.counted(exact, lattice),
-            *(_facts(one, merged, lattice, rules) for one in scope.runs),
+            *(_facts(one, merging, lattice, rules) for one in scope.runs),
         ]
         before = Facts.together(parts, len(lattice.changing))
-        return tells_small_counts(_facts(run, merged, lattice, rules), before, lattice)
+        return tells_small_counts(_facts(run, merging, lattice, rules), before, lattice)
 
     def _scopes(self, run: RunQuestion) -> Iterator["_Scope"]:
         """Around the run, and its tables; with other outputs where the lattice stays narrow."""
@@ -174,10 +174,10 @@ class _Scope:
 def _facts(run: RunQuestion, merged: Merged, lattice: Lattice, rules: Rules) -> Facts:
     """What an answer tells of the cells."""
     tests = tuple(map(merged.condition, run.output.tests))
-    kept = replace(run.output, tests=tests).kept(lattice.cells)
-    margins = RecordMargins.of(lattice.cells, (lattice.counts * kept).astype(np.float64))
+    mask = replace(run.output, tests=tests).kept(lattice.cells)
+    margins = RecordMargins.of(lattice.cells, (lattice.counts * mask).astype(np.float64))
     question = run.question
     if lattice.told_apart.issuperset(question.formula.attributes):
         with suppress(GencardError):  # it has no answer at these records
             question = run.at(margins)
-    return facts.facts_of_answer(question, kept, margins, lattice, rules)
+    return facts.facts_of_answer(question, mask, margins, lattice, rules)

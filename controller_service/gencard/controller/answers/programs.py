@@ -202,8 +202,8 @@ class ProgramRun:
         with answers.database.transaction() as tx:
             in_force(answers.cards.card(tx, row.card))
             answers.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored())
-            ended = answers.store.get(tx, row.name)
-            answers.operations.finish(tx, run.row.name, self.response(ended))
+            ended_row = answers.store.get(tx, row.name)
+            answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
         """As of a checked run: the price comes back where no record was read."""

@@ -136,24 +136,24 @@ class Review:
         left = [cell.value is not None and cell.leaves(withheld, red=red) for cell in cells]
         if not any(left):
             raise InvalidInputError(field="answer", problem="would hold no number; refuse it instead")
-        held = any(
+        withholds = any(
             cell.value is not None and not leaves for cell, leaves in zip(cells, left, strict=True)
         )
-        codes = ((WITHHELD,) if held else ()) + (() if digits is None else (ROUNDED,))
-        kept = [cell.leaving if leaves else None for cell, leaves in zip(cells, left, strict=True)]
+        codes = ((WITHHELD,) if withholds else ()) + (() if digits is None else (ROUNDED,))
+        values = [cell.leaving if leaves else None for cell, leaves in zip(cells, left, strict=True)]
         if digits is not None:
-            kept = [significant(value, digits) for value in kept]
-        outputs = with_values(self.outputs, kept)
+            values = [significant(value, digits) for value in values]
+        outputs = with_values(self.outputs, values)
         return answer_of(digest, outputs, self.dry, self.base), sum(left), codes
 
 
 def with_values(outputs: Outputs, values: Sequence[Number]) -> Outputs:
     """The same outputs with other numbers, given in their order."""
-    left, changed = iter(values), []
+    left, outputs_with_values = iter(values), []
     for output in outputs:
         rows = tuple(tuple(next(left) for _ in row) for row in output.values)
-        changed.append(replace(output, values=rows))
-    return tuple(changed)
+        outputs_with_values.append(replace(output, values=rows))
+    return tuple(outputs_with_values)
 
 
 def numbers_in(outputs: Outputs) -> int:

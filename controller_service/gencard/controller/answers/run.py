@@ -45,7 +45,7 @@ class AnswerRun:
             row = answers.store.get(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
             earlier = [question_of(one) for one in self._earlier(tx, row)]
-            released = self._exact_cliques(tx, row)
+            exact_cliques = self._exact_cliques(tx, row)
         analyses = offer_of(card).terms.analyses
         job = self.jobs.answer(
             answers.cards.entry_of(card),
@@ -54,7 +54,7 @@ class AnswerRun:
             privacy=analyses.privacy if analyses.privacy.noisy else None,
             numbers=analyses.numbers,
             earlier=earlier,
-            released=released,
+            released=exact_cliques,
             seed=secrets.randbits(63),
         )
         outcome = outcome_of(run.job(tasks.ANSWER, job), analyses)
@@ -109,13 +109,13 @@ class AnswerRun:
             card = in_force(answers.cards.card(tx, row.card))
             decisions, by = answers.decisions, answers.cards.controller
             if outcome.answer is None:
-                ended = decisions.refuse(tx, row, outcome, by)
+                ended_row = decisions.refuse(tx, row, outcome, by)
             elif outcome.review or answers.cards.entry_of(card).policy.analyses.steward:
                 answers.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored())
-                ended = answers.store.get(tx, row.name)
+                ended_row = answers.store.get(tx, row.name)
             else:
-                ended = decisions.release(tx, row, outcome, by)
-            answers.operations.finish(tx, run.row.name, self.response(ended))
+                ended_row = decisions.release(tx, row, outcome, by)
+            answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
     def _earlier(self, tx: Connection, row: RunRow) -> list[RunRow]:
         """Other runs on the same records, of anybody, that may tell something; those that go on too."""

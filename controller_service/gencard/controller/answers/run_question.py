@@ -83,20 +83,20 @@ class RunQuestion:
         options = json.loads(run["options"] or "{}")
         values = options.pop("values", {})
         kind = analysis_of(run["kind"])
-        given = {name: _hashable(value) for name, value in options.items()}
-        named = read_formula(run["formula"], coding).attributes
+        own_options = {name: _hashable(value) for name, value in options.items()}
+        names = read_formula(run["formula"], coding).attributes
         where = _condition(run["where"], coding, values) if run["where"] else None
         conditions = [] if where is None else [where]
         if run["missing"] == "drop":
-            with_missing = [name for name in named if coding.attribute(name).coding.missing]
+            with_missing = [name for name in names if coding.attribute(name).coding.missing]
             conditions += not_missing(with_missing, coding.domain)
-        possible = {name: _possible(name, conditions, coding.domain) for name in named}
+        possible = {name: _possible(name, conditions, coding.domain) for name in names}
         question = read_question(
-            run["formula"], kind, coding, values=values, observed=possible, options=given
+            run["formula"], kind, coding, values=values, observed=possible, options=own_options
         )
         output = Output((EVERYBODY, *conditions), output_cliques(question, possible))
-        stored = (question.formula.response or "",) if wants_stored(question) else ()
-        return cls(question, values, where, output, possible, stored)
+        stored_names = (question.formula.response or "",) if wants_stored(question) else ()
+        return cls(question, values, where, output, possible, stored_names)
 
     def check_noise(self, *, noisy: bool) -> None:
         """Raises InvalidInputError where a run with noise is asked for stored numbers."""
@@ -123,8 +123,8 @@ class RunQuestion:
         levels = observed_levels(RecordMargins.of(everybody), names)
         expected = {name: levels[name] & self.possible[name] for name in names}
         observed = observed_levels(RecordMargins.of(part), names)
-        listed = {name for clique in self.output.cliques for name in clique}
-        if any(np.any(expected[name] & ~observed[name]) for name in listed.intersection(names)):
+        output_names = {name for clique in self.output.cliques for name in clique}
+        if any(np.any(expected[name] & ~observed[name]) for name in output_names.intersection(names)):
             return True
         one, other = self._with(expected).design, self._with(observed).design
         return one is not None and other is not None and one.names != other.names
@@ -146,13 +146,13 @@ class RunQuestion:
     @property
     def widest(self) -> int:
         """Most attributes of a table whose cells the answer tells, with those that say who is in."""
-        chosen = () if self.where is None else self.where.attributes
-        return max((len({*clique, *chosen}) for clique in self.output.cliques), default=0)
+        attributes = () if self.where is None else self.where.attributes
+        return max((len({*clique, *attributes}) for clique in self.output.cliques), default=0)
 
 
 def _condition(text: str, coding: Coding, values: Values) -> Condition:
-    attributes, chosen = read_condition(text, coding, values)
-    return Condition(attributes, chosen)
+    attributes, mask = read_condition(text, coding, values)
+    return Condition(attributes, mask)
 
 
 def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDArray[np.bool_]:

@@ -73,9 +73,9 @@ class Families:
 def covers(wide: Proposal, narrow: Proposal) -> bool:
     """Whether every statistic of one Phi follows from the other's."""
     marginals = [set(clique) for clique in wide.marginals]
-    needed = list(narrow.marginals)
-    needed += [moment.attributes for moment in narrow.moments if moment not in wide.moments]
-    return all(any(set(clique) <= whole for whole in marginals) for clique in needed)
+    cliques = list(narrow.marginals)
+    cliques += [moment.attributes for moment in narrow.moments if moment not in wide.moments]
+    return all(any(set(clique) <= whole for whole in marginals) for clique in cliques)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,8 @@ class RemoteRuns:
         if rows > self.most_rows:
             raise TooLargeError(what="The number of rows", limit=self.most_rows)
         with self.audits.database.reading() as tx:
-            agreed = self.audits.agreed(tx, who, card)
-        terms, dataset_entry = offer_of(agreed).terms, self.audits.cards.entry_of(agreed)
+            card_in_force = self.audits.agreed(tx, who, card)
+        terms, dataset_entry = offer_of(card_in_force).terms, self.audits.cards.entry_of(card_in_force)
         linear = statistics_of(terms.moments, dataset_entry.schema.coding)
         name = black_box or terms.generator
         if name in self.audits.boxes.names - self.lent:

@@ -51,9 +51,9 @@ class Journals:
         """Have the runs that ended in the state, so that another controller can go on with them."""
         if not self.files.shared:
             return
-        stored = set(self.files.stored(f"{self._name(audit)}/"))
+        stored_names = set(self.files.stored(f"{self._name(audit)}/"))
         for path in sorted(self._path(audit).glob("[!.]*")):
-            if (name := f"{self._name(audit)}/{path.name}") not in stored:
+            if (name := f"{self._name(audit)}/{path.name}") not in stored_names:
                 self.files.put(name)
 
     def forget(self, audit: str, tx: Connection | None = None) -> None:
@@ -72,10 +72,10 @@ class Journals:
 
     def keep(self, audits: Collection[str]) -> None:
         """Throw away the runs of all others."""
-        kept = {self._path(audit).name for audit in audits}
+        folders = {self._path(audit).name for audit in audits}
         there = {path.name for path in (self.files.folder / JOURNALS).glob("*")}
         there |= {name.split("/")[1] for name in self.files.stored(f"{JOURNALS}/")}
-        for audit in there - kept:
+        for audit in there - folders:
             self.forget(audit)
 
     def _path(self, audit: str) -> Path:
@@ -126,8 +126,8 @@ class Resumption:
     def tidy(self, tx: Connection) -> None:
         """Throw away the runs of audits that ended or that nobody can carry on."""
         rows = [row for row in self.operations.of_kind(tx, KIND) if _waits(row)]
-        begun = [self.store.get(tx, _request(row)["audit"]) for row in rows]
-        self.journals.keep([audit.name for audit in begun if self._can_go_on(tx, audit)])
+        unfinished = [self.store.get(tx, _request(row)["audit"]) for row in rows]
+        self.journals.keep([audit.name for audit in unfinished if self._can_go_on(tx, audit)])
 
     def _can_go_on(self, tx: Connection, audit: AuditRow) -> bool:
         return audit.verdict is None and self.cards.card(tx, audit.card).state in AUDITABLE

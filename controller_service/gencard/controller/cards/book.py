@@ -130,9 +130,15 @@ class CardBook:
         ordered = proposal.in_order_of(dataset_entry.domain)
         policy, zeros = dataset_entry.policy, dataset_entry.schema.coding.structural_zeros
         facts = for_persons(self.facts, policy.most_records)
-        closed = self.grants.closed(tx, dataset_entry, relation_of(policy, facts))
+        closed_mechanisms = self.grants.closed(tx, dataset_entry, relation_of(policy, facts))
         outcome = judge(
-            ordered, policy, dataset_entry.domain, self.limits, closed, zeros=zeros, facts=facts
+            ordered,
+            policy,
+            dataset_entry.domain,
+            self.limits,
+            closed_mechanisms,
+            zeros=zeros,
+            facts=facts,
         )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
@@ -272,13 +278,13 @@ class CardBook:
         remark: str = "",
     ) -> Card:
         """Move a card to a state that nothing follows."""
-        ended = replace(card, state=state, turn=Turn.NOBODY)
-        return self.move(tx, card, self.stepped(ended, actor, action, remark))
+        ended_card = replace(card, state=state, turn=Turn.NOBODY)
+        return self.move(tx, card, self.stepped(ended_card, actor, action, remark))
 
     def attest(self, tx: Connection, card: Card, state: CardState, action: str, *facts: bytes) -> Card:
         """Add signed facts of the controller to a card and move it on."""
-        moved = replace(card, state=state, attestations=(*card.attestations, *facts))
-        return self.move(tx, card, self.stepped(moved, self.controller, action))
+        attested_card = replace(card, state=state, attestations=(*card.attestations, *facts))
+        return self.move(tx, card, self.stepped(attested_card, self.controller, action))
 
     def _write_down(self, tx: Connection, card: Card) -> None:
         """One log entry for the newest step."""

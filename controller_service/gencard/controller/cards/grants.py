@@ -62,9 +62,9 @@ class Grants:
             ProposalRefusedError: It does not.
         """
         privacy = card.terms.privacy
-        closed = self._closed(tx, card.terms.dataset, _grant_of(card), _unit_of(privacy))
-        if privacy.mechanism in closed:
-            raise ProposalRefusedError(reasons=closed[privacy.mechanism])
+        closed_mechanisms = self._closed(tx, card.terms.dataset, _grant_of(card), _unit_of(privacy))
+        if privacy.mechanism in closed_mechanisms:
+            raise ProposalRefusedError(reasons=closed_mechanisms[privacy.mechanism])
 
     def tables(
         self, tx: Connection, dataset_entry: DatasetEntry, *, exact: bool = False
@@ -74,7 +74,7 @@ class Grants:
         Args:
             exact: Only exact counts.
         """
-        measured = self.store.measured(tx, dataset_entry.name)
+        measured_cards = self.store.measured(tx, dataset_entry.name)
         return {
             card.name: card.terms.marginals if exact else card.terms.cliques
             for card, expires in (
@@ -82,7 +82,7 @@ class Grants:
             )
             if (card.version, card.coding_digest) == (dataset_entry.version, dataset_entry.coding_digest)
             and not (exact and card.terms.privacy.noisy)
-            and (self.clock() < expires or card.name in measured)
+            and (self.clock() < expires or card.name in measured_cards)
         }
 
     def _closed(
@@ -96,19 +96,19 @@ class Grants:
         granted = set(self._granted(tx, dataset))
         counts = [granted_by_card for granted_by_card in granted if isinstance(granted_by_card, Grant)]
         relations = granted - set(counts)
-        closed: dict[Mechanism, str] = {}
+        reasons: dict[Mechanism, str] = {}
         if shows_a_difference(exact, counts):
-            closed[Mechanism.EXACT] = DIFFERENCING
+            reasons[Mechanism.EXACT] = DIFFERENCING
         if relation is not None and relations - {relation}:
-            closed |= dict.fromkeys(_NOISY, NEIGHBOURING)
-        return closed
+            reasons |= dict.fromkeys(_NOISY, NEIGHBOURING)
+        return reasons
 
     def _granted(self, tx: Connection, dataset: str) -> Iterator[Grant | Unit | None]:
         """What each card tells; all but those that ran out before they were measured."""
-        now, measured = self.clock(), self.store.measured(tx, dataset)
+        now, measured_cards = self.clock(), self.store.measured(tx, dataset)
         for row in self.store.granted(tx, dataset):
             granted_by_card, expires = _grant_and_expiry(row.body)
-            if now < expires or row.name in measured:
+            if now < expires or row.name in measured_cards:
                 yield granted_by_card
 
 
@@ -195,9 +195,9 @@ def same_noisy_psi(terms: Proposal, held: Sequence[CardTerms]) -> CardTerms | No
 
 
 def _measured(tx: Connection, store: CardStore, analyst: str, dataset: str) -> Iterator[CardTerms]:
-    measured = store.measured(tx, dataset)
+    measured_cards = store.measured(tx, dataset)
     for row in store.granted(tx, dataset, analyst):
-        if row.state is not CardState.REVOKED and row.name in measured:
+        if row.state is not CardState.REVOKED and row.name in measured_cards:
             yield _granted_card(row.body)[0]
 
 
@@ -218,8 +218,8 @@ def _new_statistics(terms: Proposal, domain: Domain, held: Sequence[Proposal]) -
     together = [*known, *terms.marginals]
     moments = [moment for moment in terms.moments if not _is_held(moment, held)]
     try:
-        added = dimension(domain, together) - dimension(domain, known)
-        return added + sums_price(together, moments, domain)
+        number = dimension(domain, together) - dimension(domain, known)
+        return number + sums_price(together, moments, domain)
     except TooLargeError:  # too many subsets to list: no discount
         return price_of(terms, domain).statistics
 

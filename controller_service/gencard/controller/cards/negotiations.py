@@ -134,10 +134,10 @@ class Negotiations:
             self.cards.quotas.check_new(self.cards.usage(tx, who.uri, dataset_entry))
             name = f"{dataset_entry.name}/cards/{secrets.token_hex(8)}"
             requested = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
-            opened = self.cards.open(tx, requested, dataset_entry.name)
+            card = self.cards.open(tx, requested, dataset_entry.name)
             if not dataset_entry.policy.automatic:
-                return opened
-            return self.cards.move(tx, opened, self._answered(tx, opened, dataset_entry, outcome))
+                return card
+            return self.cards.move(tx, card, self._answered(tx, card, dataset_entry, outcome))
 
         return self._judged_once(who, request, proposal, make)
 
@@ -180,9 +180,9 @@ class Negotiations:
             accepted = replace(card, state=CardState.ACCEPTED, turn=Turn.CONTROLLER)
             accepted = self.cards.move(tx, card, self.cards.stepped(accepted, who.uri, "accept"))
             envelope = self._countersigned(tx, statement, key, signature)
-            agreed = replace(accepted, state=CardState.AGREED, turn=Turn.NOBODY, envelope=envelope)
-            agreed = self.cards.stepped(agreed, self.cards.controller, "sign")
-            return self.cards.move(tx, accepted, agreed)
+            agreed_card = replace(accepted, state=CardState.AGREED, turn=Turn.NOBODY, envelope=envelope)
+            agreed_card = self.cards.stepped(agreed_card, self.cards.controller, "sign")
+            return self.cards.move(tx, accepted, agreed_card)
 
         with self._refusals_logged(who, name):
             return self._once(who, request, make)

@@ -181,10 +181,10 @@ class ClusterExecutor(Executor):
         if among == []:
             raise ClusterError(problem=_NO_WORKER)
         needs = {resource_of(self._code): 1}
-        sent = self._client.submit(fn, *args, pure=False, resources=needs, workers=among, **kwargs)
+        remote = self._client.submit(fn, *args, pure=False, resources=needs, workers=among, **kwargs)
         future: Future[Any] = Future()
-        sent.add_done_callback(partial(_hand_over, future))
-        future.add_done_callback(lambda ended: sent.cancel(force=True) if ended.cancelled() else None)
+        remote.add_done_callback(partial(_hand_over, future))
+        future.add_done_callback(lambda ended: remote.cancel(force=True) if ended.cancelled() else None)
         return future
 
     def answer(self, order: bytes, future: Future[tuple[str, bytes]]) -> bytes:
@@ -284,5 +284,5 @@ def cluster_box(recipe: Job, cluster: Job) -> ClusterBox:
     """
     access = ClusterAccess(cluster["scheduler"], Path(cluster["folder"]))
     bounds = Bounds(cluster["cpu_seconds"], cluster["memory_mib"])
-    sent = carried(recipe) if recipe["kind"] == PROGRAM else recipe
-    return ClusterBox(ClusterExecutor(access), OrderBook(secrets.token_hex(16), sent, bounds))
+    description = carried(recipe) if recipe["kind"] == PROGRAM else recipe
+    return ClusterBox(ClusterExecutor(access), OrderBook(secrets.token_hex(16), description, bounds))

@@ -82,10 +82,10 @@ class Processes:
             yield process
         finally:
             with self._lock:
-                kept = self._busy.pop(key) is not None and process.is_alive()
-                if kept:
+                is_reusable = self._busy.pop(key) is not None and process.is_alive()
+                if is_reusable:
                     self._idle.append((job, process))
-            if not kept:
+            if not is_reusable:
                 process.end()
 
     def _of_job(self, job: str) -> WorkerProcess | None:
@@ -95,8 +95,8 @@ class Processes:
                 if other == job and process.is_alive():
                     return self._idle.pop(place)[1]
             over = len(self._idle) + len(self._busy) + 1 - self._most
-            ended, self._idle = self._idle[: max(0, over)], self._idle[max(0, over) :]
-        for _, process in ended:
+            surplus, self._idle = self._idle[: max(0, over)], self._idle[max(0, over) :]
+        for _, process in surplus:
             process.end()
         return None
 

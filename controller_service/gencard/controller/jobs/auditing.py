@@ -46,11 +46,11 @@ class JournaledBox:
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
         """One for each seed, as a call gives it; raises the same."""
         files = {seed: RowsFile(self.folder / f"{seed:020d}.run") for seed in seeds}
-        lacking = [seed for seed in seeds if not files[seed].path.exists()]
-        made = runs_of(self.box, dataset, rows, lacking)
+        missing_seeds = [seed for seed in seeds if not files[seed].path.exists()]
+        outputs = runs_of(self.box, dataset, rows, missing_seeds)
         for seed in seeds:
-            if seed in lacking:
-                output = in_domain(next(made), dataset.domain, rows)
+            if seed in missing_seeds:
+                output = in_domain(next(outputs), dataset.domain, rows)
                 files[seed].write(output)
                 yield output
             else:
@@ -65,8 +65,8 @@ def audit(job: Job, progress: Progress) -> Job:
     """
     progress("read", 0.0)
     plan = PLAIN.read(AuditPlan, job["plan"], field="plan")
-    named = [*plan.cliques, *(statistic.clique for statistic in plan.linear)]
-    dataset = records_over(named, job["records"], most_records=job["most_records"])
+    cliques = [*plan.cliques, *(statistic.clique for statistic in plan.linear)]
+    dataset = records_over(cliques, job["records"], most_records=job["most_records"])
     box = JournaledBox(_performed(job), Path(job["journal"]))
     versions = [(name, version) for name, version in job["versions"]]
     with suppress(BlackBoxError, JobLimitError):

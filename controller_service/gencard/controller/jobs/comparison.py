@@ -39,11 +39,11 @@ def compare(job: Job, progress: Progress) -> Job:
 def thin_out(job: Job, progress: Progress) -> Job:
     """Drawn rows and records -> rows in a file, without replicated uniques. Tells no number of them."""
     progress("uniques", 0.0)
-    drawn = RowsFile(Path(job["drawn"])).dataset()
-    original = _read(job, "records", drawn.domain.attributes)
-    kept = unique_free(original, drawn, job["rows"])
-    RowsFile(Path(job["rows_file"])).write(kept)
-    return {"digest": kept.digest()}
+    rows = RowsFile(Path(job["drawn"])).dataset()
+    original = _read(job, "records", rows.domain.attributes)
+    unique_free_rows = unique_free(original, rows, job["rows"])
+    RowsFile(Path(job["rows_file"])).write(unique_free_rows)
+    return {"digest": unique_free_rows.digest()}
 
 
 def look(job: Job, progress: Progress) -> Job:

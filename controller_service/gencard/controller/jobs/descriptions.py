@@ -306,8 +306,8 @@ def values_of(coding: Coding) -> Values:
 
     NaN stands for missing; attributes without order are not there.
     """
-    named = {entry.name: _values(entry.coding) for entry in coding.attributes}
-    return {name: values for name, values in named.items() if values}
+    values_by_name = {entry.name: _values(entry.coding) for entry in coding.attributes}
+    return {name: values for name, values in values_by_name.items() if values}
 
 
 def _values(coding: Edges | Labels) -> tuple[float, ...]:

@@ -86,9 +86,12 @@ class ProcessExecutor(Executor):
         """
         if not isinstance(fn, Task):
             raise TypeError("only a Task can run in a process of its own")
-        given: dict[str, Any] = dict(kwargs)
-        owner = given.get("owner", "")
-        progress, hold = given.get("progress", ignore_progress), given.get("hold", continue_at_once)
+        arguments: dict[str, Any] = dict(kwargs)
+        owner = arguments.get("owner", "")
+        progress, hold = (
+            arguments.get("progress", ignore_progress),
+            arguments.get("hold", continue_at_once),
+        )
         future: Future[Any] = Future()
         job: Any = args[0]
         submission = _Submission(future, fn.name, job, progress, hold, trace_id())
@@ -216,9 +219,9 @@ class ProcessExecutor(Executor):
             return
         with self._lock:
             process = self._jobs.get(future)
-            if waited := self._turns.withdraw(turn):
+            if was_waiting := self._turns.withdraw(turn):
                 self._forget(future)
-        if waited:
+        if was_waiting:
             future.set_running_or_notify_cancel()
         elif process:
             process.kill()

@@ -23,11 +23,11 @@ def rehearse(job: Job, progress: Progress) -> Job:
         BlackBoxError, JobLimitError: The program failed; it has seen no record.
     """
     progress("run", 0.0)
-    rows, agreed = RowsFile(Path(job["rows_file"])).dataset(), outputs_of_json(job["agreed"])
+    rows, agreed_outputs = RowsFile(Path(job["rows_file"])).dataset(), outputs_of_json(job["agreed"])
     coding = _coding_over(schema_of_table(job["schema"]).coding, rows.domain.attributes)
-    stored = drawn_numbers(rows, coding, job["stored"], job["drawing_seed"])
-    outputs = _program(job).outputs(rows, coding, stored, seed=job["seed"])
-    if (name := difference_in_shape(agreed, outputs)) is not None:
+    stored_numbers = drawn_numbers(rows, coding, job["stored"], job["drawing_seed"])
+    outputs = _program(job).outputs(rows, coding, stored_numbers, seed=job["seed"])
+    if (name := difference_in_shape(agreed_outputs, outputs)) is not None:
         problem = f"gives '{name}' another shape than in the dry run; repeat that on the same rows"
         raise InvalidInputError(field="program", problem=problem)
     return outputs_to_json(outputs)
@@ -40,16 +40,21 @@ def run_once(job: Job, progress: Progress) -> Job:
         BlackBoxError: It failed, or gave another shape; which, depends on records, and is not said.
     """
     progress("read", 0.0)
-    agreed, whole = outputs_of_json(job["agreed"]), schema_of_table(job["records"]["schema"]).coding
+    agreed_outputs, whole = (
+        outputs_of_json(job["agreed"]),
+        schema_of_table(job["records"]["schema"]).coding,
+    )
     coding = _coding_over(whole, tuple(job["attributes"]))
-    dataset, stored = records_as_stored(
+    dataset, stored_records = records_as_stored(
         [coding.domain.attributes],
         tuple(job["stored"]),
         job["records"],
         most_records=job["most_records"],
     )
     program = _program(job)
-    return outputs_to_json(program.agreed_outputs(dataset, coding, agreed, stored, seed=job["seed"]))
+    return outputs_to_json(
+        program.agreed_outputs(dataset, coding, agreed_outputs, stored_records, seed=job["seed"])
+    )
 
 
 def _program(job: Job) -> SandboxedAnalysis:

@@ -26,8 +26,8 @@ def keep(job: Job, progress: Progress) -> Job:
     """Records -> what one run of the black box leaves, in a file; its seed is drawn and forgotten."""
     recipe, folder = job["recipe"], Path(job["folder"])
     progress("read", 0.0)
-    named = [*cliques_of(recipe["cliques"]), *(statistic.clique for statistic in linear_of(recipe))]
-    dataset = records_over(named, job["records"], most_records=job["most_records"])
+    cliques = [*cliques_of(recipe["cliques"]), *(statistic.clique for statistic in linear_of(recipe))]
+    dataset = records_over(cliques, job["records"], most_records=job["most_records"])
     box = box_of(recipe)
     progress("run", 0.1)
     if isinstance(box, FittingBox):
@@ -42,14 +42,14 @@ def draw(job: Job, progress: Progress) -> Job:
     folder, rows = Path(job["folder"]), job["rows"]
     progress("sample", 0.0)
     if (folder / KEPT_ROWS).exists():
-        kept = RowsFile(folder / KEPT_ROWS).dataset()
-        drawn = kept.take(_shuffling().permutation(len(kept))[:rows])
+        kept_rows = RowsFile(folder / KEPT_ROWS).dataset()
+        drawn_rows = kept_rows.take(_shuffling().permutation(len(kept_rows))[:rows])
     else:
         output = _sampled(box_of(job["recipe"]), _read(folder / KEPT_FIT), rows)
         domain = Domain(tuple(job["attributes"]), tuple(job["sizes"]))
-        drawn = canonicalise(output, domain, rows, rng=_shuffling())
-    RowsFile(Path(job["rows_file"])).write(drawn)
-    return {"digest": drawn.digest()}
+        drawn_rows = canonicalise(output, domain, rows, rng=_shuffling())
+    RowsFile(Path(job["rows_file"])).write(drawn_rows)
+    return {"digest": drawn_rows.digest()}
 
 
 def _fit(box: FittingBox, dataset: Dataset, progress: Progress) -> bytes:

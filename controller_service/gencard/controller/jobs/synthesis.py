@@ -61,8 +61,8 @@ def box_of(recipe: Job) -> BlackBox:
         workload = tuple(dict.fromkeys([*cliques, *(statistic.clique for statistic in linear)]))
         return sandboxed_box_of(recipe, workload=workload, values=_values_of(recipe["values"]))
     extra = tuple(recipe.get("extra", ()))
-    named = [*cliques, *(statistic.clique for statistic in linear)]
-    generator = generator_of(recipe, {*extra, *(name for clique in named for name in clique)})
+    all_cliques = [*cliques, *(statistic.clique for statistic in linear)]
+    generator = generator_of(recipe, {*extra, *(name for clique in all_cliques for name in clique)})
     match recipe["kind"]:
         case "honest":
             return Honest(generator, [*cliques, *linear])

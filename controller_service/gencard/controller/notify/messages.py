@@ -87,8 +87,8 @@ class Waits:
 
     def _proposals(self, tx: Connection) -> Iterator[Notice]:
         requested = cards.c.state == CardState.REQUESTED
-        for name, changed in tx.execute(select(cards.c.name, cards.c.changed).where(requested)):
-            yield Notice(Kind.PROPOSAL, name, changed)
+        for name, time in tx.execute(select(cards.c.name, cards.c.changed).where(requested)):
+            yield Notice(Kind.PROPOSAL, name, time)
 
     def _runs(self, tx: Connection) -> Iterator[Notice]:
         for run in self.runs.waiting(tx):

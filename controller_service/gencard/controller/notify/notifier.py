@@ -87,9 +87,9 @@ class Post:
         attempt = channel.send(self.message(row), now) if sentences(row.kinds) else Attempt(Fate.TAKEN)
         if attempt.fate is Fate.FAILED and now - row.created < _GIVE_UP:
             return attempt
-        sent = MessageState.SENT if attempt.fate is Fate.TAKEN else MessageState.LOST
+        state = MessageState.SENT if attempt.fate is Fate.TAKEN else MessageState.LOST
         with self.database.transaction() as tx:
-            self.outbox.end(tx, row.name, sent)
+            self.outbox.end(tx, row.name, state)
         return attempt
 
     def message(self, row: MessageRow) -> Message:

@@ -129,9 +129,9 @@ class Refusals:
     def check(self, tx: Connection, who: Identity, resource: str) -> None:
         """Raises TooManyRefusalsError where too much of an analyst's work at a dataset has failed."""
         if who.role is Role.ANALYST:
-            refused = _refused(self.store.unseen(tx, who.uri))
+            failures = _refused(self.store.unseen(tx, who.uri))
             dataset = dataset_of(resource)
-            if len({_look(row) for row in refused if dataset_of(row.resource) == dataset}) >= self.most:
+            if len({_look(row) for row in failures if dataset_of(row.resource) == dataset}) >= self.most:
                 raise TooManyRefusalsError(limit=self.most)
 
     def waiting(self, tx: Connection) -> list[OperationRow]:

@@ -273,8 +273,8 @@ class Operations:
         now = self._clock()
         with self._database.transaction() as tx:
             if isinstance(error, OperationCancelledError):
-                ended = self._store.cancel(tx, row.name, now)
+                ended_row = self._store.cancel(tx, row.name, now)
             else:
-                ended = self._store.fail(tx, row.name, error_document(error), now)
-            if ended:
+                ended_row = self._store.fail(tx, row.name, error_document(error), now)
+            if ended_row:
                 self._runners[row.kind].undo(tx, row, error)

@@ -155,10 +155,10 @@ class Run:
 
         One that is cancelled before its turn has ended; ``futures.wait`` would wait for its turn.
         """
-        ended = threading.Event()
-        job.add_done_callback(lambda _: ended.set())
+        is_over = threading.Event()
+        job.add_done_callback(lambda _: is_over.set())
         try:
-            while not ended.wait(self.ticks.left()):
+            while not is_over.wait(self.ticks.left()):
                 self._report_heard()
         except GencardError:
             if job.cancel():
@@ -176,9 +176,9 @@ class Run:
         self._heard = (stage, fraction)
 
     def _report_heard(self) -> None:
-        heard, self._heard = self._heard, None
-        if heard is not None:
-            self._progress(*heard)
+        report, self._heard = self._heard, None
+        if report is not None:
+            self._progress(*report)
 
     def _progress(self, stage: str, fraction: float) -> None:
         self.note(stage, round(1000 * min(max(fraction, 0.0), 1.0)))
@@ -193,10 +193,10 @@ class InSteps:
     _done: int = -1
 
     def __call__(self, stage: str, fraction: float) -> None:
-        done = int(self.steps * fraction)
-        if done > self._done:
-            self._done = done
-            self.report(stage, done / self.steps)
+        steps_done = int(self.steps * fraction)
+        if steps_done > self._done:
+            self._done = steps_done
+            self.report(stage, steps_done / self.steps)
 
 
 def clear(work: Path) -> None:

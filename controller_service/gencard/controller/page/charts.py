@@ -46,16 +46,16 @@ def gauge(amount: Amount, whose: str) -> Gauge:
     'all: epsilon 3 of 8 spent, 1 of it reserved'
     """
     whole = max(amount.spent, amount.cap or amount.spent)
-    settled, reserved = (
+    settled_width, reserved = (
         float(part / whole) * WIDTH if whole else 0.0
         for part in (amount.spent - amount.reserved, amount.reserved)
     )
     of_cap = "" if amount.cap is None else f" of {number(amount.cap)}"
-    held = f", {number(amount.reserved)} of it reserved" if amount.reserved else ""
-    label = f"{whose}: {amount.currency} {number(amount.spent)}{of_cap} spent{held}"
+    reserved_text = f", {number(amount.reserved)} of it reserved" if amount.reserved else ""
+    label = f"{whose}: {amount.currency} {number(amount.spent)}{of_cap} spent{reserved_text}"
     over = amount.cap is not None and amount.spent > amount.cap
     percent = ceil(100 * amount.spent / amount.cap) if amount.cap else None
-    return Gauge(label, round(settled, 2), round(reserved, 2), percent, over)
+    return Gauge(label, round(settled_width, 2), round(reserved, 2), percent, over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +91,20 @@ def curve(course: Course, now: datetime) -> Curve | None:
     ahead = _ahead(course, today, end)
     largest = max(value for _, value in (*course.days, *ahead))
     cap = course.amount.cap
-    shown = cap is not None and largest >= _FLAT * cap
-    top = float(max(largest, cap if shown and cap is not None else largest)) * _ROOM
+    is_cap_visible = cap is not None and largest >= _FLAT * cap
+    top = float(max(largest, cap if is_cap_visible and cap is not None else largest)) * _ROOM
     across, up = _scale(start, end), _height(top)
     return Curve(
         label=_in_words(course),
         spent=_points(_steps(course, today, across, up)),
         forecast=_points([(across(when), up(value)) for when, value in ahead]),
-        cap=up(cap) if shown and cap is not None else None,
+        cap=up(cap) if is_cap_visible and cap is not None else None,
         today=across(today),
         first=f"{start:%Y-%m-%d}",
         last=f"{end:%Y-%m-%d}",
-        top=f"the cap, {number(cap)}" if shown and cap is not None else number(_rounded(largest)),
+        top=f"the cap, {number(cap)}"
+        if is_cap_visible and cap is not None
+        else number(_rounded(largest)),
     )
 
 
@@ -132,8 +134,8 @@ def _steps(
 
 def _in_words(course: Course) -> str:
     first, total = course.days[0][0], course.days[-1][1]
-    spent = f"{course.amount.currency}: {number(total)} spent since {first:%Y-%m-%d}"
-    return f"{spent}; {in_words(course)}"
+    total_text = f"{course.amount.currency}: {number(total)} spent since {first:%Y-%m-%d}"
+    return f"{total_text}; {in_words(course)}"
 
 
 def in_words(course: Course) -> str:

@@ -123,12 +123,12 @@ def _arguments(form: Form, fields: Mapping[str, Field]) -> Iterator[tuple[str, A
 
 def fields_of(kind: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Fields of a form that asks for the same again, as a second steward does."""
-    written: list[tuple[str, str]] = []
+    fields: list[tuple[str, str]] = []
     for name, value in arguments.items():
         field = ARGUMENTS.get(Kind(kind), {}).get(name, _TEXT)
         values = value if field.many else [value]
-        written += [(name, field.write(one)) for one in values if one is not False]
-    return written
+        fields += [(name, field.write(one)) for one in values if one is not False]
+    return fields
 
 
 @dataclass(frozen=True, slots=True)

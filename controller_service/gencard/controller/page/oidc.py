@@ -78,12 +78,12 @@ class Issuer:
 
     def _once(self, address: str, seconds: float) -> Fetched:
         with self._lock:
-            fetched, kept = self._kept.get(address, (0.0, None))
-        if kept is None or self.now() - fetched > seconds:
-            kept = self.fetched("GET", address)
+            fetched_at, answer = self._kept.get(address, (0.0, None))
+        if answer is None or self.now() - fetched_at > seconds:
+            answer = self.fetched("GET", address)
             with self._lock:
-                self._kept[address] = self.now(), kept
-        return kept
+                self._kept[address] = self.now(), answer
+        return answer
 
     def fetched(self, method: str, address: str, **sent: Any) -> Fetched:
         """The JSON object that an address answers; raises UnauthenticatedError where it does not."""
@@ -204,11 +204,11 @@ class Oidc:
         published = self.issuer.keys(seconds)
         try:
             keys = KeySet.import_key_set({"keys": [one for one in published["keys"] if _signs(one)]})
-            opened = jwt.decode(token, keys, algorithms=ALGORITHMS)
+            token_content = jwt.decode(token, keys, algorithms=ALGORITHMS)
         except _FOREIGN:
             return None
         options = {"iss": {"essential": True, "value": self.issuer.address}}
-        return CodeIDToken(opened.claims, opened.header, options)
+        return CodeIDToken(token_content.claims, token_content.header, options)
 
     def _are_right(self, claims: CodeIDToken, nonce: str) -> bool:
         own = self.table.client_id

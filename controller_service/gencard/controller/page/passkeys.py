@@ -203,7 +203,7 @@ class Ceremonies:
             credential = parse_registration_credential_json(answer)
             challenge = parse_client_data_json(credential.response.client_data_json).challenge
             self.challenges.take(challenge, _of_link(token))
-            made = verify_registration_response(
+            registration = verify_registration_response(
                 credential=credential,
                 expected_challenge=challenge,
                 expected_rp_id=self.party,
@@ -212,7 +212,7 @@ class Ceremonies:
             )
         except _FOREIGN:
             return None
-        return made.credential_id, made.credential_public_key, made.sign_count
+        return registration.credential_id, registration.credential_public_key, registration.sign_count
 
     def _assertion(self, purpose: str, answer: Any) -> tuple[Passkey, int] | None:
         try:

@@ -55,8 +55,8 @@ def asset_response(name: str, query: str) -> Response | None:
     if asset is None:
         return None
     same = query == asset.digest
-    kept = f"private, max-age={_DAY}, immutable" if same else NO_STORE
-    return Response(asset.content, media_type=asset.kind, headers={"cache-control": kept})
+    cache_control = f"private, max-age={_DAY}, immutable" if same else NO_STORE
+    return Response(asset.content, media_type=asset.kind, headers={"cache-control": cache_control})
 
 
 @cache

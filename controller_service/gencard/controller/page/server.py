@@ -81,8 +81,8 @@ class PatientProtocol(H11Protocol):
         others = (one for one in self.connections if isinstance(one, PatientProtocol))
         waiting = [one for one in others if one is not self and one.has_no_request]
         if waiting:
-            held = Counter(one.host for one in waiting)
-            oldest = min(waiting, key=lambda one: (-held[one.host], one._since))
+            connections = Counter(one.host for one in waiting)
+            oldest = min(waiting, key=lambda one: (-connections[one.host], one._since))
             self.connections.discard(oldest)  # its end is noticed a moment later
             oldest.transport.abort()
 

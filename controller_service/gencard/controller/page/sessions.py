@@ -125,8 +125,8 @@ class Sessions:
 
     def _stands(self, session: Session) -> bool:
         """Whether the steward may enter still, with the same keys and the same passkey."""
-        kept = not session.passkey or self.is_kept(session.passkey)
-        return kept and self._key(session.who) == session.key
+        is_passkey_kept = not session.passkey or self.is_kept(session.passkey)
+        return is_passkey_kept and self._key(session.who) == session.key
 
     def _key(self, who: Identity) -> str:
         return self.key_of(who) if who.role is Role.STEWARD else ""

@@ -86,8 +86,8 @@ class Passkeys:
             if self._named(tx, passkey.key) or len(_of(tx, holder)) >= MOST_OF_ONE:
                 problem = f"is enrolled already, or the steward has {MOST_OF_ONE} passkeys"
                 raise InvalidInputError(field="passkey", problem=problem)
-            used = update(passkey_links).where(passkey_links.c.digest == _digest(token))
-            tx.execute(used.values(used=now))
+            statement = update(passkey_links).where(passkey_links.c.digest == _digest(token))
+            tx.execute(statement.values(used=now))
             row = {name: getattr(passkey, name) for name in passkeys.c.keys()}  # noqa: SIM118
             tx.execute(insert(passkeys).values(**row))
             self._note(tx, "add-passkey", holder, holder, key=passkey.key)
@@ -119,8 +119,8 @@ class Passkeys:
         """
         with self.database.transaction() as tx:
             same = (passkeys.c.key == passkey.key) & (passkeys.c.uses == passkey.uses)
-            changed = update(passkeys).where(same).values(uses=uses, used=self.clock())
-            if tx.execute(changed).rowcount != 1:
+            statement = update(passkeys).where(same).values(uses=uses, used=self.clock())
+            if tx.execute(statement).rowcount != 1:
                 raise UnauthenticatedError
             if action:
                 self._note(tx, action, passkey.holder, passkey.holder, key=passkey.key)
@@ -132,11 +132,11 @@ class Passkeys:
             NotFoundError: There is none.
         """
         with self.database.transaction() as tx:
-            removed = [passkey for passkey in _of(tx, holder) if passkey.key.startswith(key)]
-            if not removed:
+            passkeys_of_key = [passkey for passkey in _of(tx, holder) if passkey.key.startswith(key)]
+            if not passkeys_of_key:
                 raise NotFoundError
-            self._take_off(tx, removed, actor)
-        return len(removed)
+            self._take_off(tx, passkeys_of_key, actor)
+        return len(passkeys_of_key)
 
     def forget(self, tx: Connection, holder: str, actor: str) -> None:
         """Take all passkeys and open links of somebody off, as part of a larger change."""

@@ -59,11 +59,11 @@ class SigningKey:
             StorageError: No file holds the key that the newest change names.
         """
         envelope = newest_change(tx, self.use)
-        wanted = None if envelope is None else key_change_of(envelope).key
-        held = self._held
-        if wanted is not None and wanted != held.public_key():
-            held = self._held = self._read_key(wanted)
-        return held
+        logged_key = None if envelope is None else key_change_of(envelope).key
+        key = self._held
+        if logged_key is not None and logged_key != key.public_key():
+            key = self._held = self._read_key(logged_key)
+        return key
 
     def check(self, tx: Connection) -> None:
         """Raises InvalidInputError where no file holds the key that the newest change names."""

@@ -85,16 +85,16 @@ def with_measures(
     for name in terms.measures:
         evaluation_named(name)
     bound = READS_RECORDS if privacy.noisy or transform != AS_COUNTED else None
-    kept = () if bound else tuple(name for name in terms.measures if name in measures)
-    gone = [name for name in terms.measures if name not in kept]
+    measures_kept = () if bound else tuple(name for name in terms.measures if name in measures)
+    dropped_names = [name for name in terms.measures if name not in measures_kept]
     changes = [
         Change("measures", name, "", bound if bound and name in measures else NOT_OFFERED)
-        for name in gone
+        for name in dropped_names
     ]
     why = _why_uniques_stay(without_uniques, bound, terms.generator)
     if terms.without_uniques and why:
         changes.append(Change("without_uniques", "true", "false", why))
-    terms = replace(terms, measures=kept, without_uniques=terms.without_uniques and not why)
+    terms = replace(terms, measures=measures_kept, without_uniques=terms.without_uniques and not why)
     return terms, tuple(changes)
 
 
@@ -169,9 +169,9 @@ _Parts = tuple[dict[str, Any], dict[str, str]]
 def _checked(requested: Analyses, most: Analyses, bound: str | None) -> _Parts:
     kinds = tuple(kind for kind in requested.kinds if kind in most.kinds)
     names = ("kinds", "checked_runs", "numbers", "privacy")
-    gone = bound or (NOT_OFFERED_RUNS if not most.checked_runs else None)
-    if gone or not kinds:
-        return {}, dict.fromkeys(names, gone or _WHY["kinds"])
+    reason = bound or (NOT_OFFERED_RUNS if not most.checked_runs else None)
+    if reason or not kinds:
+        return {}, dict.fromkeys(names, reason or _WHY["kinds"])
     runs = min(requested.checked_runs, most.checked_runs)
     numbers = min(requested.numbers, most.numbers)
     values = (kinds, runs, numbers, requested.privacy)
@@ -183,11 +183,11 @@ def _reviewed(
 ) -> _Parts:
     """Stored numbers are of attributes that the statistics of the card cover, as all records are."""
     names = ("reviewed_runs", "programs", "libraries", "program_numbers", "columns")
-    gone = bound or (NOT_OFFERED_RUNS if not most.reviewed_runs else None)
-    if gone is None and not set(requested.libraries) <= set(most.libraries):
-        gone = _WHY["libraries"]
-    if gone or not requested.reviewed_runs:
-        return {}, dict.fromkeys(names, gone or RUNS)
+    reason = bound or (NOT_OFFERED_RUNS if not most.reviewed_runs else None)
+    if reason is None and not set(requested.libraries) <= set(most.libraries):
+        reason = _WHY["libraries"]
+    if reason or not requested.reviewed_runs:
+        return {}, dict.fromkeys(names, reason or RUNS)
     runs = min(requested.reviewed_runs, most.reviewed_runs)
     numbers = min(requested.program_numbers, most.program_numbers)
     columns = tuple(name for name in requested.columns if name in most.columns and name in covered)
@@ -207,10 +207,8 @@ def why_unavailable(measure: Evaluation, dataset_entry: DatasetEntry, terms: Pro
     reason = measure.why_not(together, attributes, dataset_entry.declared, terms.marginals)
     if reason is not None:
         return reason
-    lacking = measure.lacks(
-        attributes, dataset_entry.declared, holdout=dataset_entry.holdout is not None
-    )
-    return f"needs {' and '.join(lacking)}" if lacking else None
+    needs = measure.lacks(attributes, dataset_entry.declared, holdout=dataset_entry.holdout is not None)
+    return f"needs {' and '.join(needs)}" if needs else None
 
 
 def why_withheld(measure: Evaluation, card: CardTerms, dataset_entry: DatasetEntry) -> str | None:
@@ -254,5 +252,5 @@ def price_of_named(dataset_entry: DatasetEntry, terms: Proposal) -> Price:
     """What all measures that the terms name cost together, once for the card."""
     if not terms.measures:
         return FREE
-    named = fitting(map(evaluation_named, terms.measures), dataset_entry, terms)
-    return price_of_measures(named, dataset_entry, terms)
+    evaluations = fitting(map(evaluation_named, terms.measures), dataset_entry, terms)
+    return price_of_measures(evaluations, dataset_entry, terms)

@@ -115,14 +115,14 @@ def _with_measured(
 ) -> GeneratorChoice | Refusal:
     """The terms with a generator beside which psi is measured."""
     most = policy.most_per_card
-    measured = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most, closed)
-    if isinstance(measured, Refusal):
-        return measured
-    privacy, privacy_changes = measured
-    chosen = with_generator(proposal, privacy, generators, policy.transform, facts)
-    if isinstance(chosen, Refusal):
-        return chosen
-    return GeneratorChoice(chosen[0], privacy, chosen[1], privacy_changes)
+    nearest = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most, closed)
+    if isinstance(nearest, Refusal):
+        return nearest
+    privacy, privacy_changes = nearest
+    terms = with_generator(proposal, privacy, generators, policy.transform, facts)
+    if isinstance(terms, Refusal):
+        return terms
+    return GeneratorChoice(terms[0], privacy, terms[1], privacy_changes)
 
 
 def with_generator(

@@ -102,14 +102,14 @@ def affordable(
         statistics: Cap on the price of exact counts.
     """
     left = statistics - dimension(domain, cliques)
-    kept: list[Moment] = []
+    moments: list[Moment] = []
 
     def objection(moment: Moment) -> str | None:
-        if len(kept) == most:
+        if len(moments) == most:
             return NUMBER
-        if not terms.privacy.noisy and sums_price(cliques, [*kept, moment], domain) > left:
+        if not terms.privacy.noisy and sums_price(cliques, [*moments, moment], domain) > left:
             return PRICE
-        kept.append(moment)
+        moments.append(moment)
         return None
 
     return _sorted_out(terms.moments, objection)

@@ -188,15 +188,23 @@ class RuleLog:
     def people_are_read(self, people: Mapping[str, Enrolled]) -> None:
         """The same of people alone: a running service has its other rules from its start."""
         with self.database.reading() as tx:
-            kept = kept_rules(tx)
-        others = {resource: kept[resource] for resource in kept if not resource.startswith(PEOPLE)}
+            logged_rules = kept_rules(tx)
+        others = {
+            resource: logged_rules[resource]
+            for resource in logged_rules
+            if not resource.startswith(PEOPLE)
+        }
         self.rules_are_read(others | people_rules(people))
 
     def datasets_are_read(self, rules: Rules) -> None:
         """The same of datasets alone; other rules of ``rules`` do not count."""
         with self.database.reading() as tx:
-            kept = kept_rules(tx)
-        others = {resource: kept[resource] for resource in kept if not resource.startswith(PREFIX)}
+            logged_rules = kept_rules(tx)
+        others = {
+            resource: logged_rules[resource]
+            for resource in logged_rules
+            if not resource.startswith(PREFIX)
+        }
         datasets = {resource: rules[resource] for resource in rules if resource.startswith(PREFIX)}
         self.rules_are_read(others | datasets)
 

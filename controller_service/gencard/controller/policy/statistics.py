@@ -34,14 +34,14 @@ def acceptable_cliques(
     objections = [(clique, objection(clique, policy, domain)) for clique in terms.marginals]
     _check_parts((clique for clique, reason in objections if reason), policy)
     changes: list[Change] = []
-    kept: dict[Clique, None] = {}
+    cliques_kept: dict[Clique, None] = {}
     for clique, reason in objections:
         nearest = tuple(_nearest(clique, policy, domain)) if reason else (clique,)
         if reason:
             changes.append(_clique_change(clique, nearest, reason))
-        kept.update(dict.fromkeys(nearest))
+        cliques_kept.update(dict.fromkeys(nearest))
     exact = isinstance(terms.privacy, Exact)
-    affordable, dropped = _affordable(tuple(kept), policy, domain, exact=exact)
+    affordable, dropped = _affordable(tuple(cliques_kept), policy, domain, exact=exact)
     changes += [_clique_change(clique, (), reason) for clique, reason in dropped]
     return affordable, tuple(changes)
 
@@ -81,21 +81,21 @@ def _affordable(
     """Keep the cheapest cliques while number and price allow; the dearest go first."""
     check_subsets(cliques)
     left = policy.most_per_card.statistics
-    kept: list[Clique] = []
+    cliques_kept: list[Clique] = []
     dropped: list[tuple[Clique, str]] = []
-    paid: set[Attributes] = set()
+    paid_subsets: set[Attributes] = set()
     for clique in sorted(cliques, key=lambda names: (domain.project(names).cells, domain.axes(names))):
-        fresh = set(subsets(clique)) - paid
+        fresh = set(subsets(clique)) - paid_subsets
         price = sum(prod(domain.size(name) - 1 for name in block) for block in fresh) if exact else 0
-        if len(kept) == policy.most_marginals:
+        if len(cliques_kept) == policy.most_marginals:
             dropped.append((clique, NUMBER))
         elif price > left:
             dropped.append((clique, PRICE))
         else:
-            kept.append(clique)
-            paid |= fresh
+            cliques_kept.append(clique)
+            paid_subsets |= fresh
             left -= price
-    return _ordered(kept, domain), dropped
+    return _ordered(cliques_kept, domain), dropped
 
 
 def _clique_change(proposed: Clique, offered: Iterable[Clique], reason: str) -> Change:
@@ -184,10 +184,10 @@ def measured_as(
     Noise keeps the weights; exact counts have none.
     """
     required = transform if "transform" in privacy.terms else AS_COUNTED
-    changed = required != terms.transform
+    is_changed = required != terms.transform
     change = Change("transform", str(terms.transform), str(required), TRANSFORM)
     terms = replace(terms.measured_as(privacy), transform=required)
-    return terms, (change,) if changed else ()
+    return terms, (change,) if is_changed else ()
 
 
 def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]) -> Proposal:

@@ -196,12 +196,12 @@ def of_person(name: str, stored: Coding, levels: Levels, edges: Edges | None) ->
     if unknown := set(levels) - set(sources):
         raise InvalidCodingError(attribute=name, problem=f"'{min(unknown)}' is not stored")
     sources = sources or stored.domain.attributes[:1]
-    chosen = []
+    rows = []
     for source in map(stored.attribute, sources):
-        named = levels.get(source.name, source.coding.level_names)
-        _check_levels(name, source, named)
-        chosen.append([int(level in named) for level in source.coding.level_names])
-    derivation = Derivation(sources, tuple(map(min, product(*chosen))), per_person=True)
+        names = levels.get(source.name, source.coding.level_names)
+        _check_levels(name, source, names)
+        rows.append([int(level in names) for level in source.coding.level_names])
+    derivation = Derivation(sources, tuple(map(min, product(*rows))), per_person=True)
     return Attribute(name, edges or Labels(BOOLEANS, boolean=True), derivation=derivation)
 
 

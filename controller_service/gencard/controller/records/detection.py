@@ -166,15 +166,15 @@ def _check_header(header: Sequence[str], line: int) -> None:
         raise InvalidInputError(field="data", problem=f"has no column names in line {line}")
     repeated = [name for name, count in Counter(filter(None, names)).items() if count > 1]
     if repeated:
-        listed = ", ".join(f"'{name}'" for name in repeated)
-        problem = f"repeats column names in line {line}: {listed}; rename the columns"
+        names_text = ", ".join(f"'{name}'" for name in repeated)
+        problem = f"repeats column names in line {line}: {names_text}; rename the columns"
         raise InvalidInputError(field="data", problem=problem)
 
 
 def _ragged(lines: Sequence[int], width: int) -> str:
-    named = ", ".join(map(str, lines[:_MOST_LINES_NAMED]))
+    numbers_text = ", ".join(map(str, lines[:_MOST_LINES_NAMED]))
     more = " and others" if len(lines) > _MOST_LINES_NAMED else ""
-    place = f"line{'s'[: len(lines) > 1]} {named}{more}"
+    place = f"line{'s'[: len(lines) > 1]} {numbers_text}{more}"
     return (
         f"has more or fewer than the header's {width} values in {place}; "
         "values that contain the delimiter need quotation marks"

@@ -78,8 +78,8 @@ class Column:
     @property
     def number(self) -> str:
         """The value as a float, NULL where it is none."""
-        stored = self.sql if self.kind.startswith(_NUMBERS) else self.format.number(self.text)
-        return f"TRY_CAST({stored} AS DOUBLE)"
+        number = self.sql if self.kind.startswith(_NUMBERS) else self.format.number(self.text)
+        return f"TRY_CAST({number} AS DOUBLE)"
 
     @property
     def calendar_date(self) -> str:

@@ -136,14 +136,14 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
         quote_char=file_format.quote or False,
         newlines_in_values=True,
     )
-    read = arrow_csv.ReadOptions(encoding=file_format.encoding, skip_rows=file_format.skip)
-    with arrow_csv.open_csv(path, read_options=read, parse_options=parse) as reader:
+    options = arrow_csv.ReadOptions(encoding=file_format.encoding, skip_rows=file_format.skip)
+    with arrow_csv.open_csv(path, read_options=options, parse_options=parse) as reader:
         names = [name or f"column{position}" for position, name in enumerate(reader.schema.names)]
-    read.skip_rows, read.column_names = file_format.skip + 1, names
+    options.skip_rows, options.column_names = file_format.skip + 1, names
     convert = arrow_csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
     )
-    csv = arrow_dataset.CsvFileFormat(parse_options=parse, read_options=read, convert_options=convert)
+    csv = arrow_dataset.CsvFileFormat(parse_options=parse, read_options=options, convert_options=convert)
     return arrow_dataset.dataset(path, format=csv)
 
 

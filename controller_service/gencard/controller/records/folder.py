@@ -122,17 +122,17 @@ class ParquetFolder:
 
 def _names_below(path: Path) -> Iterator[str]:
     for folder, subfolders, _ in os.walk(path, onerror=_give_up):
-        kept = []
+        names = []
         with os.scandir(folder) as entries:
             for entry in entries:
                 _check_entry(entry)
                 if entry.name.startswith(("_", ".")):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    kept.append(entry.name)
+                    names.append(entry.name)
                 else:
                     yield Path(entry.path).relative_to(path).as_posix()
-        subfolders[:] = kept
+        subfolders[:] = names
 
 
 def _give_up(error: OSError) -> None:

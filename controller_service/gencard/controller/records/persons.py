@@ -62,20 +62,20 @@ class Persons:
         """
         short = {name: f"s{axis}" for axis, name in enumerate(expressions)}
         inner = [f"{text} AS {short[name]}" for name, text in expressions.items()]
-        wanted = [f"{short[name]} AS c{axis}" for axis, name in enumerate(names)]
+        columns = [f"{short[name]} AS c{axis}" for axis, name in enumerate(names)]
         key = quoted(self.key.hex(), "'")
         absent = f"({column.absent(())}) OR {column.text} = ''"
         person = f"CASE WHEN {absent} THEN NULL ELSE sha256(concat({key}, 'person', {column.text})) END"
         place = f"sha256(concat_ws('|', {key}, 'place', person, {', '.join(short.values())}))"
         outer = [
-            *wanted,
+            *columns,
             f"coalesce({_word('person', 1)}, 0) AS person_high",
             f"coalesce({_word('person', 17)}, 0) AS person_low",
             f"{_word('hash', 1)} AS place",
             "person IS NULL AS nobody",
         ]
-        read = f"SELECT {', '.join(inner)}, {person} AS person FROM records"  # noqa: S608 - quoted
-        return f"SELECT {', '.join(outer)} FROM (SELECT *, {place} AS hash FROM ({read}))"  # noqa: S608
+        query = f"SELECT {', '.join(inner)}, {person} AS person FROM records"  # noqa: S608 - quoted
+        return f"SELECT {', '.join(outer)} FROM (SELECT *, {place} AS hash FROM ({query}))"  # noqa: S608
 
     def gathered(self, batches: Generator[list[NDArray[Any]], None, None]) -> list["Gathered"]:
         """All records, by ranges of the hashes of persons: all records of a person are in one.

@@ -62,8 +62,8 @@ def check_rights(entry: DatasetTable, among: Iterable[DatasetTable]) -> bool:
             from gencard.controller.records.tables.rights import check_role  # noqa: PLC0415 - large libraries
 
             places = (place for one in among for place in (one.data, one.holdout))
-            declared = [place for place in places if isinstance(place, TableAddress)]
-            check_role(address, address.secret(), f"{PREFIX}{entry.name}", declared)
+            addresses = [place for place in places if isinstance(place, TableAddress)]
+            check_role(address, address.secret(), f"{PREFIX}{entry.name}", addresses)
     return not any(address.engine in ("spark", "sc") for address in tables)
 
 

@@ -12,11 +12,11 @@ _ROUND = (1, 2, 5)
 
 def increasing(numbers: Sequence[float]) -> list[float]:
     """The numbers that are above all before them."""
-    kept = [numbers[0]]
+    edges = [numbers[0]]
     for number in numbers[1:]:
-        if number > kept[-1]:
-            kept.append(number)
-    return kept if len(kept) > 1 else [*kept, kept[0] + (abs(kept[0]) or 1.0)]
+        if number > edges[-1]:
+            edges.append(number)
+    return edges if len(edges) > 1 else [*edges, edges[0] + (abs(edges[0]) or 1.0)]
 
 
 def round_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:

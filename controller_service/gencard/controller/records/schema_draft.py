@@ -115,15 +115,15 @@ def draft_schema(
         file_format = detect(place)
         looks = profiles(place, file_format, progress)
     drafts = tuple(_drafted(profile, today) for profile in looks)
-    declared = [(one.name, one.coding) for one in drafts if one.coding is not None]
-    if not declared:
+    codings = [(one.name, one.coding) for one in drafts if one.coding is not None]
+    if not codings:
         raise InvalidInputError(field="data", problem="has no column that a schema could declare")
     schema = PublicSchema(
         title=title,
         description="Say what this is, where it comes from, and under which terms.",
         declared_by="nobody yet",
         reviewed=False,
-        coding=Coding(tuple(Attribute(name, coding) for name, coding in declared)),
+        coding=Coding(tuple(Attribute(name, coding) for name, coding in codings)),
         readings={one.name: one.reading for one in drafts if one.coding and one.reading != PLAIN},
     )
     return SchemaDraft(schema, file_format, drafts, looks[0].records)

@@ -123,12 +123,12 @@ class _AttributeTable(DerivedTable):
         return Attribute(self.name, coding, self.description)
 
     def _given(self) -> Labels | Edges | None:
-        given = [part for part in (self.labels, self.edges, self.dates) if part is not None]
-        if len(given) > 1:
+        parts = [part for part in (self.labels, self.edges, self.dates) if part is not None]
+        if len(parts) > 1:
             raise self._refusal("it needs either labels, edges or dates")
         if self.labels is not None:
             return self._labels(self.labels)
-        return self._intervals() if given else None
+        return self._intervals() if parts else None
 
     def _labels(self, labels: tuple[str, ...]) -> Labels:
         if self.decimals is not None or self.age_at is not None:
@@ -192,8 +192,8 @@ class _SchemaTable(Section):
     def coding(self) -> Coding:
         """Stored attributes and those derived from them, in the order of the file."""
         tables = self.attributes
-        stored = Coding(tuple(one.attribute() for one in tables if not one.is_derived))
-        plain = Coding(tuple(one.attribute(stored) for one in tables))
+        stored_coding = Coding(tuple(one.attribute() for one in tables if not one.is_derived))
+        plain = Coding(tuple(one.attribute(stored_coding) for one in tables))
         of_persons = [one for one in plain.attributes if one.derivation and one.derivation.per_person]
         if of_persons and self.most_records != 1:
             problem = "is of persons, so each must be one row: most_records = 1"

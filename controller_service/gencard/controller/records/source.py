@@ -188,16 +188,16 @@ class StreamedRecords(ABC):
 
         Of persons, the records that count, by ranges of the hashes of persons.
         """
-        stored = sources_of(self.coding, attributes)
+        sources = sources_of(self.coding, attributes)
         if self.persons is None:
-            for batch in self._coded(stored, uncoded):
-                yield with_derived(self.coding, attributes, stored, batch)
+            for batch in self._coded(sources, uncoded):
+                yield with_derived(self.coding, attributes, sources, batch)
             return
-        for part in self._gathered(self.persons, stored, uncoded):
-            kept = part.kept(self.persons.most_records)
-            if len(kept):
-                columns = with_derived(self.coding, attributes, stored, part.columns, part.levels)
-                yield [column[kept] for column in columns]
+        for part in self._gathered(self.persons, sources, uncoded):
+            rows = part.kept(self.persons.most_records)
+            if len(rows):
+                columns = with_derived(self.coding, attributes, sources, part.columns, part.levels)
+                yield [column[rows] for column in columns]
 
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
         """What ``_coded`` yields, sorted by person, in parts that have all records of their persons."""

@@ -135,8 +135,8 @@ def _mended(
         case Labels(boolean=True):
             return mended, _unreadable(list(rest), "truth value")
         case Labels(labels) if not _are_numbers(labels):
-            declared, notes = _mended_labels(coding, list(rest))
-            return mended | declared, notes
+            declaration, notes = _mended_labels(coding, list(rest))
+            return mended | declaration, notes
     unreadable = [text for text, number in rest.items() if not math.isfinite(number)]
     finite = [number for number in rest.values() if math.isfinite(number)]
     is_date = isinstance(coding, Edges) and (coding.dates or reading.age_at is not None)
@@ -160,17 +160,19 @@ def _are_numbers(labels: tuple[str, ...]) -> bool:
 def _unreadable(texts: list[str], kind: str) -> tuple[str, ...]:
     if not texts:
         return ()
-    listed = ", ".join(map(repr, texts[:_MOST_NAMED])) + (", ..." if len(texts) > _MOST_NAMED else "")
-    return (f"No {kind}: {listed}. Correct the records, or add it to missing.",)
+    texts_listed = ", ".join(map(repr, texts[:_MOST_NAMED])) + (
+        ", ..." if len(texts) > _MOST_NAMED else ""
+    )
+    return (f"No {kind}: {texts_listed}. Correct the records, or add it to missing.",)
 
 
 def _mended_labels(coding: Labels, texts: list[str]) -> tuple[Table, tuple[str, ...]]:
     if not texts:
         return {}, ()
     if len(coding.labels) + len(texts) > MOST_LABELS:
-        kept = [label for label in coding.labels if label != OTHER]
+        other_labels = [label for label in coding.labels if label != OTHER]
         note = f"{len(texts)} labels are missing: {OTHER!r} stands for all values that are not declared."
-        return {"labels": [*kept, OTHER], "other": OTHER}, (note,)
+        return {"labels": [*other_labels, OTHER], "other": OTHER}, (note,)
     labels, known = in_order((*coding.labels, *texts))
     if coding.ordered and not known:
         return {"labels": [*coding.labels, *texts]}, ("Put the new labels in their place in the order.",)

@@ -111,12 +111,15 @@ class Vault(StreamedRecords):
         check_version(self.version(salt), version)
 
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
-        stored = self.coding.stored if self.persons else attributes
-        names = (*stored, self.persons.column) if self.persons else stored
+        stored_names = self.coding.stored if self.persons else attributes
+        names = (*stored_names, self.persons.column) if self.persons else stored_names
         with Records(self.path, self.format) as records:
             columns = records.columns_named(names)
             encoders = zip(
-                stored, encoders_of(self.coding, self.readings, stored), columns, strict=False
+                stored_names,
+                encoders_of(self.coding, self.readings, stored_names),
+                columns,
+                strict=False,
             )
             numbers = {name: encoder.expression(column) for name, encoder, column in encoders}
             of_persons = self.persons and self.persons.query(columns[-1], numbers, attributes)

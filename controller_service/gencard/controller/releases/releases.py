@@ -134,14 +134,14 @@ class Releases:
 
     def _check_room(self, tx: Connection, card: Card, rows: int) -> None:
         """Raises TooLargeError where the card has as many or as large releases as it may have."""
-        number, held = self.store.held(tx, card.name)
+        number, rows_held = self.store.held(tx, card.name)
         for row in self.operations.unfinished(tx, card.analyst, KIND):
             if row.resource == card.name:
-                number, held = number + 1, held + int(json.loads(row.request)["rows"])
+                number, rows_held = number + 1, rows_held + int(json.loads(row.request)["rows"])
         if number >= self.most:
             limit = f"{self.most} (limits.card_releases); propose another card"
             raise TooLargeError(what="The number of releases of this card", limit=limit)
-        if (held + rows) * self._bytes_of_row(card) > self.most_mib * 2**20:
+        if (rows_held + rows) * self._bytes_of_row(card) > self.most_mib * 2**20:
             limit = f"{self.most_mib} MiB (limits.card_release_mib); propose another card"
             raise TooLargeError(what="The size of this card's releases", limit=limit)
 
@@ -151,10 +151,10 @@ class Releases:
 
     def _check_quota(self, tx: Connection, who: Identity, size: int) -> None:
         """Raises QuotaExceededError where the caller may have no more releases, or none so large."""
-        number, held = self.store.held_by(tx, who.uri)
-        begun = self.operations.unfinished(tx, who.uri, KIND)
-        to_come = sum(int(json.loads(row.request).get("bytes", 0)) for row in begun)
-        self.cards.quotas.check_release(number + len(begun), held + to_come + size)
+        number, bytes_held = self.store.held_by(tx, who.uri)
+        unfinished = self.operations.unfinished(tx, who.uri, KIND)
+        to_come = sum(int(json.loads(row.request).get("bytes", 0)) for row in unfinished)
+        self.cards.quotas.check_release(number + len(unfinished), bytes_held + to_come + size)
 
     def get(self, who: Identity, name: str) -> tuple[ReleaseRow, bytes]:
         """A release, and the bytes of its entry in the log."""
@@ -208,8 +208,8 @@ class Releases:
             CardStateError, CardExpiredError: The card does not allow it.
         """
         kind = FIT if is_private(self.cards.card(tx, card)) else SPENT_ON
-        paid = self.psis.find(tx, card) or self.ledger.settled(tx, resource=card, kind=FIT)
-        if paid or self.ledger.held(tx, resource=card, kind=kind):
+        paid_line = self.psis.find(tx, card) or self.ledger.settled(tx, resource=card, kind=FIT)
+        if paid_line or self.ledger.held(tx, resource=card, kind=kind):
             return
         if self.same_psi(tx, card) is not None:
             return
@@ -226,11 +226,13 @@ class Releases:
 
     def same_psi(self, tx: Connection, card: str) -> PsiRow | None:
         """Psi with the very noise that a card asks for, of another card of its analyst."""
-        agreed = signed_card(self.cards.card(tx, card))
-        dataset_entry = self.cards.catalogue.named(agreed.terms.dataset)
-        if agreed.version != dataset_entry.version:  # psi of other records is not this card's
+        agreed_card = signed_card(self.cards.card(tx, card))
+        dataset_entry = self.cards.catalogue.named(agreed_card.terms.dataset)
+        if agreed_card.version != dataset_entry.version:  # psi of other records is not this card's
             return None
-        source = same_noisy_psi(agreed.terms, self.cards.held(tx, agreed.analyst, dataset_entry))
+        source = same_noisy_psi(
+            agreed_card.terms, self.cards.held(tx, agreed_card.analyst, dataset_entry)
+        )
         return None if source is None else self.psis.get(tx, source.name)
 
     def _price(self, tx: Connection, card: Card) -> Price:

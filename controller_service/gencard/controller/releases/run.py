@@ -99,8 +99,8 @@ class ReleaseRun:
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
         """Give the price back, unless another release of the card waits for it, or told of records."""
         releases = self.releases
-        held = (releases.ledger.held(tx, resource=row.resource, kind=kind) for kind in (SPENT_ON, FIT))
-        line = next(filter(None, held), None)
+        lines = (releases.ledger.held(tx, resource=row.resource, kind=kind) for kind in (SPENT_ON, FIT))
+        line = next(filter(None, lines), None)
         if line is not None and not releases.operations.others(tx, row):
             before = releases.operations.failures(tx, row, line.created)
             refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
@@ -109,11 +109,13 @@ class ReleaseRun:
         self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
     ) -> None:
         """Rows by a seed that nobody is told, and from more than are wanted those that may leave."""
-        drawn, rows = rows_file.with_name("drawn"), run.request["rows"]
+        drawn_file, rows = rows_file.with_name("drawn"), run.request["rows"]
         many, seed = SPARE + 2 * rows, secrets.randbits(63)
-        self._synthesised(run, card, dataset_entry, psi, drawn, rows=many, seed=seed)
+        self._synthesised(run, card, dataset_entry, psi, drawn_file, rows=many, seed=seed)
         version = signed_card(card).version
-        job = self.jobs.thin_out(dataset_entry, version, drawn=drawn, rows=rows, rows_file=rows_file)
+        job = self.jobs.thin_out(
+            dataset_entry, version, drawn=drawn_file, rows=rows, rows_file=rows_file
+        )
         with single_attempt():
             self._publish(run, card, run.job(tasks.THIN_OUT, job)["digest"], rows_file)
 
@@ -165,8 +167,8 @@ class ReleaseRun:
         with self.releases.database.transaction() as tx:
             self.releases.operations.check(tx, run.row)
             self.releases.hold(tx, Identity.of(run.row.owner), card.name)
-        agreed = signed_card(card)
-        job = self.jobs.measure(dataset_entry, agreed.version, agreed.terms)
+        agreed_card = signed_card(card)
+        job = self.jobs.measure(dataset_entry, agreed_card.version, agreed_card.terms)
         result = run.job(tasks.MEASURE, job)
         psi: bytes = result["psi"].encode()
         with self.releases.database.transaction() as tx:
@@ -202,13 +204,15 @@ class ReleaseRun:
         """
         short = run.row.name.rpartition("/")[2]
         files, name = self.releases.files, f"{ROWS}/{short}.rows"
-        kept = files.folder / name
+        target = files.folder / name
         try:
-            _move(made, kept)
-            self._record(run, card, digest, f"{card.name}/releases/{short}", files.send(name), kept.name)
+            _move(made, target)
+            self._record(
+                run, card, digest, f"{card.name}/releases/{short}", files.send(name), target.name
+            )
         except BaseException:
             with suppress(OSError):
-                kept.unlink()
+                target.unlink()
             raise
 
     def _record(

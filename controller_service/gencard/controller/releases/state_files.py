@@ -96,16 +96,16 @@ class SharedFiles(StateFiles):
         if not self.stored(prefix):
             return
         with nullcontext(tx) if tx else self._database.transaction() as writing:
-            gone = delete(files).where(files.c.name.startswith(prefix, autoescape=True))
-            digests = set(writing.scalars(gone.returning(files.c.digest)))
-            used = select(files.c.digest).where(files.c.digest.in_(digests))
-            unused = digests - set(writing.scalars(used))
+            statement = delete(files).where(files.c.name.startswith(prefix, autoescape=True))
+            digests = set(writing.scalars(statement.returning(files.c.digest)))
+            digests_used = select(files.c.digest).where(files.c.digest.in_(digests))
+            unused = digests - set(writing.scalars(digests_used))
             writing.execute(delete(pieces).where(pieces.c.digest.in_(unused)))
 
     def _put(self, name: str, path: Path) -> None:
-        stored = self._send(name, path)
+        stored_file = self._send(name, path)
         with self._database.transaction() as tx:
-            self.keep(tx, stored)
+            self.keep(tx, stored_file)
 
     def _send(self, name: str, path: Path) -> StoredFile:
         digest, size = _digest_of(path)
@@ -133,8 +133,8 @@ def _pieces_of(tx: Connection, digest: str, size: int) -> Iterator[bytes]:
     """Raises OSError where they are not the file."""
     hasher = hashlib.sha256()
     for number in range(-(-size // _PIECE)):
-        wanted = (pieces.c.digest == digest) & (pieces.c.number == number)
-        piece = bytes(tx.scalar(select(pieces.c.bytes).where(wanted)) or b"")
+        condition = (pieces.c.digest == digest) & (pieces.c.number == number)
+        piece = bytes(tx.scalar(select(pieces.c.bytes).where(condition)) or b"")
         hasher.update(piece)
         yield piece
     if hasher.hexdigest() != digest:

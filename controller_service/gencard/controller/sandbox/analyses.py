@@ -59,8 +59,8 @@ def analysis_program(text: str, libraries: Collection[str] = ()) -> Program:
     if is_r(text.encode()):
         return _program_in_r(text, libraries)
     files = (("analysis.py", text.encode()), ("start.py", START.encode()))
-    declared = tuple(sorted({"pandas", *libraries} & {*LIBRARIES}))
-    return Program((PYTHON, "./start.py", "./analysis.py"), files, {}, declared)
+    declared_libraries = tuple(sorted({"pandas", *libraries} & {*LIBRARIES}))
+    return Program((PYTHON, "./start.py", "./analysis.py"), files, {}, declared_libraries)
 
 
 def check_text(text: str) -> None:
@@ -74,9 +74,9 @@ def _program_in_r(text: str, libraries: Collection[str]) -> Program:
         problem = f"must name {R} for a program in R"
         raise InvalidInputError(field="libraries", problem=problem)
     files = (("analysis.R", text.encode()), ("start.R", start_file()))
-    declared = tuple(sorted(name for name in libraries if name not in LIBRARIES))
+    declared_packages = tuple(sorted(name for name in libraries if name not in LIBRARIES))
     command = r_command("./start.R", "./analysis.R")
-    return Program(command, files, {}, declared, encode=bytes_of_r_request)
+    return Program(command, files, {}, declared_packages, encode=bytes_of_r_request)
 
 
 def check_libraries(libraries: Iterable[str]) -> None:

@@ -246,8 +246,8 @@ def check_isolation(isolation: Isolation, hidden: Path) -> None:
             calls are not allowed, this kind of machine has other calls, what runs cannot be seen from
             outside, others cannot read the interpreter, or the sandbox shows what it should hide.
     """
-    seen = str(hidden) if isolation is Isolation.NAMESPACES else ""
-    text = _RESAMPLES.format(hidden=seen, get_filter=_PR_GET_SECCOMP, filtered=_FILTERED)
+    visible_path = str(hidden) if isolation is Isolation.NAMESPACES else ""
+    text = _RESAMPLES.format(hidden=visible_path, get_filter=_PR_GET_SECCOMP, filtered=_FILTERED)
     program = Program(("python", "./box.py"), (("box.py", text.encode()),))
     box = SandboxedProgram(
         program, Sandbox(SandboxLimits(wall_seconds=60), isolation, program.environment())

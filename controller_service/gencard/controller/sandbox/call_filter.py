@@ -243,8 +243,8 @@ def call_filter(machine: str, *, one_process: bool) -> bytes:
         raise OSError(errno.ENOSYS, "no table of system calls")
     axis = MACHINES.index(machine)
     forks, arguments = (OF_SEVERAL, _with_threads_alone()) if one_process else ({}, ARGUMENTS)
-    refused = [numbers for calls in (*REFUSED.values(), forks) for numbers in calls.values()]
-    steps = _steps(machine, axis, refused, arguments)
+    refused_calls = [numbers for calls in (*REFUSED.values(), forks) for numbers in calls.values()]
+    steps = _steps(machine, axis, refused_calls, arguments)
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 

@@ -77,14 +77,14 @@ def checked(names: Iterable[str]) -> tuple[Installed, ...]:
             differs from its RECORD or is in none.
         GeneratorChangedError: A file changes while it is read, or is neither a file nor a folder.
     """
-    wanted = tuple(sorted(names))
-    if wanted in _checked:
-        stamp, known = _checked[wanted]
+    key = tuple(sorted(names))
+    if key in _checked:
+        stamp, known = _checked[key]
         with suppress(GeneratorChangedError):
             if stamp_of(entries_of(known)) == stamp:
                 return known
-    distributions = tuple(map(_installed, _required(wanted)))
-    _checked[wanted] = _compared(distributions), distributions
+    distributions = tuple(map(_installed, _required(key)))
+    _checked[key] = _compared(distributions), distributions
     return distributions
 
 
@@ -125,8 +125,8 @@ def _required(names: Iterable[str]) -> list[str]:
             continue
         required = _distribution(name).requires or ()
         known.add(name)
-        needed = {_normal(words) for words in required if not _OPTIONAL.search(words)}
-        left += filter(_is_installed, needed)
+        required_names = {_normal(words) for words in required if not _OPTIONAL.search(words)}
+        left += filter(_is_installed, required_names)
     return sorted(known)
 
 
@@ -158,17 +158,17 @@ def _installed(name: str) -> Installed:
         raise _refusal(name, "has no RECORD of its files; install it from a wheel")
     rows = [row for row in csv.reader(record.splitlines()) if len(row) == 3]
     inside = [(path, algorithm) for path, algorithm, _ in rows if not path.startswith(("..", "/"))]
-    listed = sorted((path, known) for path, known in inside if _is_compared(path))
+    compared = sorted((path, known) for path, known in inside if _is_compared(path))
     tops = {path.partition("/")[0] for path, _ in inside if BYTECODE not in Path(path).parts}
     entries = tuple(sorted(str(distribution.locate_file(top)) for top in tops))
     if missing := [Path(path).name for path in entries if not os.path.lexists(path)]:
         raise _refusal(name, f"differs from its RECORD in {missing[0]}; reinstall it")
-    record_text = "".join(f"{path}\x00{known}\n" for path, known in listed)
+    record_text = "".join(f"{path}\x00{known}\n" for path, known in compared)
     return Installed(
         name,
         distribution.version,
         entries,
-        {str(distribution.locate_file(path)): known for path, known in listed},
+        {str(distribution.locate_file(path)): known for path, known in compared},
         hashlib.sha256(record_text.encode()).hexdigest(),
     )
 
@@ -203,8 +203,8 @@ def _has_hash(file: _File | None, expected: str) -> bool:
     if file is None or algorithm not in {"sha256", "sha384", "sha512"}:
         return False
     if (file, algorithm) not in _hashes:
-        with open(file.path, "rb") as opened:
-            digest = hashlib.file_digest(opened, algorithm).digest()
+        with open(file.path, "rb") as stream:
+            digest = hashlib.file_digest(stream, algorithm).digest()
         _hashes[file, algorithm] = urlsafe_b64encode(digest).rstrip(b"=").decode()
     return _hashes[file, algorithm] == value
 

@@ -114,9 +114,9 @@ def python_environment(libraries: Iterable[str], compiled: str = "") -> Environm
         InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
     """
     entries = entries_of(checked((*BASE, *libraries)))
-    shown, hidden, links = _interpreter()
+    visible, hidden, links = _interpreter()
     stamp = stamp_of(_watched(entries, compiled))
-    return Environment(tuple(sorted({*shown, *entries})), hidden, links, compiled, entries, stamp)
+    return Environment(tuple(sorted({*visible, *entries})), hidden, links, compiled, entries, stamp)
 
 
 def _watched(distributions: tuple[str, ...], compiled: str) -> tuple[str, ...]:
@@ -150,9 +150,9 @@ def _interpreter() -> tuple[frozenset[str], tuple[str, ...], tuple[tuple[str, st
     standard = sysconfig.get_paths()["stdlib"]
     undeclared = [*_UNDECLARED, f"{standard}/site-packages", f"{standard}/dist-packages"]
     hidden = sorted({path for pattern in undeclared for path in glob(pattern)})
-    needed = {str(path), str(Path(standard).parent), f"{sys.prefix}/pyvenv.cfg", *_ours()}
-    shown = frozenset(each for each in needed if os.path.exists(each) and not _is_of_the_system(each))
-    return shown, tuple(hidden), tuple(links)
+    paths = {str(path), str(Path(standard).parent), f"{sys.prefix}/pyvenv.cfg", *_ours()}
+    visible = frozenset(each for each in paths if os.path.exists(each) and not _is_of_the_system(each))
+    return visible, tuple(hidden), tuple(links)
 
 
 def _is_of_the_system(path: str) -> bool:
@@ -178,18 +178,23 @@ def root_of(environment: Environment) -> Iterator[str]:
             yield from ("--symlink", str(path.readlink()), str(path))
         elif path.is_dir():
             yield from ("--ro-bind", str(path), str(path))
-    made = {Path("/usr"), *map(Path, _SYSTEM)}
+    folders = {Path("/usr"), *map(Path, _SYSTEM)}
     for name in _SETTINGS:
-        yield from (*_folders_above(Path(name), made), "--ro-bind-try", name, name)
+        yield from (*_folders_above(Path(name), folders), "--ro-bind-try", name, name)
     # Sorted, so that hidden folders come before what is in them.
     for name in sorted({*environment.shown, *environment.hidden}):
         hides = name in environment.hidden
-        yield from _folders_above(Path(name), made)
+        yield from _folders_above(Path(name), folders)
         yield from ("--perms", "0755", "--tmpfs", name) if hides else ("--ro-bind", name, name)
     for name, target in environment.links:
-        yield from (*_folders_above(Path(name), made), "--symlink", target, name)
+        yield from (*_folders_above(Path(name), folders), "--symlink", target, name)
     if environment.compiled:
-        yield from (*_folders_above(Path(COMPILED), made), "--ro-bind", environment.compiled, COMPILED)
+        yield from (
+            *_folders_above(Path(COMPILED), folders),
+            "--ro-bind",
+            environment.compiled,
+            COMPILED,
+        )
 
 
 def closing_of(environment: Environment) -> Iterator[str]:
@@ -276,13 +281,13 @@ class CompiledCopies:
         Raises:
             GeneratorChangedError: Something there is not as it was made.
         """
-        made = str(self._parent / "copies")
+        copies = str(self._parent / "copies")
         with self._making:
             if self._stamp is None:
-                self._stamp = stamp_of([made]) if self._are_made(Path(made)) else ""
-        if self._stamp and stamp_of([made]) != self._stamp:
+                self._stamp = stamp_of([copies]) if self._are_made(Path(copies)) else ""
+        if self._stamp and stamp_of([copies]) != self._stamp:
             raise GeneratorChangedError
-        return made if self._stamp else ""
+        return copies if self._stamp else ""
 
     def _are_made(self, folder: Path) -> bool:
         """Copies of other modules that are imported on the way come along, and are as good."""

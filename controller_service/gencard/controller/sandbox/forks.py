@@ -150,10 +150,10 @@ class Forks:
         limits: SandboxLimits,
     ) -> ForkedRun:
         """The program, as the next fork; ``command`` begins with how Python is started."""
-        with ExitStack() as held:
-            plan = _plan(command[len(PYTHON_COMMAND) :], limits, held)
+        with ExitStack() as resources:
+            plan = _plan(command[len(PYTHON_COMMAND) :], limits, resources)
             run = _forked(self._zygote.control, plan)
-            self._user = held.pop_all()
+            self._user = resources.pop_all()
             return run
 
     def members(self, process: Running) -> Iterator[Path]:
@@ -192,20 +192,20 @@ def _plan(words: Sequence[str], limits: SandboxLimits, held: ExitStack) -> bytes
 
 def _forked(control: socket.socket, plan: bytes) -> ForkedRun:
     """Send the plan; raises OSError where no process answers that it is ready."""
-    with ExitStack() as opened:
-        request, into = _pipe(opened)
-        out, answer = _pipe(opened)
+    with ExitStack() as resources:
+        request, into = _pipe(resources)
+        out, answer = _pipe(resources)
         talk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        opened.callback(talk.close)
+        resources.callback(talk.close)
         with request, answer, theirs:
             talk.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             talk.settimeout(_PATIENCE)
             socket.send_fds(control, [plan], [request.fileno(), answer.fileno(), theirs.fileno()])
         pid = _sender(talk)
-        held = os.pidfd_open(pid)  # it waits for us, so this is still its number
+        pidfd = os.pidfd_open(pid)  # it waits for us, so this is still its number
         talk.send(b"go")
-        opened.pop_all()
-        return ForkedRun(pid, held, talk, into, out)
+        resources.pop_all()
+        return ForkedRun(pid, pidfd, talk, into, out)
 
 
 def _pipe(opened: ExitStack) -> tuple[IO[bytes], IO[bytes]]:

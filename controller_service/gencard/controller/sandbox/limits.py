@@ -111,7 +111,7 @@ def bounds_of(limits: SandboxLimits, *, others: int = 0) -> dict[str, tuple[int,
         "msgqueue": 0,
         "core": 0,
     }
-    both = {name: (bound, bound) for name, bound in bounds.items()}
+    both = {name: (limit, limit) for name, limit in bounds.items()}
     return {"cpu": (cpu, _at_most(cpu + _GRACE, resource.RLIMIT_CPU)), **both}
 
 

@@ -79,9 +79,9 @@ class SandboxUser:
 
     def __init__(self) -> None:
         for number in secrets.SystemRandom().sample(_USERS, _TRIES):
-            held = _name_held(number)
-            if held is not None:
-                self.number, self._held = number, held
+            name_socket = _name_held(number)
+            if name_socket is not None:
+                self.number, self._held = number, name_socket
                 return
         raise OSError("no user is free")
 
@@ -96,13 +96,13 @@ class SandboxUser:
 
 def _name_held(number: int) -> socket.socket | None:
     """A socket of the user's name; None where somebody has it."""
-    held = socket.socket(socket.AF_UNIX)
+    name_socket = socket.socket(socket.AF_UNIX)
     try:
-        held.bind(f"\0gencard-cell-user-{number}")
+        name_socket.bind(f"\0gencard-cell-user-{number}")
     except OSError:
-        held.close()
+        name_socket.close()
         return None
-    return held
+    return name_socket
 
 
 PROGRAM = Path("/cell/program")
@@ -135,13 +135,13 @@ class Namespaces:
         self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: SandboxLimits
     ) -> subprocess.Popen[bytes]:
         """Stays in the group of whoever starts it, and dies with it, and everything inside with it."""
-        with ExitStack() as held, MemoryFiles() as memory:
+        with ExitStack() as resources, MemoryFiles() as memory:
             calls = call_filter(platform.machine(), one_process=limits.processes == 1)
             work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
             words = [*_closed(), "--seccomp", str(memory.of(calls)), *self._root(files, memory, work)]
-            inside = [*_dropped(held), *limited(limits, others=others(1)), *command]
+            inside = [*_dropped(resources), *limited(limits, others=others(1)), *command]
             process = self._started(words, inside, memory)
-            self._user = held.pop_all()
+            self._user = resources.pop_all()
             return process
 
     def start_zygote(
@@ -250,9 +250,9 @@ def _held(info: str) -> int | None:
 
 def await_end(held: int) -> None:
     """Return once the process of a descriptor has ended, or does not end."""
-    ended = select.poll()
-    ended.register(held, select.POLLIN)
-    ended.poll(1_000 * _AT_MOST)
+    poll = select.poll()
+    poll.register(held, select.POLLIN)
+    poll.poll(1_000 * _AT_MOST)
 
 
 def _children(process: Running) -> list[int]:

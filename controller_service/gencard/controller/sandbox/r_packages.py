@@ -58,8 +58,8 @@ def r_environment(libraries: Iterable[str]) -> Environment:
     installed = packages()
     open_ = set(_with_needed(packages_in(libraries), installed))
     hidden = sorted(str(path) for name, path in installed.items() if name not in open_)
-    shown = tuple(str(installed[name]) for name in sorted(open_))
-    return Environment(hidden=tuple(hidden), distributions=shown, stamp=stamp_of(shown))
+    visible = tuple(str(installed[name]) for name in sorted(open_))
+    return Environment(hidden=tuple(hidden), distributions=visible, stamp=stamp_of(visible))
 
 
 def packages_in(libraries: Iterable[str]) -> list[str]:
@@ -71,8 +71,8 @@ def packages() -> dict[str, Path]:
     """Folders of all installed packages but the base ones; raises InvalidInputError without R."""
     folders = [Path(name) for name in _FOLDERS] + [_home() / "library"]
     entries = (entry for folder in folders if folder.is_dir() for entry in sorted(folder.iterdir()))
-    named = ((entry, _description(entry)) for entry in entries)
-    return {entry.name: entry for entry, text in named if text and _BASE not in text}
+    described = ((entry, _description(entry)) for entry in entries)
+    return {entry.name: entry for entry, text in described if text and _BASE not in text}
 
 
 def check_installed(libraries: Iterable[str]) -> None:
@@ -91,14 +91,14 @@ def _home() -> Path:
 
 def _with_needed(names: Iterable[str], installed: dict[str, Path]) -> Iterator[str]:
     """Packages with all that they need, each once; raises InvalidInputError where one is not there."""
-    left, seen = [*names], set[str]()
+    left, added_names = [*names], set[str]()
     for name in left:
         if name not in installed and not _is_base(name):
             problem = f"name the package {name} of R, which is not installed here"
             raise InvalidInputError(field="libraries", problem=problem)
-        if name in seen or name not in installed:
+        if name in added_names or name not in installed:
             continue
-        seen.add(name)
+        added_names.add(name)
         yield name
         left += _needed(_description(installed[name]))
 

@@ -95,9 +95,9 @@ def begun() -> Sequence[str]:
 
 def _report(program: int, service: socket.socket) -> None:
     """Wait for the program, and for the orphans that end before it; say how it ended."""
-    ended, status = os.wait()
-    while ended != program:
-        ended, status = os.wait()
+    number, status = os.wait()
+    while number != program:
+        number, status = os.wait()
     code = os.waitstatus_to_exitcode(status)
     service.send(str(code).encode())
 

@@ -265,7 +265,7 @@ class Shares:
             full = {
                 one for one, (left, then) in self._buckets.items() if left + rate * (now - then) >= most
             }
-            self._buckets = {one: kept for one, kept in self._buckets.items() if one not in full}
+            self._buckets = {one: bucket for one, bucket in self._buckets.items() if one not in full}
         self._buckets[who] = left - 1, now
 
 

@@ -301,12 +301,12 @@ class Guard(grpc.ServerInterceptor):
     def _ending(self, context: grpc.ServicerContext, method: str) -> Iterator[list[GencardError]]:
         """Collects the one error a call ends with, after the ``except`` block was left."""
         caught: list[GencardError] = []
-        trace, ended = secrets.token_hex(16), False
+        trace, has_ended = secrets.token_hex(16), False
         context.set_trailing_metadata(((TRACE, trace),))
         try:
             with traced(trace):
                 yield caught
-            ended = True
+            has_ended = True
         except GencardError as error:
             _forget_frames(error)
             caught.append(error)
@@ -319,7 +319,7 @@ class Guard(grpc.ServerInterceptor):
                     self.report(method, incident, type(error).__name__)
             caught.append(InternalError(incident=incident))
         finally:
-            self.calls.count(method, _code_of(caught, ended=ended))
+            self.calls.count(method, _code_of(caught, ended=has_ended))
             if caught and isinstance(caught[0], KEPT):
                 self._kept.keep(context)
 

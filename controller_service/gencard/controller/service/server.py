@@ -122,14 +122,14 @@ class TlsFiles:
 
     def credentials(self) -> grpc.ServerCredentials:
         """Mutual TLS whose files may be replaced while the server runs."""
-        seen = [self.stamp()]
+        stamps = [self.stamp()]
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:
             stamp = self.stamp()
-            if stamp == seen[0]:
+            if stamp == stamps[0]:
                 return None
             fresh = self.read()
-            seen[0] = stamp
+            stamps[0] = stamp
             return fresh
 
         return grpc.dynamic_ssl_server_credentials(

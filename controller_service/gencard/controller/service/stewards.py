@@ -67,12 +67,12 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
         self, request: pb.GetPreviewRequest, context: grpc.ServicerContext
     ) -> pb.GetPreviewResponse:
         arguments = arguments_of(request.arguments)
-        seen = self.desk.preview(identity(), _kind(request.kind), request.resource, arguments)
+        preview = self.desk.preview(identity(), _kind(request.kind), request.resource, arguments)
         return pb.GetPreviewResponse(
-            shown=seen.shown,
-            document=json_bytes(seen.document),
-            two=seen.two,
-            first_decisions=map(_first, seen.firsts),
+            shown=preview.shown,
+            document=json_bytes(preview.document),
+            two=preview.two,
+            first_decisions=map(_first, preview.firsts),
         )
 
     def Decide(self, request: pb.DecideRequest, context: grpc.ServicerContext) -> pb.DecideResponse:

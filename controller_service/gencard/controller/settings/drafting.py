@@ -141,12 +141,12 @@ def draft(
     everybody = {**(PEOPLE if demo_people else {}), **people}
     drafted = draft_schema(data, name_of(data), today=now.date(), progress=progress)
     try:
-        with whole_folder(folder) as made:
+        with whole_folder(folder) as draft_folder:
             authority = new_authority(TRUST_DOMAIN, now)
-            _write_credentials(made, authority, now)
-            make_people(made, authority, everybody, project, address=ADDRESS, now=now)
-            _write_texts(made, data, drafted)
-            write_new(authority_key or made / "authority" / "key.pem", authority.key_pem)
+            _write_credentials(draft_folder, authority, now)
+            make_people(draft_folder, authority, everybody, project, address=ADDRESS, now=now)
+            _write_texts(draft_folder, data, drafted)
+            write_new(authority_key or draft_folder / "authority" / "key.pem", authority.key_pem)
     except OSError:
         raise StorageError() from None
     return Draft(

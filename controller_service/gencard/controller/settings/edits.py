@@ -90,11 +90,11 @@ def add_dataset(file: Path, text: str) -> DatasetTable:
         StorageError: The file cannot be written.
     """
     document = _document(file)
-    added: Any = tomlkit.parse(f"{text}\n")["datasets"]
+    new_datasets: Any = tomlkit.parse(f"{text}\n")["datasets"]
     if "datasets" in document:
-        _tables(document, "datasets", file).append(added[0])
+        _tables(document, "datasets", file).append(new_datasets[0])
     else:
-        document.append("datasets", added)
+        document.append("datasets", new_datasets)
     return _write_settings(file, document).datasets[-1]
 
 
@@ -234,8 +234,8 @@ def write_review(file: Path, box: str, review: ReviewTable) -> None:
     """
     before = file.read_text(encoding="utf-8")
     after = _with_line(before, box, review_line(review))
-    written = None if after is None else _settings(after)
-    if after is None or written is None or written != _reviewed(_settings(before), box, review):
+    settings = None if after is None else _settings(after)
+    if after is None or settings is None or settings != _reviewed(_settings(before), box, review):
         problem = f'has no table [[black_boxes]] with name = "{box}" that a line can be added to'
         raise InvalidInputError(field=file.name, problem=problem)
     mode, owner, group = (status := file.stat()).st_mode, status.st_uid, status.st_gid
@@ -249,9 +249,9 @@ def _with_line(text: str, box: str, line: str) -> str | None:
     """The text with the line in the table of the black box; None where there is no such table."""
     for table in re.finditer(r"(?m)^\[\[black_boxes\]\][^\n]*\n(?:(?!\[)[^\n]*(?:\n|\Z))*", text):
         own = re.sub(rf"(?m)^{_FIELD}[ \t]*=[^\n]*\n?", "", table.group())
-        named = re.search(rf"(?m)^name[ \t]*=[ \t]*[\"']{re.escape(box)}[\"'][^\n]*$", own)
-        if named:
-            own = f"{own[: named.end()]}\n{line}{own[named.end() :]}"
+        name_line = re.search(rf"(?m)^name[ \t]*=[ \t]*[\"']{re.escape(box)}[\"'][^\n]*$", own)
+        if name_line:
+            own = f"{own[: name_line.end()]}\n{line}{own[name_line.end() :]}"
             return text[: table.start()] + own + text[table.end() :]
     return None
 

@@ -116,8 +116,8 @@ class NoiseTable(Section):
         return self
 
     def privacy(self) -> AddedNoise:
-        given = {name: str(value) for name, value in dict(self).items() if value is not None}
-        return noise_with(Mechanism(given.pop("mechanism")), given)
+        parameters = {name: str(value) for name, value in dict(self).items() if value is not None}
+        return noise_with(Mechanism(parameters.pop("mechanism")), parameters)
 
 
 class TransformTable(Section):

@@ -19,8 +19,8 @@ Holder = Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,63}$")]
 def _https(origin: str) -> str:
     parts = urlsplit(origin)
     host = parts.hostname or ""
-    named = bool(host) and not host.replace(".", "").isdigit() and ":" not in host
-    if origin and (not named or origin != f"https://{parts.netloc}" or "@" in parts.netloc):
+    is_host_name = bool(host) and not host.replace(".", "").isdigit() and ":" not in host
+    if origin and (not is_host_name or origin != f"https://{parts.netloc}" or "@" in parts.netloc):
         problem = "is not of the form https://name or https://name:port"
         raise InvalidInputError(field="page.origin", problem=problem)
     return origin

@@ -42,19 +42,19 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show cards, newest first."""
-    with controller_state(config) as opened, opened.database.reading() as tx:
+    with controller_state(config) as state, state.database.reading() as tx:
         if name is not None:
-            _say(opened.cards.card(tx, name), as_json)
+            _say(state.cards.card(tx, name), as_json)
             return
-        rows = opened.cards.store.list(tx, limit=PAGE).rows
-        cards = [opened.cards.as_of_now(card_of_bytes(row.body)) for row in rows]
-    shown = [card for card in cards if not waiting or card.state is CardState.REQUESTED]
+        rows = state.cards.store.list(tx, limit=PAGE).rows
+        cards = [state.cards.as_of_now(card_of_bytes(row.body)) for row in rows]
+    visible = [card for card in cards if not waiting or card.state is CardState.REQUESTED]
     if as_json:
-        say_json([_document(card) for card in shown])
+        say_json([_document(card) for card in visible])
         return
-    for card in shown:
+    for card in visible:
         _say_short(card)
-    if not shown:
+    if not visible:
         console.print("No cards waiting." if waiting else "No cards.")
 
 

@@ -97,12 +97,12 @@ def add(
 def list_datasets(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     """List datasets with records, schema, policy and caps."""
     settings = Settings.load(config)
-    listed = [_dataset_document(entry) for entry in settings.datasets]
+    documents = [_dataset_document(entry) for entry in settings.datasets]
     if as_json:
-        say_json(listed)
+        say_json(documents)
         return
-    datasets = table("Datasets", *(listed[0] if listed else ("name",)))
-    for document in listed:
+    datasets = table("Datasets", *(documents[0] if documents else ("name",)))
+    for document in documents:
         datasets.add_row(*(escape(_cell(value)) for value in document.values()))
     console.print(datasets)
 
@@ -197,20 +197,20 @@ def set_caps(
     config: ConfigFile = HERE,
 ) -> None:
     """Set a cap, of everybody together unless an option says of whom. What is spent stays spent."""
-    given: dict[str, str | int | None] = {"statistics": statistics, "epsilon": epsilon, "rho": rho}
-    amounts = {currency: amount for currency, amount in given.items() if amount is not None}
+    options: dict[str, str | int | None] = {"statistics": statistics, "epsilon": epsilon, "rho": rho}
+    amounts = {currency: amount for currency, amount in options.items() if amount is not None}
     if not amounts:
         raise InvalidInputError(field="caps", problem="give --rho, --epsilon or --statistics")
     accounts = [("project", project), ("analyst", analyst)]
     accounts += [("project", "")] * each_project + [("analyst", "")] * each_analyst
-    chosen = [(scope, holder) for scope, holder in accounts if holder is not None]
-    if len(chosen) > 1:
+    accounts_named = [(scope, holder) for scope, holder in accounts if holder is not None]
+    if len(accounts_named) > 1:
         raise InvalidInputError(field="caps", problem="is of one project, analyst or all; give one")
-    scope, holder = chosen[0] if chosen else ("dataset", "")
+    scope, holder = accounts_named[0] if accounts_named else ("dataset", "")
     settings = Settings.load(config)
     _check_holder(settings, scope, holder)
     name = dataset_entry(config, dataset).name
-    with controller_state(config) as opened, opened.database.reading() as tx:
+    with controller_state(config) as state, state.database.reading() as tx:
 
         def check(changed: Settings) -> None:
             caps = caps_of(changed)[f"{PREFIX}{name}"]

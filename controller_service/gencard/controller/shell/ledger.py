@@ -45,15 +45,15 @@ def show(
     if context.invoked_subcommand is not None:
         return
     name = None if dataset is None else PREFIX + dataset.removeprefix(PREFIX)
-    with controller_state(config) as opened:
-        with opened.database.reading() as tx:
-            lines = opened.ledger.lines(tx, dataset=name, limit=PAGE).rows
+    with controller_state(config) as state:
+        with state.database.reading() as tx:
+            lines = state.ledger.lines(tx, dataset=name, limit=PAGE).rows
         if as_json:
             say_json([_document(line) for line in lines])
             return
         for line in lines:
             _say(line)
-        console.print(_caps(opened))
+        console.print(_caps(state))
 
 
 @app.command()

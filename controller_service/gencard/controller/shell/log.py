@@ -35,8 +35,8 @@ def show(
     """Show the newest entries, oldest first."""
     if context.invoked_subcommand is not None:
         return
-    with controller_state(config) as opened, opened.database.reading() as tx:
-        events = [event_of(entry.body) for entry in opened.log.entries(tx)][-max(last, 0) :]
+    with controller_state(config) as state, state.database.reading() as tx:
+        events = [event_of(entry.body) for entry in state.log.entries(tx)][-max(last, 0) :]
     if as_json:
         say_json(
             [
@@ -62,9 +62,9 @@ def show(
 def verify(config: ConfigFile = HERE) -> None:
     """Verify every entry, the hash chain and every checkpoint; names the first invalid entry."""
     reading = console.status("Reading the whole log")
-    with controller_state(config) as opened, reading, opened.database.reading() as tx:
-        keys = key_history(tx, opened.keys[LOG])
-        size = verify_log(opened.log.entries(tx), opened.log.checkpoints(tx), keys)
+    with controller_state(config) as state, reading, state.database.reading() as tx:
+        keys = key_history(tx, state.keys[LOG])
+        size = verify_log(state.log.entries(tx), state.log.checkpoints(tx), keys)
     console.print(f"[green]Verified:[/] {size} entries and every checkpoint.")
     console.print(
         "[dim]This does not prove that others see the same log: compare checkpoints with them.[/]"
@@ -79,8 +79,8 @@ def checkpoint(
     config: ConfigFile = HERE,
 ) -> None:
     """Sign a checkpoint of the log as it is now."""
-    with controller_state(config) as opened, opened.database.transaction() as tx:
-        envelope = opened.log.checkpoint(tx, opened.cards.clock())
+    with controller_state(config) as state, state.database.transaction() as tx:
+        envelope = state.log.checkpoint(tx, state.cards.clock())
     if output is None:
         typer.echo(envelope.decode())
     else:

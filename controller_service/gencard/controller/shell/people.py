@@ -84,8 +84,8 @@ def enrol(
     Also renews certificates (requested by `gencard enrol --renew`) and, with --again, replaces keys.
     """
     person = read_request(request)
-    given = {"role": role and str(role), "project": project, "address": address}
-    arguments: dict[str, Any] = {name: value for name, value in given.items() if value}
+    options = {"role": role and str(role), "project": project, "address": address}
+    arguments: dict[str, Any] = {name: value for name, value in options.items() if value}
     arguments |= {"request": request_text(request)} | ({"again": True} if again else {})
     with local_desk(config, steward, emergency=emergency, authority_key=authority_key) as desk:
         view = desk.desk.request(desk.who, arguments)
@@ -128,8 +128,8 @@ def read_request(file: Path) -> EnrolmentRequest:
 def request_text(file: Path) -> str:
     """The text of a request's file; raises InvalidInputError."""
     try:
-        with file.open("rb") as opened:
-            return opened.read(LARGEST).decode(errors="replace")
+        with file.open("rb") as stream:
+            return stream.read(LARGEST).decode(errors="replace")
     except OSError:
         raise InvalidInputError(field="request", problem=f"there is no file {file}") from None
 
@@ -138,13 +138,12 @@ def _say_what(view: RequestView) -> None:
     """Print whom this enrols, as what, and where role or project differ from the request."""
     say(_EFFECT[view.kind])
     say(f"  name         {view.name}")
-    for field, given, wanted in (
+    for field, value, requested in (
         ("role", view.role, view.requested_role),
         ("project", view.project, view.requested_project),
     ):
-        say(
-            f"  {field:12} {given}{f' (the request says {wanted})' if wanted not in ('', given) else ''}"
-        )
+        difference = f" (the request says {requested})" if requested not in ("", value) else ""
+        say(f"  {field:12} {value}{difference}")
     say(f"  fingerprint  {grouped(view.fingerprint)}")
 
 
@@ -175,10 +174,10 @@ def show_keys(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson
     """List signing keys and when each was in use."""
     if context.invoked_subcommand is not None:
         return
-    with controller_state(config) as opened, opened.database.reading() as tx:
+    with controller_state(config) as state, state.database.reading() as tx:
         periods = [
             (key.use, key_id(period.key), period.since, period.until)
-            for key in opened.keys.values()
+            for key in state.keys.values()
             for period in key_history(tx, key).periods
         ]
     if as_json:

@@ -143,17 +143,17 @@ def passkey(
     """Print a link by which a steward makes a passkey for the page; it works once, for 15 minutes."""
     settings = Settings.load(config)
     holder = _steward(settings, name, removing=remove is not None)
-    with controller_state(config) as opened:
+    with controller_state(config) as state:
         actor = steward_uri(settings, steward)
         if remove is not None:
-            removed = opened.passkeys.remove(holder, actor, "" if remove == "all" else remove)
+            removed = state.passkeys.remove(holder, actor, "" if remove == "all" else remove)
             say(f"Removed: {removed} passkey{'' if removed == 1 else 's'} of {name}. Sessions end too.")
             return
-        token = opened.passkeys.new_link(holder, actor)
-        kept = opened.passkeys.of(holder)
+        token = state.passkeys.new_link(holder, actor)
+        passkeys = state.passkeys.of(holder)
     say(f"{name} opens this link within 15 minutes; it works once, and must reach nobody else:")
     say(f"  {_page_origin(settings)}/passkey#{token}")
-    for one in kept:
+    for one in passkeys:
         say(f"{name} has a passkey already: {one.key[:16]}, made {one.created:%Y-%m-%d}")
 
 
@@ -190,7 +190,7 @@ def list_people(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     """List people with role, project, end of the certificate, and their last entry in the log."""
     with local_desk(config, None) as desk:
         views = desk.desk.people(desk.who)
-    listed = [
+    documents = [
         {
             "name": person.name,
             "role": person.role,
@@ -202,10 +202,10 @@ def list_people(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
         for person in views
     ]
     if as_json:
-        say_json(listed)
+        say_json(documents)
         return
-    people = table("People", *(listed[0] if listed else ("name",)))
-    for document in listed:
+    people = table("People", *(documents[0] if documents else ("name",)))
+    for document in documents:
         people.add_row(*map(escape, document.values()))
     console.print(people)
 

@@ -49,16 +49,16 @@ def show_audits(context: typer.Context, config: ConfigFile = HERE, as_json: AsJs
     """Count the completed audits of each black box, and those that found leakage."""
     if context.invoked_subcommand is not None:
         return
-    with controller_state(config) as opened, opened.database.reading() as tx:
+    with controller_state(config) as state, state.database.reading() as tx:
         rows = sorted(AuditStore().counting(tx), key=_family)
     families = [_family_document(list(tries)) for _, tries in groupby(rows, key=_family)]
     if as_json:
         say_json(families)
         return
-    shown = table("Audits that count", *(name.replace("_", " ") for name in _COLUMNS))
+    audits_table = table("Audits that count", *(name.replace("_", " ") for name in _COLUMNS))
     for family in families:
-        shown.add_row(*(str(family[name]) for name in _COLUMNS))
-    console.print(shown)
+        audits_table.add_row(*(str(family[name]) for name in _COLUMNS))
+    console.print(audits_table)
 
 
 @audits_app.command()
@@ -112,8 +112,8 @@ def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: As
     """
     if context.invoked_subcommand is not None:
         return
-    with controller_state(config) as opened, opened.database.reading() as tx:
-        waiting = opened.refusals.waiting(tx)
+    with controller_state(config) as state, state.database.reading() as tx:
+        waiting = state.refusals.waiting(tx)
     if as_json:
         say_json([_refusal_document(row) for row in waiting])
         return
@@ -181,15 +181,15 @@ def boxes(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = F
     """List black boxes with digest and review."""
     if context.invoked_subcommand is not None:
         return
-    listed = _listed(config)
+    entries = _listed(config)
     if as_json:
-        say_json([_box_document(one) for one in listed])
+        say_json([_box_document(one) for one in entries])
         return
-    for one in listed:
+    for one in entries:
         console.print(f"[bold]{escape(one.box.name)}[/]  {one.box.kind}, {one.facts.tier}")
         console.print(f"  sha256  {one.facts.digest}", soft_wrap=True)
         console.print(f"  review  {escape(one.review)}", soft_wrap=True)
-    if not listed:
+    if not entries:
         console.print("The settings name no black boxes.")
 
 

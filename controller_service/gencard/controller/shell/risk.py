@@ -39,16 +39,16 @@ def risk(
     them: for the steward alone. Nothing is decided by them; the log records who looked. Statistics
     with noise are not looked at: epsilon bounds them.
     """
-    with controller_state(config) as opened:
-        dataset_entry = opened.cards.catalogue.named(dataset_of(name))
-        with opened.database.transaction() as tx:
-            seen = opened.desk().risks.tables(tx, opened.cards.card(tx, name))
-            opened.desk().risks.log(tx, steward_uri(opened.settings, steward), name)
-        report = _look(opened, dataset_entry, seen.cliques)
+    with controller_state(config) as state:
+        dataset_entry = state.cards.catalogue.named(dataset_of(name))
+        with state.database.transaction() as tx:
+            tables = state.desk().risks.tables(tx, state.cards.card(tx, name))
+            state.desk().risks.log(tx, steward_uri(state.settings, steward), name)
+        report = _look(state, dataset_entry, tables.cliques)
     if as_json:
-        say_json({"card": name, "together_with": list(seen.cards), **report.json()})
+        say_json({"card": name, "together_with": list(tables.cards), **report.json()})
         return
-    others = f", with the exact counts of {len(seen.cards)} other cards" if seen.cards else ""
+    others = f", with the exact counts of {len(tables.cards)} other cards" if tables.cards else ""
     say(f"{name}{others} (for the steward only)\n")
     _say(RiskView(name, RiskState.READY, dataset_entry.schema.coding, report=report), report)
 
@@ -100,11 +100,13 @@ def _say_guesses(report: PsiRisk) -> None:
     title = "Likely: guesses above 90 % of what fewer than half of the records have"
     guesses = table(title, "attributes known", "guesses", "right", "cells that certainly hold somebody")
     for one in report.guesses:
-        held = f"{one.held:,}, {one.unexpected:,} of them unexpected"
-        guesses.add_row(str(one.width), f"{one.guesses:,}", f"{one.right:,}", held)
+        held_text = f"{one.held:,}, {one.unexpected:,} of them unexpected"
+        guesses.add_row(str(one.width), f"{one.guesses:,}", f"{one.right:,}", held_text)
     if report.wide.tables:
-        held = f"{report.wide.held + report.wide.cells:,}, {report.wide.unexpected:,} of them unexpected"
-        guesses.add_row("3", "not looked at", "", held)
+        held_text = (
+            f"{report.wide.held + report.wide.cells:,}, {report.wide.unexpected:,} of them unexpected"
+        )
+        guesses.add_row("3", "not looked at", "", held_text)
     console.print(guesses)
 
 

@@ -79,8 +79,8 @@ def set_attribute(
     """Change an attribute of a schema file; comments stay. It then waits for a review again."""
     values = _levels(labels, edges)
     values |= {"age_at": _day(age_at)} if age_at else {}
-    given: Table = {"ordered": ordered, "integer": integer, "missing": missing}
-    values |= {name: flag or None for name, flag in given.items() if flag is not None}
+    options: Table = {"ordered": ordered, "integer": integer, "missing": missing}
+    values |= {name: flag or None for name, flag in options.items() if flag is not None}
     texts: Table = {"decimals": decimals, "other": other, "description": description}
     values |= {name: value for name, value in texts.items() if value is not None}
     edit = AttributeEdit(attribute, values, add_label or (), absent or (), leave_out, new)

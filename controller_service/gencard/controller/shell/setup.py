@@ -99,7 +99,7 @@ def init(
     roles = {Role.ANALYST: analyst, Role.AUDITOR: auditor, Role.STEWARD: steward}
     people = {name: role for role, names in roles.items() for name in names or ()}
     with console.status("Reading the records and making keys") as status:
-        made = draft(
+        drafted = draft(
             folder,
             records,
             now=datetime.now(UTC),
@@ -109,9 +109,9 @@ def init(
             authority_key=authority_key,
             progress=lambda name: status.update(f"Reading {escape(name)}"),
         )
-    console.print(f"Made [bold]{escape(str(made.folder))}[/]")
-    say_columns(made.format, made.columns)
-    _say_next_steps(made)
+    console.print(f"Made [bold]{escape(str(drafted.folder))}[/]")
+    say_columns(drafted.format, drafted.columns)
+    _say_next_steps(drafted)
 
 
 def _say_next_steps(made: Draft) -> None:
@@ -149,14 +149,14 @@ def check(
     for entry in settings.datasets:
         if not check_rights(entry, settings.datasets):
             say(f"{entry.name}: Spark does not say what its account may do beside reading these tables.")
-    with controller_state(config) as opened:
-        check_apart(opened.cards.catalogue)
-        check_policies(opened.cards.catalogue, opened.boxes.names, opened.boxes.facts)
-        check_evaluations(opened.cards.catalogue)
+    with controller_state(config) as state:
+        check_apart(state.cards.catalogue)
+        check_policies(state.cards.catalogue, state.boxes.names, state.boxes.facts)
+        check_evaluations(state.cards.catalogue)
         check_cells(settings)
-        with opened.database.reading() as tx:
-            check_caps(tx, opened.ledger)
-        if warning := opened.cards.quotas.reserve_warning():
+        with state.database.reading() as tx:
+            check_caps(tx, state.ledger)
+        if warning := state.cards.quotas.reserve_warning():
             say(warning)
     _check_all_records(settings, show_values=show_values)
     small: list[tuple[DatasetTable, SmallCells]] = []
@@ -239,8 +239,8 @@ def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]]) -> None:
 
 def _say_too_many(small: Sequence[tuple[DatasetTable, SmallCells]], most: int) -> None:
     """Name the datasets of which only statistics can be had, before an analyst's card fails."""
-    for entry, counted in small:
-        if counted.records > most:
+    for entry, counts in small:
+        if counts.records > most:
             say(
                 f"{entry.name}: more records than limits.records, {most:,}. Statistics are measured of "
                 "any number; black boxes, audits, evaluations and runs at the records are refused."
@@ -278,16 +278,16 @@ def serve(
     """
     logs.configure()
     sys.setswitchinterval(SWITCH_SECONDS)
-    ended = threading.Event()
+    is_over = threading.Event()
     reload_asked = threading.Event()
     # closing the terminal ends the service; under a service manager the signal means "read again"
-    hung_up = ended if sys.stdin.isatty() else reload_asked
-    for number, event in ((signal.SIGINT, ended), (signal.SIGTERM, ended), (signal.SIGHUP, hung_up)):
+    hung_up = is_over if sys.stdin.isatty() else reload_asked
+    for number, event in ((signal.SIGINT, is_over), (signal.SIGTERM, is_over), (signal.SIGHUP, hung_up)):
         signal.signal(number, partial(_set, event))
     settings = Settings.load(config)
     watch = SettingsWatch(config.absolute(), settings)
-    leading = lead(settings, ended, partial(say, "Standing by: another controller leads."))
-    if ended.is_set():
+    leading = lead(settings, is_over, partial(say, "Standing by: another controller leads."))
+    if is_over.is_set():
         return
     with console.status("Starting"):
         controller = serve_settings(settings, unreviewed=unreviewed, leading=leading)
@@ -300,7 +300,7 @@ def serve(
     for dataset_entry in controller.controller_state.cards.catalogue:
         console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
     console.print("[dim]Press Ctrl-C to stop.[/]")
-    while not ended.wait(WATCH_SECONDS):
+    while not is_over.wait(WATCH_SECONDS):
         if watch.changed() or reload_asked.is_set():
             reload_asked.clear()
             _reload(controller, watch, config)

@@ -62,11 +62,11 @@ def controller_state(config: Path) -> Iterator[ControllerState]:
     """
     settings = Settings.load(config)
     fence = fence_of_machine(settings.state.database_url, settings.state.folder)
-    opened = open_controller_state(settings, fence=fence)
+    state = open_controller_state(settings, fence=fence)
     try:
-        yield opened
+        yield state
     finally:
-        opened.database.close()
+        state.database.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class LocalDesk:
         Raises:
             GencardError: What the action may end in.
         """
-        shown = self.desk.preview(self.who, kind, resource, arguments).shown
-        action = Action(kind, resource, arguments, reason or NO_REASON, shown)
+        digest_shown = self.desk.preview(self.who, kind, resource, arguments).shown
+        action = Action(kind, resource, arguments, reason or NO_REASON, digest_shown)
         decision = self.desk.decide(self.who, action, str(uuid4()))
         if decision.done:
             return decision.result
@@ -110,21 +110,21 @@ def local_desk(
 
     Decisions apply the rules as the files state them now; changes since then are logged first.
     """
-    with controller_state(config) as opened:
-        _log_rules(opened, steward)
-        who = Identity.of(steward_uri(opened.settings, steward))
+    with controller_state(config) as state:
+        _log_rules(state, steward)
+        who = Identity.of(steward_uri(state.settings, steward))
         way = Way("local", pwd.getpwuid(os.getuid()).pw_name, emergency)
-        yield LocalDesk(opened, opened.desk(way, authority_key), who)
+        yield LocalDesk(state, state.desk(way, authority_key), who)
 
 
 def note_rules(config: Path, steward: str | None) -> None:
     """Log rules that a command has just changed under the steward's name, once there is a log."""
     try:
-        with controller_state(config) as opened:
-            with opened.database.reading() as tx:
-                started = bool(kept_rules(tx))
-            if started:
-                _log_rules(opened, steward)
+        with controller_state(config) as state:
+            with state.database.reading() as tx:
+                has_log = bool(kept_rules(tx))
+            if has_log:
+                _log_rules(state, steward)
     except GencardError as error:
         say(f"The change is made, but not in the log yet, since not all can be read: {error}")
 

@@ -39,9 +39,9 @@ def backup(
     config: ConfigFile = HERE,
 ) -> None:
     """Copy ledger, log, cards, psi and rows while the service runs. Keys are not included."""
-    with controller_state(config) as opened, console.status("Copying"):
-        made = back_up(opened, folder, steward_uri(opened.settings, steward))
-    console.print(f"Made [bold]{escape(str(folder))}[/]; log entries: {made.entries:,}.")
+    with controller_state(config) as state, console.status("Copying"):
+        backup_list = back_up(state, folder, steward_uri(state.settings, steward))
+    console.print(f"Made [bold]{escape(str(folder))}[/]; log entries: {backup_list.entries:,}.")
     console.print("[dim]The backup is not encrypted and contains no keys: see docs/controllers.md.[/]")
 
 
@@ -74,13 +74,13 @@ def restore(
     settings = Settings.load(config)
     known = [_read(path, "--checkpoint") for path in checkpoint or ()]
     approvals = [_read(path, "--approval") for path in approval or ()]
-    agreed = agreed_on(settings, folder, approvals, complete=complete, emergency=emergency)
+    agreement = agreed_on(settings, folder, approvals, complete=complete, emergency=emergency)
     with state_lock(settings.state.folder), console.status("Reading all of it"):
         placed = None if folder is None else place(folder, settings.state)
         try:
-            if placed is not None and sha256(placed.encoded()) != agreed["digest"]:
+            if placed is not None and sha256(placed.encoded()) != agreement["digest"]:
                 raise VerificationError(problem="the backup was changed meanwhile")
-            restored = _taken_over(settings, steward, known, agreed, complete=complete)
+            restored = _taken_over(settings, steward, known, agreement, complete=complete)
         except BaseException:
             if folder is not None:
                 clear(settings.state)
@@ -97,13 +97,13 @@ def _taken_over(
     complete: bool,
 ) -> Restored:
     with alone(settings.state) as leadership:
-        opened = open_controller_state(settings, fence=leadership.fence if leadership else None)
+        state = open_controller_state(settings, fence=leadership.fence if leadership else None)
         try:
-            opened.files.begin()
+            state.files.begin()
             uri = steward_uri(settings, steward)
-            restored = take_over(opened, uri, known, complete=complete, agreed=agreed)
+            restored = take_over(state, uri, known, complete=complete, agreed=agreed)
         finally:
-            opened.database.close()
+            state.database.close()
         if leadership is not None:
             leadership.restored()
         return restored
@@ -118,8 +118,8 @@ def _say(restored: Restored, *, complete: bool) -> None:
         return
     console.print(f"Cancelled: {restored.ended} operations. Settled: {restored.settled} reservations.")
     for line in restored.held:
-        held = f"line {line.line}, the remaining budget of {line.dataset}: {line.price}"
-        console.print(f"[bold]Blocked:[/] {held}", soft_wrap=True)
+        line_text = f"line {line.line}, the remaining budget of {line.dataset}: {line.price}"
+        console.print(f"[bold]Blocked:[/] {line_text}", soft_wrap=True)
     console.print(
         "Find out what was released since the backup, lower the caps by it, then run `ledger void LINE`."
     )

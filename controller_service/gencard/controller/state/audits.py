@@ -142,8 +142,8 @@ class AuditStore:
         limit: int = 50,
     ) -> Page[AuditRow]:
         """Audits that have ended, newest first, of one card, of one dataset, or all."""
-        ended = select(audits).where(audits.c.verdict.is_not(None))
-        query = only(ended, (audits.c.card, card), (audits.c.dataset, dataset))
+        audits_ended = select(audits).where(audits.c.verdict.is_not(None))
+        query = only(audits_ended, (audits.c.card, card), (audits.c.dataset, dataset))
         return page_of(tx, query, audits.c.number, _row_of, before=before, limit=limit)
 
     def attempts(self, tx: Connection, dataset: str, submitter: str) -> int:
@@ -187,13 +187,13 @@ class AuditStore:
 
     def clear(self, tx: Connection, dataset: str, black_box: str, now: datetime) -> int:
         """Let no ended audit of a black box on a dataset count any more; how many did."""
-        ended = update(audits).where(
+        statement = update(audits).where(
             audits.c.dataset == dataset,
             audits.c.black_box == black_box,
             audits.c.verdict.is_not(None),
             audits.c.cleared.is_(None),
         )
-        return tx.execute(ended.values(cleared=now)).rowcount
+        return tx.execute(statement.values(cleared=now)).rowcount
 
 
 def _same_name_and_author(row: AuditRow) -> ColumnElement[bool]:

@@ -195,7 +195,7 @@ class CardStore:
 
         Some were agreed and ended unused: the signatures in the body tell.
         """
-        used = or_(
+        has_entries = or_(
             *(
                 exists().where(table.c.card == cards.c.name)
                 for table in (psis, releases, audits, measures, runs)
@@ -206,7 +206,7 @@ class CardStore:
             cards.c.changed < before,
             cards.c.number > after_number,
             cards.c.state.not_in(sorted(STANDING)),
-            ~used,
+            ~has_entries,
         )
         return tuple(map(_row_of, tx.execute(query.order_by(cards.c.number).limit(limit)).mappings()))
 

@@ -219,17 +219,17 @@ def translated() -> Iterator[None]:
 
 
 def _engine_of(url: str, fence: "Fence | None") -> Engine:
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        _create_private(Path(parsed.database or ""))
+    address = make_url(url)
+    if address.get_backend_name() == "sqlite":
+        _create_private(Path(address.database or ""))
         # hide_parameters: errors of SQLAlchemy would otherwise quote the values of a statement
-        engine = create_engine(parsed, hide_parameters=True, pool_size=32)
+        engine = create_engine(address, hide_parameters=True, pool_size=32)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     else:
         name = {"application_name": fence.session if fence else "gencard"}
         engine = create_engine(
-            parsed, hide_parameters=True, pool_size=32, pool_pre_ping=True, connect_args=name
+            address, hide_parameters=True, pool_size=32, pool_pre_ping=True, connect_args=name
         )
         event.listen(engine, "begin", _begin_postgresql)
         if fence:

@@ -117,12 +117,12 @@ class Ledger:
         Raises:
             InvalidInputError, NotFoundError: As ``settle`` does; or the line holds less than the price.
         """
-        held = _end(tx, line, SpendState.SETTLED, now)
-        if not price.fits(held.price):
+        ended_line = _end(tx, line, SpendState.SETTLED, now)
+        if not price.fits(ended_line.price):
             raise InvalidInputError(field="line", problem="holds less than the price")
-        before, units = columns_of(held.price), columns_of(price)
+        before, units = columns_of(ended_line.price), columns_of(price)
         tx.execute(update(lines).where(lines.c.number == line).values(units))
-        for account in accounts_of(held.dataset, held.project, held.analyst):
+        for account in accounts_of(ended_line.dataset, ended_line.project, ended_line.analyst):
             less = {name: balances.c[name] - (before[name] - units[name]) for name in units}
             tx.execute(update(balances).where(_is(account)).values(less))
 
@@ -193,8 +193,8 @@ class Ledger:
         return self._newest(tx, resource, kind, SpendState.SETTLED)
 
     def _newest(self, tx: Connection, resource: str, kind: str, state: SpendState) -> Spend | None:
-        wanted = (lines.c.resource == resource, lines.c.kind == kind, lines.c.state == state)
-        newest = select(lines).where(*wanted).order_by(lines.c.number.desc()).limit(1)
+        conditions = (lines.c.resource == resource, lines.c.kind == kind, lines.c.state == state)
+        newest = select(lines).where(*conditions).order_by(lines.c.number.desc()).limit(1)
         row = tx.execute(newest).mappings().one_or_none()
         return None if row is None else _spend_of(row)
 

@@ -123,18 +123,18 @@ class OperationStore:
 
     def failed(self, tx: Connection, kind: str, resource: str) -> tuple[OperationRow, ...]:
         """Operations of one kind for one resource that failed, oldest first."""
-        wanted = (
+        conditions = (
             operations.c.kind == kind,
             operations.c.resource == resource,
             operations.c.state == OperationState.FAILED,
         )
-        query = select(operations).where(*wanted).order_by(operations.c.number)
+        query = select(operations).where(*conditions).order_by(operations.c.number)
         return tuple(map(_row_of, tx.execute(query).mappings()))
 
     def unseen(self, tx: Connection, owner: str | None = None) -> tuple[OperationRow, ...]:
         """What failed and no steward has looked at, of one owner or all, oldest first."""
-        wanted = operations.c.state == OperationState.FAILED, operations.c.stage != SEEN
-        query = only(select(operations).where(*wanted), (operations.c.owner, owner))
+        conditions = operations.c.state == OperationState.FAILED, operations.c.stage != SEEN
+        query = only(select(operations).where(*conditions), (operations.c.owner, owner))
         return tuple(map(_row_of, tx.execute(query.order_by(operations.c.number)).mappings()))
 
     def see(self, tx: Connection, name: str) -> None:

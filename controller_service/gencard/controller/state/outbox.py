@@ -130,8 +130,8 @@ class Outbox:
 
     def forget(self, tx: Connection, now: datetime, days: int = 30) -> None:
         """Delete messages that ended long ago."""
-        ended = messages.c.state != MessageState.WAITING
-        tx.execute(delete(messages).where(ended, messages.c.created < now - timedelta(days=days)))
+        has_ended = messages.c.state != MessageState.WAITING
+        tx.execute(delete(messages).where(has_ended, messages.c.created < now - timedelta(days=days)))
 
     def _waiting(self, channel: str) -> Any:
         mine = (messages.c.channel == channel, messages.c.state == MessageState.WAITING)

@@ -113,10 +113,10 @@ class AnswerEffect(InTheState):
         if action.kind is Kind.REFUSE_ANSWER:
             refuse_others(action.arguments, "code")
             code = argument(action.arguments, "code", str, STEWARD)
-            ended = self.decisions.refuse(tx, row, replace(outcome, reasons=(code,)), by)
+            ended_row = self.decisions.refuse(tx, row, replace(outcome, reasons=(code,)), by)
         else:
-            ended = self.decisions.release(tx, row, released(row, outcome, action.arguments), by)
-        return Applied({"statistics": str(ended.statistics), "log_index": str(ended.log_index)})
+            ended_row = self.decisions.release(tx, row, released(row, outcome, action.arguments), by)
+        return Applied({"statistics": str(ended_row.statistics), "log_index": str(ended_row.log_index)})
 
 
 def released(row: RunRow, outcome: Outcome, arguments: Mapping[str, Any]) -> Outcome:

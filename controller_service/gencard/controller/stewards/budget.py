@@ -81,9 +81,9 @@ def by_currency(price: Price) -> dict[str, Decimal]:
 def amounts(spent: Price, reserved: Price, cap: Price | None) -> tuple[Amount, ...]:
     """The currencies of an account that have a cap or were spent."""
     caps = {} if cap is None else by_currency(cap)
-    held = by_currency(reserved)
+    reserved_amounts = by_currency(reserved)
     return tuple(
-        Amount(currency, value, held[currency], caps.get(currency))
+        Amount(currency, value, reserved_amounts[currency], caps.get(currency))
         for currency, value in by_currency(spent).items()
         if value or caps.get(currency)
     )
@@ -137,13 +137,13 @@ def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) ->
     """
     since = now.astimezone(UTC).date() - WINDOW
     recent = [(day, value) for day, value in days if day > since]
-    spent = sum((value for _, value in recent), ZERO)
-    if not spent:
+    total = sum((value for _, value in recent), ZERO)
+    if not total:
         return None
     # a first day's spending is not spread over weeks that nobody has seen yet
     first = min(day for day, _ in days)
     length = min(WINDOW.days, (now.astimezone(UTC).date() - first).days + 1)
-    daily = spent / length
+    daily = total / length
     return Forecast(daily, _end(amount, daily, now))
 
 

@@ -138,14 +138,14 @@ class CardEffect(InTheState):
         refuse_others(action.arguments, *names)
         card = self.cards.card(tx, action.resource)
         if action.kind is Kind.REVOKE:
-            moved = self._revoked(tx, card, by, argument(action.arguments, "remark", str, ""))
+            moved_card = self._revoked(tx, card, by, argument(action.arguments, "remark", str, ""))
         elif action.kind is Kind.REJECT:
             remark = argument(action.arguments, "remark", str, "")
             end = CardState.TERMINATED
-            moved = self.cards.end(tx, self._waiting(card), end, by, "reject", remark=remark)
+            moved_card = self.cards.end(tx, self._waiting(card), end, by, "reject", remark=remark)
         else:
-            moved = self._offered(tx, card, by, self._terms(card, action))
-        return Applied({"state": str(moved.state), "etag": moved.etag})
+            moved_card = self._offered(tx, card, by, self._terms(card, action))
+        return Applied({"state": str(moved_card.state), "etag": moved_card.etag})
 
     def together(self, tx: Connection, card: Card, offer: CounterOffer | None) -> Together:
         """Attributes beside attributes: in one table of this card, of one granted before.
@@ -163,8 +163,8 @@ class CardEffect(InTheState):
             if name != card.name
         }
         before = [clique for cliques in granted.values() for clique in cliques]
-        agreed = card.proposed if card.offer is None else card.offer.terms
-        terms = agreed if offer is None else offer.terms
+        agreed_terms = card.proposed if card.offer is None else card.offer.terms
+        terms = agreed_terms if offer is None else offer.terms
         return Together(
             attributes,
             _matrix(attributes, terms.cliques),
@@ -234,12 +234,12 @@ def without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
     """
     if not {frozenset(clique) for clique in proposed.marginals}.issuperset(left_out):
         raise InvalidInputError(field="drop", problem="names a marginal that was not proposed")
-    kept = [
+    places = [
         place for place, clique in enumerate(proposed.marginals) if frozenset(clique) not in left_out
     ]
-    weights = tuple(proposed.weights[place] for place in kept if proposed.weights)
+    weights = tuple(proposed.weights[place] for place in places if proposed.weights)
     others = proposed.weights[len(proposed.marginals) :]
-    marginals = tuple(proposed.marginals[place] for place in kept)
+    marginals = tuple(proposed.marginals[place] for place in places)
     return replace(proposed, marginals=marginals, weights=(*weights, *others))
 
 

@@ -155,7 +155,7 @@ class Deciding:
         afterwards: list[Callable[[], None]] = []
         with self.effects.of(action.kind).turn():
             with self.database.transaction() as tx:
-                stored = request.once(
+                stored_decision = request.once(
                     tx,
                     who,
                     self.clock(),
@@ -163,7 +163,7 @@ class Deciding:
                 )
             for change in afterwards:
                 change()
-        return Decision.read(action, document_of(stored, "decision"))
+        return Decision.read(action, document_of(stored_decision, "decision"))
 
     def _decided(
         self,
@@ -177,15 +177,15 @@ class Deciding:
         if action.shown != digest_of(effect.shown(tx, action.resource, action.arguments)):
             raise StaleEtagError(what="subject of your decision")
         demands, now = effect.demands(tx, action), self.clock().replace(microsecond=0)
-        held = self._keys(who, keys)
-        self._check_not_own(who, held, demands.subject)
+        own_keys = self._keys(who, keys)
+        self._check_not_own(who, own_keys, demands.subject)
         first = None
         if self._needs_two(demands) and not self.way.emergency:
             first = self._counting(tx, action, now)
             if first is None:
                 _rehearse(tx, who, action, effect)
-                return self._first(tx, who, action, held, now)
-            _check_other(first, who, held)
+                return self._first(tx, who, action, own_keys, now)
+            _check_other(first, who, own_keys)
         by = (who.uri,) if first is None else (first.actor, who.uri)
         self._append(tx, "decide-emergency" if self.way.emergency else "decide", who, action, now, first)
         applied = effect.apply(tx, who.uri, action)

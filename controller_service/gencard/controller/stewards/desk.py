@@ -102,10 +102,10 @@ class Desk(Deciding):
         effect = self.effects.cards
         with self.database.reading() as tx:
             card = effect.cards.card(tx, name)
-            seen = self._preview(tx, Kind.APPROVE, name, {})
+            preview = self._preview(tx, Kind.APPROVE, name, {})
             offer, refusal = effect.offer(tx, card)
             together = effect.together(tx, card, offer)
-        return CardView(card, offer, refusal, seen.two, seen.shown, together, seen.firsts)
+        return CardView(card, offer, refusal, preview.two, preview.shown, together, preview.firsts)
 
     def purposes(self, who: Identity, names: Collection[str]) -> Mapping[str, str]:
         """What the cards among some resources are for, by name."""
@@ -129,8 +129,8 @@ class Desk(Deciding):
         """
         check_steward(who)
         with self.database.reading() as tx:
-            seen = self._preview(tx, Kind.RELEASE_ANSWER, name, {})
-            return self.effects.answers.view(tx, name, seen.shown, seen.firsts, two=seen.two)
+            preview = self._preview(tx, Kind.RELEASE_ANSWER, name, {})
+            return self.effects.answers.view(tx, name, preview.shown, preview.firsts, two=preview.two)
 
     def accounts(self, who: Identity, dataset: str | None = None) -> tuple[AccountView, ...]:
         """Budgets with cap, spent and reserved; raises NotFoundError for a dataset without caps."""
@@ -146,15 +146,15 @@ class Desk(Deciding):
         effect = self.effects.lines
         with self.database.reading() as tx:
             page = self.ledger.lines(tx, dataset=dataset, before=token, limit=limit)
-            shown = [digest_of(effect.shown(tx, f"{LINE}{line.line}", {})) for line in page.rows]
-        return Page(tuple(map(LineView, page.rows, shown)), page.next_token)
+            digests = [digest_of(effect.shown(tx, f"{LINE}{line.line}", {})) for line in page.rows]
+        return Page(tuple(map(LineView, page.rows, digests)), page.next_token)
 
     def people(self, who: Identity) -> tuple[PersonView, ...]:
         """Everybody enrolled."""
         check_steward(who)
         with self.database.reading() as tx:
-            seen, certified = self.reader.times(tx)
-        return self.effects.people.views(seen, certified)
+            last_seen, certified = self.reader.times(tx)
+        return self.effects.people.views(last_seen, certified)
 
     def enter(self, name: str, details: Mapping[str, str]) -> Identity:
         """The steward of a name, who was told apart elsewhere; the log says how.

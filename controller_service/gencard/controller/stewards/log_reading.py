@@ -70,10 +70,10 @@ class LogQuery:
         # by name alone: "ana" is in the URI of every analyst
         name = event.actor.rpartition("/")[2]
         who = f"{name}\n{event.actor}" if "/" in self.fields.get("who", "") else name
-        named = {"action": event.action, "who": who, "resource": event.resource}
-        if any(text not in named[field].lower() for field, text in self.fields.items()):
+        fields = {"action": event.action, "who": who, "resource": event.resource}
+        if any(text not in fields[field].lower() for field, text in self.fields.items()):
             return False
-        parts = (*named.values(), *event.details, *event.details.values())
+        parts = (*fields.values(), *event.details, *event.details.values())
         whole = "\n".join((str(event.index), *parts)).lower()
         return all(word in whole for word in self.words)
 

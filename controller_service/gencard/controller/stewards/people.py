@@ -123,8 +123,8 @@ class PersonEffect:
             return self._enrolled(tx, by, action)
         refuse_others(action.arguments)
         person = known_person(self.folder, action.resource.removeprefix(PERSON))
-        changed = replace(person, disabled=action.kind is Kind.DISABLE)
-        return Applied({"uri": person.identity.uri}, lambda: write(self.folder, changed))
+        changed_person = replace(person, disabled=action.kind is Kind.DISABLE)
+        return Applied({"uri": person.identity.uri}, lambda: write(self.folder, changed_person))
 
     def examined(self, resource: str, arguments: Mapping[str, Any]) -> Enrolment:
         """What enrolling would do; raises InvalidInputError as ``enrolment.examined``."""

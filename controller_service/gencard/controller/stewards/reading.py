@@ -95,10 +95,10 @@ class Queue:
         firsts = self.firsts.waiting(tx, self.cards.clock())
         loose = (one for one in firsts if Kind(one.kind) not in _LISTED)
         others = (*self._runs(tx), *self._refusals(tx), *certificates, *map(_decision, loose))
-        listed = [*self._cards(tx, limit + 1, after), *(one for one in others if _key(one) > after)]
-        listed.sort(key=_key)
-        page = tuple(_with_first(one, firsts, stands) for one in listed[:limit])
-        return Page(page, page[-1].token if len(listed) > limit else "")
+        items = [*self._cards(tx, limit + 1, after), *(one for one in others if _key(one) > after)]
+        items.sort(key=_key)
+        page = tuple(_with_first(one, firsts, stands) for one in items[:limit])
+        return Page(page, page[-1].token if len(items) > limit else "")
 
     def _cards(self, tx: Connection, limit: int, after: tuple[datetime, str, str]) -> Iterator[Waiting]:
         """Proposals and offers; each by its own walk along the index on state and time."""
@@ -115,9 +115,9 @@ class Queue:
             if kind >= after[1]:
                 later = or_(later, cards.c.name > (after[2] if kind == after[1] else ""))
             query = query.where(later).order_by(cards.c.changed, cards.c.name).limit(limit)
-            for name, analyst, changed in tx.execute(query):
+            for name, analyst, time in tx.execute(query):
                 text = f"{kind} of {short_name(analyst)}"
-                yield Waiting(changed, name, kind, waits_for, text, analyst)
+                yield Waiting(time, name, kind, waits_for, text, analyst)
 
     def _still_offered(self) -> Any:
         now = self.cards.clock()
@@ -203,17 +203,19 @@ def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[Accou
         reserved = _reserved(tx, name)
         for scope, holder in sorted(holders, key=lambda one: (list(Scope).index(one[0]), one[1])):
             account = Account(scope, name, holder)
-            held = reserved.get((scope, holder), Price())
+            reserved_price = reserved.get((scope, holder), Price())
             spent = ledger.spent(tx, account)
-            views.append(AccountView(scope, name, holder, ledger.cap(account), spent, held))
+            views.append(AccountView(scope, name, holder, ledger.cap(account), spent, reserved_price))
     return tuple(views)
 
 
 def _reserved(tx: Connection, dataset: str) -> dict[tuple[Scope, str], Price]:
     """What is reserved, by scope and holder."""
     units_of = (lines.c.statistics, lines.c.nano_epsilon, lines.c.nano_rho)
-    held = lines.c.state == SpendState.RESERVED
-    query = select(lines.c.project, lines.c.analyst, *units_of).where(lines.c.dataset == dataset, held)
+    is_reserved = lines.c.state == SpendState.RESERVED
+    query = select(lines.c.project, lines.c.analyst, *units_of).where(
+        lines.c.dataset == dataset, is_reserved
+    )
     totals: dict[tuple[Scope, str], list[int]] = {}
     for project, analyst, *units in tx.execute(query):
         for key in ((Scope.DATASET, ""), (Scope.PROJECT, project), (Scope.ANALYST, analyst)):

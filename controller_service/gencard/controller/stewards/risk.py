@@ -168,10 +168,10 @@ class Risks:
                 forget(tx, name)
             row = tx.execute(select(risks).where(risks.c.card == name)).mappings().one_or_none()
             newest = self.operations.of_kind(tx, KIND, name)[-1:] if self.operations else ()
-            if row is not None and who.uri not in (seen := json.loads(row["seen"])):
+            if row is not None and who.uri not in (known_readers := json.loads(row["seen"])):
                 self.log(tx, who.uri, name)
-                changed = json.dumps([*seen, who.uri])
-                tx.execute(update(risks).where(risks.c.card == name).values(seen=changed))
+                readers = json.dumps([*known_readers, who.uri])
+                tx.execute(update(risks).where(risks.c.card == name).values(seen=readers))
             digest = self._digest(tx, card)
         return self._view(name, row, newest[0] if newest else None, digest)
 
@@ -273,11 +273,11 @@ class RiskRun:
         name = run.row.resource
         with self.risks.database.reading() as tx:
             card = self.risks.cards.card(tx, name)
-            seen = self.risks.tables(tx, card)
+            tables = self.risks.tables(tx, card)
         dataset_entry = self.risks.cards.catalogue.named(dataset_of(name))
-        answer = run.job(tasks.LOOK, self.jobs.look(dataset_entry, seen.cliques))
+        answer = run.job(tasks.LOOK, self.jobs.look(dataset_entry, tables.cliques))
         with self.risks.database.transaction() as tx:
-            self.risks.keep(tx, card, seen, answer["risk"])
+            self.risks.keep(tx, card, tables, answer["risk"])
             self.operations.finish(tx, run.row.name, b"")
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:

@@ -46,18 +46,18 @@ def agreed_on(
         SecondStewardError: Fewer than two stewards approved.
     """
     backup_list = None if folder is None else list_of(folder)
-    agreed = {} if backup_list is None else {"digest": sha256(backup_list.encoded())}
+    agreement = {} if backup_list is None else {"digest": sha256(backup_list.encoded())}
     if Alone.RESTORE not in settings.stewards.two:
-        return agreed
-    agreed["account"] = getpass.getuser()
+        return agreement
+    agreement["account"] = getpass.getuser()
     if emergency:
-        return agreed | {"emergency": "one steward decided alone"}
+        return agreement | {"emergency": "one steward decided alone"}
     if backup_list is None:
         problem = "is required: two stewards approve, by the digest of its list"
         raise InvalidInputError(field="FOLDER", problem=problem)
     people, now = read_identities(settings.signing.identities), datetime.now(UTC)
     names = approved_by(backup_list, approvals, people, complete=complete, now=now)
-    return agreed | {"approved": ", ".join(names[:MOST_NAMED])}
+    return agreement | {"approved": ", ".join(names[:MOST_NAMED])}
 
 
 def approved_by(
@@ -75,10 +75,10 @@ def approved_by(
         SecondStewardError: Fewer than two stewards approved.
     """
     stewards = [one for one in people.values() if one.identity.role is Role.STEWARD and not one.disabled]
-    wanted, approved = (sha256(backup_list.encoded()), complete), {}
+    expected, approved = (sha256(backup_list.encoded()), complete), {}
     for number, envelope in enumerate(approvals, 1):
         steward, approval = _signed(envelope, stewards)
-        if problem := _problem(approval, wanted, now):
+        if problem := _problem(approval, expected, now):
             raise InvalidInputError(field=f"--approval, number {number}", problem=problem)
         approved[steward.identity.name] = steward.keys
     pairs = combinations(approved.values(), 2)

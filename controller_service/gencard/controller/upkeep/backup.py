@@ -82,11 +82,11 @@ def _check_ledger(controller_state: ControllerState, tx: Connection) -> None:
             for account in accounts_of(line.dataset, line.project, line.analyst):
                 for name, units in columns_of(line.price).items():
                     sums[*account.columns().values(), name] += units
-    stored: Counter[tuple[str, ...]] = Counter()
+    stored_totals: Counter[tuple[str, ...]] = Counter()
     for row in tx.execute(select(balances)).mappings():
         for name in CURRENCIES:
-            stored[row["scope"], row["dataset"], row["holder"], name] = row[name]
-    if +sums != +stored:
+            stored_totals[row["scope"], row["dataset"], row["holder"], name] = row[name]
+    if +sums != +stored_totals:
         raise VerificationError(problem="the ledger's balances are not the sums of its lines")
 
 
@@ -122,9 +122,9 @@ def _opened(path: Path) -> int:
 
 def _taken(lock: int) -> bool:
     end = time.monotonic() + PATIENCE
-    while not (taken := _took(lock)) and time.monotonic() < end:
+    while not (is_taken := _took(lock)) and time.monotonic() < end:
         time.sleep(0.05)
-    return taken
+    return is_taken
 
 
 def _took(lock: int) -> bool:
@@ -172,8 +172,8 @@ def list_of(folder: Path) -> BackupList:
         document = document_of((folder / FILE).read_bytes(), FILE)
         files = {text_of(name): text_of(digest) for name, digest in document["files"].items()}
         if document["kind"] == BACKUP and all(map(_NAME.fullmatch, files)):
-            made = time_text_of(document["made"])
-            return BackupList(files, integer_of(document["entries"]), made)
+            time = time_text_of(document["made"])
+            return BackupList(files, integer_of(document["entries"]), time)
     raise InvalidInputError(field="backup", problem=f"has no {FILE}, so it is not a complete backup")
 
 
@@ -186,11 +186,11 @@ def copied(source: Path, target: Path) -> str:
     """
     hasher = hashlib.sha256()
     try:
-        with source.open("rb") as given:
+        with source.open("rb") as stream:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                while chunk := given.read(_CHUNK):
+                while chunk := stream.read(_CHUNK):
                     hasher.update(chunk)
                     file.write(chunk)
                 file.flush()
@@ -224,7 +224,7 @@ def back_up(controller_state: ControllerState, folder: Path, steward: str) -> Ba
 
 def _filled(controller_state: ControllerState, draft: Path, steward: str) -> BackupList:
     with controller_state.database.transaction() as tx:
-        made = _logged(tx, controller_state, steward)
+        time = _logged(tx, controller_state, steward)
     controller_state.database.copy_to(draft / DATABASE)
     copy = Database(f"sqlite:///{draft / DATABASE}")
     try:
@@ -237,7 +237,7 @@ def _filled(controller_state: ControllerState, draft: Path, steward: str) -> Bac
     files = {DATABASE: digest_of_file(draft / DATABASE)}
     files |= dict(_copies(draft, "releases", state.releases, names))
     files |= dict(_kept(draft, state))
-    contents = BackupList(files, entries, made)
+    contents = BackupList(files, entries, time)
     write_whole(draft / FILE, [contents.encoded()])
     return contents
 

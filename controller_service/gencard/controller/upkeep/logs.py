@@ -62,5 +62,5 @@ def silence_grpc() -> None:
     """Take the text of exceptions, which gRPC logs, out of its records before any handler sees them."""
     for name in ("grpc._server", "grpc._common", "grpc._interceptor", "grpc._cython.cygrpc", "grpc"):
         logger = logging.getLogger(name)
-        if not any(isinstance(seen, Redaction) for seen in logger.filters):
+        if not any(isinstance(existing, Redaction) for existing in logger.filters):
             logger.addFilter(Redaction())

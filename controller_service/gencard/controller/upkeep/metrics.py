@@ -123,8 +123,8 @@ class Watched(Collector):
 
 def _verdicts(tx: Connection) -> Metric:
     family = GaugeMetricFamily("gencard_audits", "Audits that have ended.", labels=("verdict",))
-    ended = select(audits.c.verdict, func.count()).where(audits.c.verdict.is_not(None))
-    for verdict, count in tx.execute(ended.group_by(audits.c.verdict).order_by(audits.c.verdict)):
+    query = select(audits.c.verdict, func.count()).where(audits.c.verdict.is_not(None))
+    for verdict, count in tx.execute(query.group_by(audits.c.verdict).order_by(audits.c.verdict)):
         family.add_metric((verdict,), count)
     return family
 

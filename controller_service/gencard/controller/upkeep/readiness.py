@@ -100,13 +100,13 @@ def check_evaluations(catalogue: Catalogue) -> None:
         if dataset_entry.holdout is not None and dataset_entry.holdout.digest in digests:
             problem = "holds the same records as a dataset, which releases are made from"
             raise InvalidInputError(field=f"{dataset_entry.name}: holdout", problem=problem)
-        declared = dataset_entry.declared
-        named = [*declared.keys, *([declared.target] if declared.target else [])]
-        if len(set(named)) != len(named) or not set(named) <= set(dataset_entry.domain.attributes):
+        declarations = dataset_entry.declared
+        names = [*declarations.keys, *([declarations.target] if declarations.target else [])]
+        if len(set(names)) != len(names) or not set(names) <= set(dataset_entry.domain.attributes):
             problem = "keys and target must be different attributes of the schema"
             raise InvalidInputError(field=f"{dataset_entry.name}: measures", problem=problem)
-        if declared.gap is not None:
-            gap_of(declared.gap, dataset_entry.schema.coding)
+        if declarations.gap is not None:
+            gap_of(declarations.gap, dataset_entry.schema.coding)
         for problem in _vain_measures(dataset_entry):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.measures", problem=problem)
         for problem in _vain_runs(dataset_entry.policy):
@@ -144,21 +144,21 @@ def _vain_measures(dataset_entry: DatasetEntry) -> Iterator[str]:
     )
     for name in policy.measures:
         measure = evaluation_named(name)
-        lacking = measure.lacks(there, dataset_entry.declared, holdout=dataset_entry.holdout is not None)
-        if lacking:
-            yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in lacking)}"
+        needs = measure.lacks(there, dataset_entry.declared, holdout=dataset_entry.holdout is not None)
+        if needs:
+            yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in needs)}"
         if not _can_look(measure, dataset_entry):
             yield f"names '{name}', but does not allow {measure.sight} together"
 
 
 def _can_look(measure: Evaluation, dataset_entry: DatasetEntry) -> bool:
     """Whether some card's records may be looked at by a measure, so far as the declaration decides."""
-    together, declared = together_of(dataset_entry.policy), dataset_entry.declared
+    together, declarations = together_of(dataset_entry.policy), dataset_entry.declared
     match measure.sight:
         case Sight.KEYS:
-            return any(together.allows_table((key, declared.target)) for key in declared.keys)
+            return any(together.allows_table((key, declarations.target)) for key in declarations.keys)
         case Sight.GAP:
-            return declared.gap is None or together.allows_table(declared.gap.attributes)
+            return declarations.gap is None or together.allows_table(declarations.gap.attributes)
         case Sight.NOTHING | Sight.PHI | Sight.TABLES | Sight.WHOLE:  # each card decides
             return True
 
@@ -224,10 +224,10 @@ def _check_columns(dataset_entry: DatasetEntry) -> None:
 
 
 def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:
-    policy, declared = dataset_entry.policy, set(dataset_entry.domain.attributes)
+    policy, names = dataset_entry.policy, set(dataset_entry.domain.attributes)
     wrong = {
         ("forbidden", "names an attribute that the schema does not declare"): any(
-            not clique or not declared.issuperset(clique) for clique in policy.forbidden
+            not clique or not names.issuperset(clique) for clique in policy.forbidden
         ),
         ("generators", "must name one or more generators of the catalogue"): not policy.generators
         or not set(generators) >= set(policy.generators),
@@ -239,7 +239,7 @@ def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[
             policy.noise is not None and not _is_on_offer(policy.noise, policy)
         ),
     }
-    return [mistake for mistake, made in wrong.items() if made]
+    return [mistake for mistake, is_made in wrong.items() if is_made]
 
 
 def _private_mistakes(policy: Policy, facts: Facts) -> Iterator[str]:

@@ -159,12 +159,12 @@ def take_over(
 
 
 def _close(controller_state: ControllerState, tx: Connection, entries: int, known: int) -> Restored:
-    ended = _end_operations(controller_state, tx)
-    settled = _settle(controller_state, tx)
-    held = tuple(
+    ended_count = _end_operations(controller_state, tx)
+    settled_count = _settle(controller_state, tx)
+    held_lines = tuple(
         line for name in controller_state.ledger.datasets if (line := _hold(controller_state, tx, name))
     )
-    return Restored(entries, known, held, settled, ended)
+    return Restored(entries, known, held_lines, settled_count, ended_count)
 
 
 def _end_operations(controller_state: ControllerState, tx: Connection) -> int:
@@ -181,10 +181,10 @@ def _end_operations(controller_state: ControllerState, tx: Connection) -> int:
 def _settle(controller_state: ControllerState, tx: Connection) -> int:
     """Reservations stay spent; what is held since an earlier restore stays held."""
     lines = [line for line in controller_state.ledger.all(tx) if line.state is SpendState.RESERVED]
-    used = [line for line in lines if line.kind != HELD]
-    for line in used:
+    used_lines = [line for line in lines if line.kind != HELD]
+    for line in used_lines:
         controller_state.ledger.settle(tx, line.line, controller_state.cards.clock())
-    return len(used)
+    return len(used_lines)
 
 
 def _hold(controller_state: ControllerState, tx: Connection, dataset: str) -> Spend | None:

@@ -86,9 +86,9 @@ def proposal_of(message: common.Terms) -> Proposal:
     if not message.HasField("privacy"):
         raise InvalidInputError(field="terms.privacy", problem="is missing")
     audit = message.audit
-    alike: dict[str, Any] = {name: read(getattr(message, name)) for name, read in _ALIKE.items()}
+    alike_values: dict[str, Any] = {name: read(getattr(message, name)) for name, read in _ALIKE.items()}
     return Proposal(
-        **alike,
+        **alike_values,
         marginals=tuple(tuple(clique.attributes) for clique in message.marginals),
         privacy=privacy_of(message.privacy),
         audit=AuditTerms(audit.runs, audit.order, audit.alpha)

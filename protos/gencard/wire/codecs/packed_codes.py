@@ -36,12 +36,12 @@ def pack(codes: bytes, bits: int) -> bytes:
     if bits >= 8:
         return codes
     missing = -len(codes) % (8 // bits)
-    joined = np.frombuffer(codes + bytes(missing) if missing else codes, dtype=np.uint8)
+    octets = np.frombuffer(codes + bytes(missing) if missing else codes, dtype=np.uint8)
     while bits < 8:
-        pairs = joined.view("<u2")
-        joined = (pairs | pairs >> (8 - bits)).astype(np.uint8)  # the second code above the first
+        pairs = octets.view("<u2")
+        octets = (pairs | pairs >> (8 - bits)).astype(np.uint8)  # the second code above the first
         bits *= 2
-    return joined.tobytes()
+    return octets.tobytes()
 
 
 def packed_bytes(count: int, bits: int) -> int:

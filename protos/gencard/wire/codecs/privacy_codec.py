@@ -71,10 +71,10 @@ def privacy_message(privacy: Privacy) -> pb.Privacy:
 def privacy_of(message: pb.Privacy) -> Privacy:
     """Raises InvalidInputError or InvalidNumberError where the parts do not make a privacy."""
     relation = neighbouring_of(message.neighbouring)
-    given = {name: text for name in _PARAMETERS if (text := getattr(message, name))}
-    given |= {} if relation is None else {"neighbouring": relation}
-    given |= {"most_records": str(message.most_records)} if message.most_records else {}
-    return privacy_with(mechanism_of(message.mechanism), given)
+    parameters = {name: text for name in _PARAMETERS if (text := getattr(message, name))}
+    parameters |= {} if relation is None else {"neighbouring": relation}
+    parameters |= {"most_records": str(message.most_records)} if message.most_records else {}
+    return privacy_with(mechanism_of(message.mechanism), parameters)
 
 
 def price_message(price: Price) -> pb.Price:
@@ -113,18 +113,18 @@ def price_document(price: Price) -> Document:
 
 
 def privacy_document(privacy: Privacy) -> Document:
-    named = {_IN_DOCUMENTS.get(name, name): text for name, text in privacy.parameters.items()}
-    return {"mechanism": str(privacy.mechanism), **named}
+    parameters = {_IN_DOCUMENTS.get(name, name): text for name, text in privacy.parameters.items()}
+    return {"mechanism": str(privacy.mechanism), **parameters}
 
 
 def privacy_of_document(document: Document) -> Privacy:
     """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no privacy."""
     mechanism = Mechanism(document["mechanism"])
     own = {name: own for own, name in _IN_DOCUMENTS.items()}
-    given = {
+    parameters = {
         own.get(name, name): text_of(value) for name, value in document.items() if name != "mechanism"
     }
-    return privacy_with(mechanism, given)
+    return privacy_with(mechanism, parameters)
 
 
 def claim_document(claim: Claim) -> Document:

@@ -119,7 +119,7 @@ def _fill(part: pb.StreamPsiResponse, tables: list[np.ndarray], filled: list[int
 def _finished(
     header: pb.PsiHeader, domain: Domain, tables: list[np.ndarray], filled: list[int], digest: str
 ) -> tuple[Psi, str]:
-    if any(done != table.size for done, table in zip(filled, tables, strict=True)):
+    if any(number != table.size for number, table in zip(filled, tables, strict=True)):
         raise InvalidPsiError(problem="a block is missing")
     pairs = list(zip(header.statistics, tables, strict=True))
     marginals = [_marginal_of(entry, table) for entry, table in pairs if not entry.HasField("linear")]

@@ -172,10 +172,12 @@ def _certificate_request(key: ec.EllipticCurvePrivateKey, name: str, fingerprint
 
 def _request_of(facts: Mapping[str, object]) -> EnrolmentRequest:
     """Raises InvalidInputError or ValueError where the facts are not those of a request."""
-    read = DOCUMENT.read(_RequestFacts, facts, field="request")
-    pem = read.certificate_request.encode()
-    tls_key = _tls_key(x509.load_pem_x509_csr(pem), dsse.key_id(read.signing_key))
-    return EnrolmentRequest(read.name, read.role, read.project, tls_key, read.signing_key)
+    facts_read = DOCUMENT.read(_RequestFacts, facts, field="request")
+    pem = facts_read.certificate_request.encode()
+    tls_key = _tls_key(x509.load_pem_x509_csr(pem), dsse.key_id(facts_read.signing_key))
+    return EnrolmentRequest(
+        facts_read.name, facts_read.role, facts_read.project, tls_key, facts_read.signing_key
+    )
 
 
 def _tls_key(request: x509.CertificateSigningRequest, fingerprint: str) -> ec.EllipticCurvePublicKey:

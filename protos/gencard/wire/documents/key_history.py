@@ -136,12 +136,12 @@ class KeyHistory:
         Raises:
             VerificationError: A change is not right, or one of the two does not continue the other.
         """
-        received = tuple(change for change in map(key_change_of, envelopes) if change.use == self.use)
-        if any(mine != theirs for mine, theirs in zip(self.changes, received, strict=False)):
+        changes = tuple(change for change in map(key_change_of, envelopes) if change.use == self.use)
+        if any(mine != theirs for mine, theirs in zip(self.changes, changes, strict=False)):
             raise VerificationError(
                 problem="the key history was forked: it contained another key before"
             )
-        return KeyHistory(self.pinned, self.use, max(self.changes, received, key=len))
+        return KeyHistory(self.pinned, self.use, max(self.changes, changes, key=len))
 
     def continued_by(self, envelopes: Iterable[bytes]) -> "KeyHistory":
         """The history that these changes tell, which must hold all of this one.

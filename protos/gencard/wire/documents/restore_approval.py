@@ -77,9 +77,9 @@ def backup_facts(content: bytes) -> BackupFacts:
         document = document_of(content, "backup")
         if document["kind"] != BACKUP:
             raise ValueError
-        entries, made = integer_of(document["entries"]), time_text_of(document["made"])
+        entries, time = integer_of(document["entries"]), time_text_of(document["made"])
         names = [text_of(name) for name in document["files"]]
-        return BackupFacts(sha256(json_bytes(document)), entries, len(names), made)
+        return BackupFacts(sha256(json_bytes(document)), entries, len(names), time)
     except (KeyError, TypeError, ValueError, InvalidInputError):
         pass
     raise InvalidInputError(field="backup", problem="is not the list of a backup, backup.json")

@@ -203,7 +203,7 @@ def read_document(kind: Callable[..., T], document: object, what: str) -> T:
     try:
         return DOCUMENT.read(kind, document, field=what)
     except GencardError as error:
-        named = type(error) is InvalidInputError  # others may quote what stands in the document
-        field = error.fields["field"].removeprefix(what).removeprefix(".") if named else ""
+        has_field = type(error) is InvalidInputError  # others may quote what stands in the document
+        field = error.fields["field"].removeprefix(what).removeprefix(".") if has_field else ""
     where = f" (see {field})" if field else ""
     raise VerificationError(problem=f"the document is not {what}{where}")

@@ -78,11 +78,11 @@ class Candidates:
 
     def within(self, model: NoisyModel, max_cells: int) -> list[Clique]:
         """Cliques that are in the model already, or that keep it within the bound."""
-        measured = model.cliques
+        model_cliques = model.cliques
         return [
             clique
             for clique in self.weights
-            if model.holds(clique) or self._with(measured, clique) <= max_cells
+            if model.holds(clique) or self._with(model_cliques, clique) <= max_cells
         ]
 
     def _with(self, measured: frozenset[Clique], clique: Clique) -> int:
@@ -174,11 +174,11 @@ class _Run:
         last = self.budget.remaining < 2 * self.part
         part = self.budget.remaining if last else self.part
         clique = self._choice(part)
-        measured = self.budget.noisy_marginal(clique, self._counts[clique], _MEASURING * part)
+        marginal = self.budget.noisy_marginal(clique, self._counts[clique], _MEASURING * part)
         before = self.model.expected([clique])[clique]
-        self.model = self.model.with_one(measured)
+        self.model = self.model.with_one(marginal)
         change = float(np.abs(self.model.expected([clique])[clique] - before).sum())
-        if change <= _MEAN * measured.stddev * before.size:
+        if change <= _MEAN * marginal.stddev * before.size:
             self.part *= 4
 
     def _choice(self, part: Fraction) -> Clique:

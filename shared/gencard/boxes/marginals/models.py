@@ -82,11 +82,11 @@ class _Walk:
         part = self._part(clique, inside)
         conditional = quotient(part, sum_out(part, others(inside, separator)))
         letter = dict(zip((attribute, *inside), ascii_letters, strict=False))
-        one, other, made = (
+        one, other, result = (
             "".join(letter[name] for name in names)
             for names in ((attribute, *separator), inside, (attribute, *wanted))
         )
-        product: Table = np.einsum(f"{one},{other}->{made}", joint, conditional, optimize=True)
+        product: Table = np.einsum(f"{one},{other}->{result}", joint, conditional, optimize=True)
         return product
 
     def _part(self, clique: int, names: Clique) -> Table:

@@ -159,12 +159,16 @@ class Mst(ModelBox):
         alone = budget.noisy_marginals(dataset, [(name,) for name in names], third)
         levels = MergedLevels.of(dataset.domain, alone)
         small = levels.merged(dataset)
-        merged = [one.summed(marginal) for one, marginal in zip(levels.levels, alone, strict=True)]
-        edges = _chosen(small, merged, budget, third, lambda done: progress("choice", 0.2 + 0.2 * done))
+        merged_marginals = [
+            one.summed(marginal) for one, marginal in zip(levels.levels, alone, strict=True)
+        ]
+        edges = _chosen(
+            small, merged_marginals, budget, third, lambda done: progress("choice", 0.2 + 0.2 * done)
+        )
         pairs = budget.noisy_marginals(
             small, edges, third, lambda done: progress("pairs", 0.4 + 0.2 * done)
         )
-        psi = Psi(small.domain, (*merged, *pairs))
+        psi = Psi(small.domain, (*merged_marginals, *pairs))
         progress("model", 0.6)
         return KeptModel(levels.apart(graphical().fit_tree(psi, small.domain)))
 
@@ -195,9 +199,9 @@ def _scores(
     dataset: Dataset, alone: Sequence[Measurement], progress: StepProgress
 ) -> Mapping[Clique, int]:
     """Distance of each pair from independence, with the number of records taken from noisy counts."""
-    agreed = reconcile(Psi(dataset.domain, tuple(alone))).measurements
-    records = float(agreed[0].values.sum())
-    shares = {marginal.clique[0]: marginal.values / records for marginal in agreed}
+    reconciled = reconcile(Psi(dataset.domain, tuple(alone))).measurements
+    records = float(reconciled[0].values.sum())
+    shares = {marginal.clique[0]: marginal.values / records for marginal in reconciled}
     return {
         (one, other): misfit(table, records * np.outer(shares[one], shares[other]))
         for (one, other), table in _counted(dataset, progress)

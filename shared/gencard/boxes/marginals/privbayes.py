@@ -92,13 +92,13 @@ class PrivBayes(ModelBox):
             offered = pairs_to_choose_from(domain, network, most_cells, self.degree)
             score_blocks = []
             for begin in range(0, len(offered), _SCORED):
-                done = len(network) + begin / len(offered)
-                progress("network", 0.5 * done / number)
+                share_done = len(network) + begin / len(offered)
+                progress("network", 0.5 * share_done / number)
                 score_blocks.append(scores.of(offered[begin : begin + _SCORED]))
-            chosen = budget.choose(
+            choice = budget.choose(
                 np.concatenate(score_blocks), scores.sensitivity, choosing / (number - 1)
             )
-            network.append(offered[chosen])
+            network.append(offered[choice])
         return network
 
 

@@ -69,10 +69,10 @@ class BitPlanes:
         levels = np.concatenate([self._levels(name)[:-1] for name in attributes])
         cells = self._cells(parents)
         joints = np.empty((len(attributes), len(cells), size), dtype=np.int64)
-        held = np.empty_like(levels)
+        buffer = np.empty_like(levels)
         for number, cell in enumerate(cells):
-            np.bitwise_and(levels, cell, out=held)
-            joints[:, number, :-1] = _bits(held).reshape(len(attributes), size - 1)
+            np.bitwise_and(levels, cell, out=buffer)
+            joints[:, number, :-1] = _bits(buffer).reshape(len(attributes), size - 1)
         joints[:, :, -1] = _bits(cells) - joints[:, :, :-1].sum(axis=2)  # the level left out above
         return joints
 
@@ -80,8 +80,8 @@ class BitPlanes:
         """One row for each cell, the last parent running fastest."""
         cells = _packed(np.ones((1, len(self._dataset)), dtype=bool))
         for name in parents:
-            joined = cells[:, None] & self._levels(name)
-            cells = joined.reshape(-1, joined.shape[2])
+            intersections = cells[:, None] & self._levels(name)
+            cells = intersections.reshape(-1, intersections.shape[2])
         return cells
 
     def _levels(self, name: str) -> Planes:

@@ -97,9 +97,9 @@ class Discriminator:
 
 
 def _slope(units: Tensor, rng: np.random.Generator) -> Tensor:
-    kept = torch.from_numpy(rng.random(units.shape, dtype=np.float32) < _KEPT)
+    mask = torch.from_numpy(rng.random(units.shape, dtype=np.float32) < _KEPT)
     slope = torch.where(units.detach() > 0, 1.0, _LEAK)
-    return slope * kept / _KEPT
+    return slope * mask / _KEPT
 
 
 _PENALTY = 10.0
@@ -187,8 +187,8 @@ class _Training:
     def _given(self, entries: IntArray) -> Tensor:
         """Conditions of each pack: those of its second row come after all of its first, and so on."""
         pac = self._options.pac
-        given = entries.reshape(-1, pac) + len(self._conditions) * np.arange(pac)
-        return torch.from_numpy(given)
+        positions = entries.reshape(-1, pac) + len(self._conditions) * np.arange(pac)
+        return torch.from_numpy(positions)
 
     def _packed(self, rows: Tensor) -> Tensor:
         return rows.reshape(-1, self._options.pac * rows.shape[1])

@@ -74,8 +74,8 @@ def drawn_by(cumulative: NDArray[np.float64], uniforms: NDArray[np.float64]) -> 
     total: Any = cumulative[-1]
     last = np.searchsorted(cumulative, total)  # rounding must not select a position of probability zero
     positions = np.searchsorted(cumulative, uniforms * total, side="right")
-    drawn: NDArray[np.int64] = np.minimum(positions, last)
-    return drawn
+    draws: NDArray[np.int64] = np.minimum(positions, last)
+    return draws
 
 
 _BLOCK = 4096
@@ -164,9 +164,9 @@ def net_of(data: bytes, *, most_bytes: int = 2**30) -> FittedNet:
     """
     try:
         header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
-        fitted = _fitted(header, arrays)
-        if header["kind"] == _KIND and _is_sound(fitted):
-            return fitted
+        net = _fitted(header, arrays)
+        if header["kind"] == _KIND and _is_sound(net):
+            return net
     except (*BROKEN, AttributeError, IndexError):
         pass
     raise BlackBoxError(problem="the saved bytes are not a fit of this black box")

@@ -77,13 +77,13 @@ class Generator:
 
     def __call__(self, noise: Tensor, conditions: Tensor) -> Tensor:
         """Outputs of a batch, one row for each row of noise and each condition."""
-        held = noise
+        inputs = noise
         for layer, (gain, shift) in enumerate(zip(self.gains, self.shifts, strict=True)):
             units = torch.nn.functional.batch_norm(
-                self._units(layer, held, conditions), None, None, gain, shift, True, 0.0, _EPSILON
+                self._units(layer, inputs, conditions), None, None, gain, shift, True, 0.0, _EPSILON
             )
-            held = torch.cat([torch.relu(units), held], dim=1)
-        return self._units(-1, held, conditions) + self.bias
+            inputs = torch.cat([torch.relu(units), inputs], dim=1)
+        return self._units(-1, inputs, conditions) + self.bias
 
     def fitted(self, noise: Tensor, conditions: Tensor) -> ResidualNet:
         """The net with means and variances of all these inputs in place of a batch's [1]_.
@@ -93,14 +93,14 @@ class Generator:
         References:
             .. [1] Y. Wu, J. Johnson, "Rethinking 'Batch' in BatchNorm", arXiv 2105.07576, section 3.
         """
-        weights, biases, held = [], [], noise
+        weights, biases, inputs = [], [], noise
         with torch.no_grad():
             for layer, (gain, shift) in enumerate(zip(self.gains, self.shifts, strict=True)):
-                units = self._units(layer, held, conditions)
+                units = self._units(layer, inputs, conditions)
                 scale = gain / torch.sqrt(units.var(dim=0, correction=0) + _EPSILON)
                 biases.append(shift - units.mean(dim=0) * scale)
                 weights.append(self._stacked(layer) * scale)
-                held = torch.cat([torch.relu(units * scale + biases[-1]), held], dim=1)
+                inputs = torch.cat([torch.relu(units * scale + biases[-1]), inputs], dim=1)
         return ResidualNet(
             tuple(array(each).copy() for each in (*weights, self._stacked(-1))),
             tuple(array(each).copy() for each in (*biases, self.bias)),

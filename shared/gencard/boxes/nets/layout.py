@@ -152,10 +152,10 @@ def learned(numbers: FloatArray, codes: NDArray[Any], rng: np.random.Generator) 
         values = values[rng.choice(len(values), _MOST_RECORDS, replace=False)]
     middle, spread = float(values.mean()), float(values.std()) or 1.0
     mixture = _mixture((values - middle) / spread, int(rng.integers(_RANDOM_STATES)))
-    kept = mixture.weights_ > _LEAST_WEIGHT
-    means = mixture.means_.ravel()[kept] * spread + middle
-    stddevs = np.sqrt(mixture.covariances_.ravel()[kept]) * spread
-    return Modes(numbers, means, stddevs, mixture.weights_[kept])
+    is_heavy = mixture.weights_ > _LEAST_WEIGHT
+    means = mixture.means_.ravel()[is_heavy] * spread + middle
+    stddevs = np.sqrt(mixture.covariances_.ravel()[is_heavy]) * spread
+    return Modes(numbers, means, stddevs, mixture.weights_[is_heavy])
 
 
 def _mixture(values: FloatArray, random_state: int) -> Any:

@@ -143,8 +143,8 @@ class Shards:
     def drawn(self, batch: int, rng: np.random.Generator) -> IntArray:
         """Positions of each shard, with replacement: shape ``(shards, batch)``."""
         among = (rng.random((len(self.sizes), batch)) * self.sizes[:, None]).astype(np.int64)
-        drawn: IntArray = self.order[self.starts[:, None] + among]
-        return drawn
+        positions: IntArray = self.order[self.starts[:, None] + among]
+        return positions
 
 
 def shards_of(records: int, shards: int, rng: np.random.Generator) -> Shards:

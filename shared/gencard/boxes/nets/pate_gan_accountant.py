@@ -96,6 +96,6 @@ def scale_of(votes: int, epsilon: float, delta: float) -> float:
         low, high = high, 2 * high
     while high - low > high / 1000:
         middle = (low + high) / 2
-        kept = delta_of_votes(votes, middle, epsilon) <= delta
-        low, high = (low, middle) if kept else (middle, high)
+        is_private = delta_of_votes(votes, middle, epsilon) <= delta
+        low, high = (low, middle) if is_private else (middle, high)
     return high

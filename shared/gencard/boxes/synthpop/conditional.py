@@ -44,7 +44,11 @@ def scales_of(values: Mapping[str, tuple[float, ...]], domain: Domain) -> Mappin
         InvalidNumberError: A number is infinite, or as good as.
     """
     numbers = {name: numbers_of_codes(values, name, domain.size(name)) for name in domain.attributes}
-    return {name: Scale(given) for name, given in numbers.items() if not np.isnan(given).all()}
+    return {
+        name: Scale(level_numbers)
+        for name, level_numbers in numbers.items()
+        if not np.isnan(level_numbers).all()
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,9 +127,9 @@ class Conditional:
         return shapes and kinds == {"i"} and self._has_donors()
 
     def _has_donors(self) -> bool:
-        held, leaves = np.diff(self.starts), self.tree.predictor == LEAF
+        donor_counts, leaves = np.diff(self.starts), self.tree.predictor == LEAF
         ends = (self.starts[0], self.starts[-1]) == (0, len(self.donors))
-        return bool(ends and np.all(held >= leaves))
+        return bool(ends and np.all(donor_counts >= leaves))
 
 
 def placed(codes: NDArray[Any], axes: Sequence[int], places: Sequence[Integers]) -> NDArray[np.float32]:
@@ -174,6 +178,6 @@ def conditional(
 
 
 def _donors(tree: Tree, leaf: NDArray[np.intp], codes: NDArray[Any]) -> tuple[Integers, Integers]:
-    held = np.bincount(leaf, minlength=len(tree.predictor))
+    donor_counts = np.bincount(leaf, minlength=len(tree.predictor))
     donors = codes[np.lexsort((codes, leaf))].astype(np.int32)
-    return donors, np.concatenate([[0], np.cumsum(held)])
+    return donors, np.concatenate([[0], np.cumsum(donor_counts)])

@@ -40,14 +40,14 @@ class Step:
 
     def draw(self, codes: NDArray[Any], domain: Domain, rng: np.random.Generator) -> NDArray[np.int64]:
         """Codes of the attribute, from those ``(n, d)`` of the attributes before it: shape ``(n,)``."""
-        drawn = ruled(self.rules, codes, domain)
-        fixed = drawn != FREE
+        column = ruled(self.rules, codes, domain)
+        fixed = column != FREE
         for each in self.conditionals:
-            free = np.flatnonzero(drawn == FREE)
-            drawn[free] = each.draw(codes[free], rng)
+            free = np.flatnonzero(column == FREE)
+            column[free] = each.draw(codes[free], rng)
         if self.density is None:
-            return drawn
-        return np.where(fixed, drawn, self.density.smooth(drawn, rng))
+            return column
+        return np.where(fixed, column, self.density.smooth(column, rng))
 
 
 def step_of(
@@ -216,9 +216,9 @@ def _are_sound(steps: Sequence[Step], domain: Domain) -> bool:
 def _is_sound(step: Step, earlier: set[int], domain: Domain) -> bool:
     for rule in step.rules:
         rule.check(domain)
-    needed = {axis for each in step.conditionals for axis in each.predictors}
-    needed |= {domain.axis(name) for rule in step.rules for name, _ in rule.where}
-    if not (needed <= earlier and 1 <= len(step.conditionals) <= 2):
+    predictors = {axis for each in step.conditionals for axis in each.predictors}
+    predictors |= {domain.axis(name) for rule in step.rules for name, _ in rule.where}
+    if not (predictors <= earlier and 1 <= len(step.conditionals) <= 2):
         return False
     if not all(each.is_sound(domain) for each in step.conditionals):
         return False

@@ -46,10 +46,10 @@ class Rule:
 
     def holds(self, codes: NDArray[Any], domain: Domain) -> NDArray[np.bool_]:
         """Whether each record meets all conditions: shape ``(n,)``."""
-        met = np.ones(len(codes), dtype=np.bool_)
+        is_met = np.ones(len(codes), dtype=np.bool_)
         for attribute, allowed in self.where:
-            met &= np.isin(codes[:, domain.axis(attribute)], allowed)
-        return met
+            is_met &= np.isin(codes[:, domain.axis(attribute)], allowed)
+        return is_met
 
 
 def ruled(rules: Sequence[Rule], codes: NDArray[Any], domain: Domain) -> NDArray[np.int64]:

@@ -89,14 +89,14 @@ def pruned(tree: Tree, risk: NDArray[np.float64]) -> Tree:
 
 def _reachable(tree: Tree) -> Tree:
     """The nodes that can be reached from the root, renumbered."""
-    reached = np.zeros(len(tree.predictor), dtype=np.bool_)
-    reached[0] = True
+    is_reachable = np.zeros(len(tree.predictor), dtype=np.bool_)
+    is_reachable[0] = True
     for node in np.flatnonzero(tree.predictor != LEAF):
-        reached[[tree.left[node], tree.right[node]]] |= reached[node]
-    number = np.cumsum(reached, dtype=np.int32) - np.int32(1)
-    inner = tree.predictor[reached] != LEAF
-    left, right = (np.where(inner, number[child[reached]], 0) for child in (tree.left, tree.right))
-    return Tree(tree.predictor[reached], tree.cut[reached], left, right)
+        is_reachable[[tree.left[node], tree.right[node]]] |= is_reachable[node]
+    number = np.cumsum(is_reachable, dtype=np.int32) - np.int32(1)
+    inner = tree.predictor[is_reachable] != LEAF
+    left, right = (np.where(inner, number[child[is_reachable]], 0) for child in (tree.left, tree.right))
+    return Tree(tree.predictor[is_reachable], tree.cut[is_reachable], left, right)
 
 
 _MOST_CLASSES = 64
@@ -239,6 +239,6 @@ def _tree_of(nodes: Any) -> Tree:
     """Cuts lie between two places, which are whole numbers."""
     inner = nodes.children_left != LEAF
     predictor = np.where(inner, nodes.feature, LEAF)
-    cut = np.where(inner, np.floor(nodes.threshold), 0)
+    threshold = np.where(inner, np.floor(nodes.threshold), 0)
     left, right = (np.where(inner, child, 0) for child in (nodes.children_left, nodes.children_right))
-    return Tree(*(array.astype(np.int32) for array in (predictor, cut, left, right)))
+    return Tree(*(array.astype(np.int32) for array in (predictor, threshold, left, right)))

@@ -168,14 +168,14 @@ def independent(gram: FloatArray, norms: FloatArray | None = None) -> IntArray:
     """
     rest = np.array(gram, dtype=np.float64)
     norms = np.diag(gram).copy() if norms is None else norms
-    kept = []
+    places = []
     for place in range(len(rest)):
         pivot = rest[place, place]
         if pivot > _ALIASED * norms[place] and pivot > 0:
-            kept.append(place)
+            places.append(place)
             row = rest[place].copy()
             rest -= np.outer(row, row) / pivot
-    return np.array(kept, dtype=np.int64)
+    return np.array(places, dtype=np.int64)
 
 
 def linear_fit(m: Moments) -> LinearFit:
@@ -183,10 +183,10 @@ def linear_fit(m: Moments) -> LinearFit:
     gram, intercept = m.xx.copy(), m.intercept
     if intercept is not None:
         gram[intercept, intercept] = m.n
-    kept = independent(gram, np.diag(m.xx) + m.n * m.centres**2)
-    if not len(kept):
+    usable = independent(gram, np.diag(m.xx) + m.n * m.centres**2)
+    if not len(usable):
         raise NoEstimateError(kind="linear", problem="no column of the model matrix is left")
-    slopes = kept if intercept is None else kept[kept != intercept]
+    slopes = usable if intercept is None else usable[usable != intercept]
     scale = np.sqrt(np.diag(m.xx)[slopes])
     inside = inverse_of(m.xx[np.ix_(slopes, slopes)] / np.outer(scale, scale)) / np.outer(scale, scale)
     b = inside @ m.xy[slopes]
@@ -195,9 +195,9 @@ def linear_fit(m: Moments) -> LinearFit:
     if intercept is None:
         constant = abs(m.n - float(m.x1[slopes] @ inside @ m.x1[slopes])) < 1e-9 * m.n
         tss = m.yy - constant * m.y1**2 / m.n
-        return LinearFit(kept, b, inside, rss, tss, constant, m.n)
-    params, inverse = _with_intercept(m, b, inside, slopes, int(np.flatnonzero(kept == intercept)[0]))
-    return LinearFit(kept, params, inverse, rss, m.yy, True, m.n)
+        return LinearFit(usable, b, inside, rss, tss, constant, m.n)
+    params, inverse = _with_intercept(m, b, inside, slopes, int(np.flatnonzero(usable == intercept)[0]))
+    return LinearFit(usable, params, inverse, rss, m.yy, True, m.n)
 
 
 def _with_intercept(

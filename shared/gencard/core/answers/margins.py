@@ -72,14 +72,14 @@ def check_determined(margins: Margins, cliques: Iterable[Clique]) -> None:
     Raises:
         LackingMarginalsError: All the cliques that are not determined, together.
     """
-    lacking = []
+    unreleased = []
     for clique in cliques:
         try:
             margins.source(clique)
         except LackingMarginalsError:
-            lacking.append(clique)
-    if lacking:
-        raise LackingMarginalsError.of(lacking)
+            unreleased.append(clique)
+    if unreleased:
+        raise LackingMarginalsError.of(unreleased)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,8 +146,8 @@ class PsiMargins:
     def _variance(self, measurement: Measurement, clique: Clique) -> float:
         """Of the noise on a count of the clique, from one measurement that holds it."""
         summed = self.domain.project(measurement.clique).cells
-        kept = self.domain.project(clique).cells if clique else 1
-        return measurement.stddev**2 * (summed // kept)
+        cells = self.domain.project(clique).cells if clique else 1
+        return measurement.stddev**2 * (summed // cells)
 
     def _weighted(self, clique: Clique) -> tuple[tuple[int, float], ...]:
         names = frozenset(clique)
@@ -181,11 +181,11 @@ class RecordMargins:
         """Raises InvalidInputError where the weights are not one finite number from 0 up a record."""
         if weights is None:
             return cls(dataset)
-        given = np.asarray(weights, dtype=np.float64)
-        if given.shape != (len(dataset),) or not np.all(np.isfinite(given) & (given >= 0)):
+        array = np.asarray(weights, dtype=np.float64)
+        if array.shape != (len(dataset),) or not np.all(np.isfinite(array) & (array >= 0)):
             problem = "needs one finite number from 0 up for each record"
             raise InvalidInputError(field="weights", problem=problem)
-        return cls(dataset, given)
+        return cls(dataset, array)
 
     @property
     def domain(self) -> Domain:
@@ -199,8 +199,8 @@ class RecordMargins:
             keys = key_of((self.dataset.column(name) for name in clique), sizes)
             keys = keys if clique else np.zeros(len(self.dataset), dtype=np.int64)
             cells = int(np.prod(sizes, dtype=np.int64))
-            counted = np.bincount(keys, weights=self.weights, minlength=cells)
-            self._counted[clique] = counted.astype(np.float64).reshape(sizes)
+            sums = np.bincount(keys, weights=self.weights, minlength=cells)
+            self._counted[clique] = sums.astype(np.float64).reshape(sizes)
         return self._counted[clique]
 
     def variances(self, clique: Clique) -> FloatArray:
@@ -278,9 +278,9 @@ def within(margins: Margins, attributes: Clique, chosen: Mask) -> Margins:
     if not isinstance(margins, RecordMargins):
         return Within(margins, attributes, chosen)
     dataset = margins.dataset
-    kept = np.flatnonzero(chosen[tuple(dataset.column(name) for name in attributes)])
-    weights = None if margins.weights is None else margins.weights[kept]
-    return RecordMargins(dataset.take(kept), weights)
+    places = np.flatnonzero(chosen[tuple(dataset.column(name) for name in attributes)])
+    weights = None if margins.weights is None else margins.weights[places]
+    return RecordMargins(dataset.take(places), weights)
 
 
 def _check_cells(domain: Domain, clique: Clique) -> None:

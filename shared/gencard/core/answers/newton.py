@@ -83,9 +83,9 @@ def columns_of(design: Design, cells: Occupied, *, without: Sequence[str] = ()) 
     if len(cells.counts) * len(design.columns) > MOST_NUMBERS:
         raise TooLargeError(what="The size of the model matrix over the cells", limit=MOST_NUMBERS)
     whole = design.matrix(cells.codes)
-    chosen = [place for place, name in enumerate(design.names) if name not in without]
-    names = tuple(design.names[place] for place in chosen)
-    return centred(names, whole[:, chosen], cells.counts, absorbed=INTERCEPT in without)
+    places = [place for place, name in enumerate(design.names) if name not in without]
+    names = tuple(design.names[place] for place in places)
+    return centred(names, whole[:, places], cells.counts, absorbed=INTERCEPT in without)
 
 
 def centred(
@@ -103,15 +103,15 @@ def centred(
         centres = (mass @ matrix) / mass.sum()
     if constant is not None:
         centres[constant] = 0.0
-    moved = matrix - centres
-    gram = (moved.T * mass) @ moved
-    kept = independent(gram, np.diag(gram) + mass.sum() * centres**2)
-    scale = np.sqrt(np.diag(gram)[kept] / mass.sum())
+    shifted = matrix - centres
+    gram = (shifted.T * mass) @ shifted
+    usable = independent(gram, np.diag(gram) + mass.sum() * centres**2)
+    scale = np.sqrt(np.diag(gram)[usable] / mass.sum())
     back = np.diag(1 / scale)
-    if constant is not None and constant in kept:
-        row = int(np.flatnonzero(kept == constant)[0])
-        back[row] -= centres[kept] / scale
-    return Columns(names, kept, moved[:, kept] / scale, back, centres[kept])
+    if constant is not None and constant in usable:
+        row = int(np.flatnonzero(usable == constant)[0])
+        back[row] -= centres[usable] / scale
+    return Columns(names, usable, shifted[:, usable] / scale, back, centres[usable])
 
 
 def sums_of(margins: Margins, design: Design, attribute: str, weights: FloatArray) -> FloatArray:

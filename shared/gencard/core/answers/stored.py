@@ -83,12 +83,12 @@ class StoredGroups:
         A standard error is half the distance of the order statistics that are one binomial standard
         deviation of ranks below and above.
         """
-        held = ~np.isnan(self.values)
-        order = np.lexsort((self.values[held], self.place[held]))
+        is_known = ~np.isnan(self.values)
+        order = np.lexsort((self.values[is_known], self.place[is_known]))
         ends = np.cumsum(self.sizes).astype(np.int64)[:-1]
         q = np.array(shares)
         rows = []
-        for part in np.split(self.values[held][order], ends):
+        for part in np.split(self.values[is_known][order], ends):
             wide = np.sqrt(q * (1 - q) / len(part))
             low, middle, high = np.quantile(part, np.clip([q - wide, q, q + wide], 0, 1))
             rows.append((middle, (high - low) / 2))
@@ -96,8 +96,8 @@ class StoredGroups:
         return values, errors
 
     def _sums(self, numbers: FloatArray) -> FloatArray:
-        held = ~np.isnan(self.values)
-        sums = np.bincount(self.place[held], numbers[held], minlength=len(self.names))
+        is_known = ~np.isnan(self.values)
+        sums = np.bincount(self.place[is_known], numbers[is_known], minlength=len(self.names))
         return sums.astype(np.float64)
 
 

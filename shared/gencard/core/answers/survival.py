@@ -126,13 +126,13 @@ def cox_answer(margins: Margins, question: Question) -> Answer:
         question.kind.value,
     )
     null = _likelihood(spells, columns.matrix, np.zeros(len(columns.kept)))[0]
-    fitted = fit.linear(columns.back)
+    linear_fit = fit.linear(columns.back)
     events = float((spells.died * spells.counts).sum())
     return Answer(
         question.kind.value,
         question.text,
         float(spells.counts.sum()),
-        coefficients_of(columns.kept_names, fitted.params, fitted.covariance),
+        coefficients_of(columns.kept_names, linear_fit.params, linear_fit.covariance),
         (Scalar("llf", fit.llf), Scalar("llnull", null), Scalar("nevents", events)),
         notes=(CODED, *aliased_note(columns.names, columns.kept)),
     )

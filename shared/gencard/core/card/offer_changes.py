@@ -73,15 +73,15 @@ _Statistic = frozenset[str] | str
 def _marginals(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
     """Each marginal that is not offered with the parts of it that are; then those not requested."""
     before, now = _by_attributes(requested), _by_attributes(offered)
-    added = {names: clique for names, clique in now.items() if names not in before}
+    new_cliques = {names: clique for names, clique in now.items() if names not in before}
     parts_of_any: set[frozenset[str]] = set()
     for names, clique in before.items():
         if names in now:
             continue
-        parts = [part for part in added if part < names]
+        parts = [part for part in new_cliques if part < names]
         parts_of_any.update(parts)
-        yield "marginals", _joined(clique), "; ".join(_joined(added[part]) for part in parts)
-    for names, clique in added.items():
+        yield "marginals", _joined(clique), "; ".join(_joined(new_cliques[part]) for part in parts)
+    for names, clique in new_cliques.items():
         if names not in parts_of_any:
             yield "marginals", "", _joined(clique)
 

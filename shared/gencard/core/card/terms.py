@@ -234,17 +234,17 @@ def _order(keys: Sequence[Any]) -> list[int]:
 
 
 def _refuse_repeats(cliques: tuple[Clique, ...]) -> None:
-    seen: set[frozenset[str]] = set()
+    earlier: set[frozenset[str]] = set()
     for clique in cliques:
         names = frozenset(clique)
         if not clique or len(names) != len(clique):
             problem = "an attribute is repeated" if clique else "it is empty"
             raise InvalidCliqueError(clique=", ".join(clique), problem=problem)
-        if names in seen:
+        if names in earlier:
             raise InvalidCliqueError(
                 clique=", ".join(clique), problem="it appears twice in the workload"
             )
-        seen.add(names)
+        earlier.add(names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,8 +221,8 @@ class DisclosureFinding(Finding):
 
 def disclosure_finding(material: Material) -> DisclosureFinding:
     """Disclosure by the declared keys that the release contains."""
-    domain, declared = material.synthetic.domain, material.declared
-    keys = domain.canonical(tuple(name for name in declared.keys if name in domain.attributes))
-    result = disclosure_risk(material.records, material.synthetic, keys, declared.target)
+    domain, declarations = material.synthetic.domain, material.declared
+    keys = domain.canonical(tuple(name for name in declarations.keys if name in domain.attributes))
+    result = disclosure_risk(material.records, material.synthetic, keys, declarations.target)
     shares = result.uniques.named | result.attribute.named | result.attribution.named
     return DisclosureFinding(keys, result.target, tuple(shares.items()))

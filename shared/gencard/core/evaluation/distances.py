@@ -61,13 +61,13 @@ class Curve:
 
     @classmethod
     def of(cls, result: Nearest) -> "Curve":
-        counted = distance_histogram(result.distance, round(1 / STEP))
-        shares = counted.counts / len(result)
+        histogram = distance_histogram(result.distance, round(1 / STEP))
+        shares = histogram.counts / len(result)
         return cls(
-            zeros=counted.zeros / len(result),
+            zeros=histogram.zeros / len(result),
             bins=tuple(map(float, shares[:BINS])),
             farther=float(shares[BINS:].sum()),
-            undefined=counted.undefined / len(result),
+            undefined=histogram.undefined / len(result),
             median=_median(result.distance),
             second=_median(result.second),
         )

@@ -54,8 +54,8 @@ class GapFinding(Finding):
         if words is None:
             raise InvalidInputError(field="gap", problem="is not declared")
         names = material.coding.attribute(words.within).coding.level_names
-        held = records_within(material.records, gap_of(words, material.coding))
-        sizes = [max(1, int(held[names.index(level)])) for level in self.levels]
+        records = records_within(material.records, gap_of(words, material.coding))
+        sizes = [max(1, int(records[names.index(level)])) for level in self.levels]
         return replace(
             self,
             error=rounded_between(self.error, min(sizes), 2.0),
@@ -70,15 +70,15 @@ def gap_finding(material: Material) -> GapFinding:
     if words is None:
         raise InvalidInputError(field="gap", problem="is not declared")
     gap = gap_of(words, material.coding)
-    real, made = (gaps(dataset, gap) for dataset in (material.records, material.synthetic))
-    worst = np.argsort(-np.abs(real - made), kind="stable")[:_NAMED_LEVELS]
+    real, synthetic = (gaps(dataset, gap) for dataset in (material.records, material.synthetic))
+    worst = np.argsort(-np.abs(real - synthetic), kind="stable")[:_NAMED_LEVELS]
     names = material.coding.attribute(words.within).coding.level_names
     return GapFinding(
         gap=f"{words.first} less {words.second} by {words.within}",
         error=gap_error(material.records, material.synthetic, gap),
         levels=tuple(names[place] for place in worst),
         original=tuple(real[worst].tolist()),
-        synthetic=tuple(made[worst].tolist()),
+        synthetic=tuple(synthetic[worst].tolist()),
     )
 
 

@@ -139,15 +139,15 @@ def table_numbers(attributes: int) -> int:
 
 
 def _summed(width: int, tables: dict[Clique, TableUtility]) -> TablesOfWidth:
-    named = {clique: table.named for clique, table in tables.items()}
-    names = next(iter(named.values()))
-    means = {name: float(np.mean([one[name] for one in named.values()])) for name in names}
+    measures = {clique: table.named for clique, table in tables.items()}
+    names = next(iter(measures.values()))
+    means = {name: float(np.mean([one[name] for one in measures.values()])) for name in names}
     worst = sorted(tables, key=lambda clique: -tables[clique].standardised)[:WORST]
     return TablesOfWidth(
         width=width,
         tables=len(tables),
         means=tuple(means.items()),
-        worst=tuple(OneTable(clique, tuple(named[clique].items())) for clique in worst),
+        worst=tuple(OneTable(clique, tuple(measures[clique].items())) for clique in worst),
     )
 
 

@@ -48,14 +48,14 @@ def differences(new: Output, earlier: Sequence[Output], dataset: Dataset, thresh
     """
     if threshold <= 1 or not earlier:
         return False
-    judged = _Population.of(new, dataset)
+    population = _Population.of(new, dataset)
     before = [_Population.of(output, dataset) for output in _distinct(earlier)]
     if any(
         _nearly_equal(one, other, dataset, threshold) or _nearly_equal(other, one, dataset, threshold)
-        for one, other in ((judged, output) for output in before)
+        for one, other in ((population, output) for output in before)
     ):
         return True
-    return _in_a_chain([judged.kept, *(output.kept for output in before)], threshold)
+    return _in_a_chain([population.kept, *(output.kept for output in before)], threshold)
 
 
 def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bool:
@@ -64,10 +64,10 @@ def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bo
     None at all are too few as well, unless the union is the population by its very definition.
     """
     names = condition.attributes[:_MOST_ATTRIBUTES]
-    kept, everybody = condition.kept(dataset), np.ones(len(dataset), dtype=bool)
+    mask, everybody = condition.kept(dataset), np.ones(len(dataset), dtype=bool)
     for size in range(len(names)):
         for inside in combinations(names, size):
-            gap = _gap(kept, everybody, dataset, (), inside)
+            gap = _gap(mask, everybody, dataset, (), inside)
             if gap.near and gap.total < threshold and not _depends_on(condition, inside):
                 return True
     return False
@@ -133,11 +133,11 @@ def _gaps(narrow: _Population, wide: _Population, dataset: Dataset) -> Iterator[
     """For each pair of cliques, how far the nearest unions of cells are."""
     about = narrow.output.attributes
     for clique in [(), *wide.output.cliques]:
-        chosen = [name for name in clique if name in about]
+        names = [name for name in clique if name in about]
         shared = {frozenset(clique) & frozenset(other) for other in [(), *narrow.output.cliques]}
         for common in shared:
             within = [name for name in clique if name in common]
-            yield _gap(narrow.kept, wide.kept, dataset, within, chosen)
+            yield _gap(narrow.kept, wide.kept, dataset, within, names)
 
 
 def _gap(

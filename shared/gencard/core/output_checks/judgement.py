@@ -126,10 +126,12 @@ def _of_survival(
         yield "curves", models.of_curves(answer, rules)
     elif question.design is not None:
         event, _ = event_of(question)
-        held = {
+        codes_held = {
             one.attributes: _occupied(margins, one.attributes).codes for one in question.design.columns
         }
-        for clique in _fully_coded(question.design, lambda one: len(held[one]), held.__getitem__):
+        for clique in _fully_coded(
+            question.design, lambda one: len(codes_held[one]), codes_held.__getitem__
+        ):
             table = (event, *(name for name in clique if name != event))
             yield clique_name(table), _of_cells(margins, table, rules)
 
@@ -147,11 +149,11 @@ def _parameters(answer: Answer) -> int:
 def _of_cells(margins: RecordMargins, clique: Clique, rules: Rules) -> Verdict:
     """Of all cells of a marginal, without levels that nobody has: they are in no table, as in ACRO."""
     counts = margins.counts(clique)
-    held = [
+    occupied = [
         counts.sum(axis=tuple(other for other in range(counts.ndim) if other != axis)) > 0
         for axis in range(counts.ndim)
     ]
-    return together(tables.verdicts(tables.of_counts(counts[np.ix_(*held)], rules)))
+    return together(tables.verdicts(tables.of_counts(counts[np.ix_(*occupied)], rules)))
 
 
 def _is_fourfold(margins: RecordMargins, clique: Clique) -> bool:
@@ -198,8 +200,8 @@ def output_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Cl
         return question.formula.terms or ((),)
     if question.kind is Analysis.KAPLAN_MEIER:
         return (event_of(question)[1],)
-    counted = question.kind in _CLASSES and question.formula.response is not None
-    response = (question.formula.response or "",) if counted else ()
+    is_classified = question.kind in _CLASSES and question.formula.response is not None
+    response = (question.formula.response or "",) if is_classified else ()
     if question.design is None:
         return (response,)
     coded = _fully_coded(
@@ -223,8 +225,8 @@ def _told_by_dummies(
     response = design.response
     if response is None or question.kind in _SURVIVAL:
         return
-    held = {one.attributes: _occupied(margins, one.attributes).codes for one in design.columns}
-    for clique in _fully_coded(design, lambda clique: len(held[clique]), held.__getitem__):
+    codes_held = {one.attributes: _occupied(margins, one.attributes).codes for one in design.columns}
+    for clique in _fully_coded(design, lambda clique: len(codes_held[clique]), codes_held.__getitem__):
         if question.kind in _CLASSES:
             table = (response.attribute, *clique)
             yield clique_name(table), _of_cells(margins, table, rules)
@@ -290,9 +292,9 @@ def _of_sums(
     dataset = margins.dataset
     values = numbers[dataset.column(response)]
     cells, _ = cell_numbers(dataset, clique)
-    held, place = np.unique(cells, return_inverse=True)
+    occupied, place = np.unique(cells, return_inverse=True)
     groups = tables.contributions(
-        place, values, cells=len(held), most=max(rules.checks.dominance_count, 1)
+        place, values, cells=len(occupied), most=max(rules.checks.dominance_count, 1)
     )
     verdicts = tables.verdicts(tables.of_sums(groups, rules))
     if spreads:

@@ -79,8 +79,8 @@ def largest_leverage(matrix: FloatArray, counts: NDArray[np.number]) -> float:
     scale = np.abs(rows).max(axis=0)
     rows = rows / np.where(scale == 0, 1.0, scale)  # so that no unit hides a column from the tolerance
     left, sizes, _ = np.linalg.svd(rows * np.sqrt(counts[occupied])[:, None], full_matrices=False)
-    kept = sizes > sizes.max(initial=0.0) * _TOLERANCE
-    of_cells = np.square(left[:, kept]).sum(axis=1)
+    nonzero = sizes > sizes.max(initial=0.0) * _TOLERANCE
+    of_cells = np.square(left[:, nonzero]).sum(axis=1)
     return float(np.round((of_cells / counts[occupied]).max(), 12))
 
 

@@ -153,12 +153,12 @@ def correct_attribution(table: KeyTable, disclosure: AttributeDisclosure) -> Cor
     ours, theirs = table.kept(table.original), table.kept(table.synthetic)
     their_keys = table.around(theirs)
     levels = np.bincount(table.level, table.original) / disclosure.records
-    guessed = _shares(theirs, their_keys)
-    right, covered = float(np.sum(guessed * ours)), int(ours[their_keys > 0].sum())
+    guess_shares = _shares(theirs, their_keys)
+    right, covered = float(np.sum(guess_shares * ours)), int(ours[their_keys > 0].sum())
     return CorrectAttribution(
         baseline=float(np.sum(levels**2)),
         original=float(np.sum(_shares(ours, table.around(ours)) * ours)) / disclosure.records,
-        synthetic=float(np.sum(guessed * theirs)) / disclosure.synthetic_records,
+        synthetic=float(np.sum(guess_shares * theirs)) / disclosure.synthetic_records,
         across=right / disclosure.records,
         across_covered=_ratio(right, covered),
         targeted=_ratio(disclosure.correct, covered),

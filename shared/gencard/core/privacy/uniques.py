@@ -142,10 +142,10 @@ def unique_free(original: Dataset, drawn: Dataset, rows: int) -> Dataset:
     """
     if not 0 <= rows <= len(drawn):
         raise InvalidNumberError(field="The number of rows", expected="at most those drawn")
-    chosen, ahead = np.arange(rows), rows
-    while len(vacant := replicated_rows(original, drawn.take(chosen))):
+    positions, ahead = np.arange(rows), rows
+    while len(vacant := replicated_rows(original, drawn.take(positions))):
         if ahead + len(vacant) > len(drawn):
             raise ComputationError(problem="too many rows replicate a unique record")
-        chosen[vacant] = np.arange(ahead, ahead + len(vacant))
+        positions[vacant] = np.arange(ahead, ahead + len(vacant))
         ahead += len(vacant)
-    return drawn.take(chosen)
+    return drawn.take(positions)

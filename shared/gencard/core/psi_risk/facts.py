@@ -125,11 +125,11 @@ class _Search:
             for target in (name for name in self.known if name not in keys):
                 self._look(_Keys(keys, rows, first, counts), target)
         known = self.known
-        guessed = sum(
+        correct = sum(
             int(np.sum(known[name] & (self._records.column(name) == self._mode[name]))) for name in known
         )
         facts = sum(int(facts.sum()) for facts in known.values())
-        return KeyFacts(width, facts, guessed, self._wrong, self._skipped)
+        return KeyFacts(width, facts, correct, self._wrong, self._skipped)
 
     def _look(self, keys: "_Keys", target: str) -> None:
         parts = self._released.parts(keys.names, target)

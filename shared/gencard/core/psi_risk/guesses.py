@@ -73,9 +73,9 @@ def confident_guesses(records: Dataset, released: ReleasedTables, width: int) ->
     for names in combinations(records.domain.attributes, width + 1):
         if released.fits(names):
             counts = count(records, names)
-            fitted = maximum_entropy(counts.shape, released.within(names), len(records))
+            fitted_table = maximum_entropy(counts.shape, released.within(names), len(records))
             for axis in range(width + 1):
-                total += _about(axis, counts, fitted)
+                total += _about(axis, counts, fitted_table)
             if not released.releases(names):
                 total += _held(width, counts, released.bounds(names).lower)
     return total
@@ -98,12 +98,12 @@ def _share(counts: Counts, axis: int) -> FloatArray:
 
 
 def _held(width: int, counts: Counts, lower: Counts) -> Guesses:
-    held = lower > 0
+    occupied = lower > 0
     shares = [_share(counts, axis).ravel() for axis in range(counts.ndim)]
     expected = counts.sum() * reduce(np.multiply.outer, shares)
-    unexpected = int(np.sum(held & (expected < UNEXPECTED)))
-    wrong = int(np.sum(held & (counts < lower)))
-    return Guesses(width, held=int(held.sum()), unexpected=unexpected, wrong=wrong)
+    unexpected = int(np.sum(occupied & (expected < UNEXPECTED)))
+    wrong = int(np.sum(occupied & (counts < lower)))
+    return Guesses(width, held=int(occupied.sum()), unexpected=unexpected, wrong=wrong)
 
 
 def maximum_entropy(shape: tuple[int, ...], margins: Margins, records: int) -> Table:

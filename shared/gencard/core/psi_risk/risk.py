@@ -152,17 +152,21 @@ def psi_risk(
     domain = records.domain.covered_by(cliques)
     records = records.project(domain.attributes)
     progress("tables", 0.0)
-    released = ReleasedTables.of(records, cliques)
-    small = tuple(small_cells(clique, counts, threshold) for clique, counts in released.tables.items())
+    released_tables = ReleasedTables.of(records, cliques)
+    small = tuple(
+        small_cells(clique, counts, threshold) for clique, counts in released_tables.tables.items()
+    )
     widths = range(1, min(2, len(domain) - 1) + 1)
     guesses = []
     for width in widths:
         progress("guesses", 0.05 * width)
-        guesses.append(confident_guesses(records, released, width))
+        guesses.append(confident_guesses(records, released_tables, width))
     progress("facts", 0.2)
-    facts = certain_facts(records, released, widest=min(WIDEST_KEY, len(domain) - 1), progress=progress)
+    facts = certain_facts(
+        records, released_tables, widest=min(WIDEST_KEY, len(domain) - 1), progress=progress
+    )
     later = partial(_late, progress)
-    wide = wide_tables(records, released, facts.known, progress=later)
+    wide = wide_tables(records, released_tables, facts.known, progress=later)
     worst = sorted(small, key=lambda table: (-table.records, table.clique))[:WORST_TABLES]
     return PsiRisk(
         attributes=domain.attributes,
@@ -174,7 +178,7 @@ def psi_risk(
         facts=facts.by_width,
         worst=facts.worst,
         certain=tuple(tuple(map(float, row)) for row in facts.share),
-        small_pairs=small_pairs(released, threshold),
+        small_pairs=small_pairs(released_tables, threshold),
         guesses=tuple(guesses),
         wide=wide,
     )

@@ -149,14 +149,16 @@ def reconcile(psi: Psi) -> Psi:
     Raises:
         TooLargeError: The cliques have too many subsets.
     """
-    agreed = shrunk(psi)
-    records = max(total(agreed.measurements[0].values), _FEWEST)
+    consistent = shrunk(psi)
+    records = max(total(consistent.measurements[0].values), _FEWEST)
     for _ in range(_ROUNDS):
-        if _lift(agreed, records) <= _LITTLE:
+        if _lift(consistent, records) <= _LITTLE:
             break
         # Alternating projections: onto tables without negative counts, then onto marginals that agree.
-        agreed = agreeing(_with(agreed, [on_simplex(m.values, records) for m in agreed.measurements]))
-    return _lifted(agreed, records)
+        consistent = agreeing(
+            _with(consistent, [on_simplex(m.values, records) for m in consistent.measurements])
+        )
+    return _lifted(consistent, records)
 
 
 def agreeing(psi: Psi) -> Psi:

@@ -170,10 +170,10 @@ def cover(domain: Domain, cliques: Sequence[Clique], most_cells: int) -> tuple[C
 
 @lru_cache(maxsize=32)  # an audit counts the same marginals of each output of a box
 def _cover(domain: Domain, cliques: tuple[Clique, ...], most_cells: int) -> tuple[Clique, ...]:
-    wanted = maximal(cliques)
-    if not wanted:
+    largest = maximal(cliques)
+    if not largest:
         return ()
-    sets = _Wanted.of(domain, wanted).sets(most_cells)
+    sets = _Wanted.of(domain, largest).sets(most_cells)
     return tuple(tuple(domain.attributes[axis] for axis in inside) for inside in sets)
 
 

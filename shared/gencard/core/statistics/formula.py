@@ -224,10 +224,10 @@ def sufficient_cliques(formula: Formula, kind: Analysis, domain: Domain) -> tupl
     """
     if kind not in NO_RESPONSE:
         _check_response(formula, domain)
-    needed = [clique for clique in _needed(formula, kind) if clique]
-    if not needed:
+    cliques = [clique for clique in _needed(formula, kind) if clique]
+    if not cliques:
         raise InvalidInputError(field="formula", problem="names no attribute")
-    return maximal(domain.canonical(clique) for clique in needed)
+    return maximal(domain.canonical(clique) for clique in cliques)
 
 
 def _needed(formula: Formula, kind: Analysis) -> Iterator[Clique]:
@@ -236,17 +236,17 @@ def _needed(formula: Formula, kind: Analysis) -> Iterator[Clique]:
     yield response
     for term in formula.terms if kind not in _PAIRS_OF_ATTRIBUTES else ():
         yield response + term
-    named = _union(response, *formula.terms)
+    names = _union(response, *formula.terms)
     if kind in _PAIRS_OF_TERMS:
         for one, other in combinations(maximal(formula.terms), 2):
             yield _union(one, other)
     elif kind in _PAIRS_OF_ATTRIBUTES:
-        yield from ((name,) for name in named)
-        yield from combinations(named, 2)
+        yield from ((name,) for name in names)
+        yield from combinations(names, 2)
     elif kind in _JOINT:
         yield _union(*formula.terms)
     elif kind in _WHOLE:
-        yield named
+        yield names
 
 
 def _union(*terms: Clique) -> Clique:

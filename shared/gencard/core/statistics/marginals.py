@@ -43,10 +43,10 @@ def project(table: NDArray[Any], attributes: Clique, clique: Clique) -> NDArray[
         raise InvalidCliqueError(
             clique=", ".join(clique), problem="the table does not have all of its attributes"
         )
-    kept = [name for name in attributes if name in clique]
+    names = [name for name in attributes if name in clique]
     summed = sum_out(table, others(attributes, clique))
-    shape = [table.shape[attributes.index(name)] for name in kept]
-    return np.transpose(summed.reshape(shape), [kept.index(name) for name in clique])
+    shape = [table.shape[attributes.index(name)] for name in names]
+    return np.transpose(summed.reshape(shape), [names.index(name) for name in clique])
 
 
 def others(attributes: Clique, clique: Clique) -> tuple[int, ...]:

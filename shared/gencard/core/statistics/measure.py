@@ -92,9 +92,9 @@ def _counted(
     if len(tables) != len(counted_cliques):
         raise InvalidPsiError(problem="it does not hold one table for each clique")
     pairs = zip(counted_cliques, tables, strict=True)
-    counted = Psi(public, tuple(Measurement(tuple(clique), table) for clique, table in pairs))
-    check_consistent(counted)
-    marginals, rest = counted.measurements[: len(cliques)], counted.measurements[len(cliques) :]
+    exact_psi = Psi(public, tuple(Measurement(tuple(clique), table) for clique, table in pairs))
+    check_consistent(exact_psi)
+    marginals, rest = exact_psi.measurements[: len(cliques)], exact_psi.measurements[len(cliques) :]
     sums = (_summed(statistic, m.values) for statistic, m in zip(linear, rest, strict=True))
     return Psi(public, marginals, tuple(sums))
 

@@ -142,21 +142,21 @@ def jaro(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
     if not pairs:
         return 0.0
     in_order = zip(pairs, sorted(place for _, place in pairs), strict=True)
-    moved = sum(one[ours] != other[place] for (ours, _), place in in_order)
+    transposed = sum(one[ours] != other[place] for (ours, _), place in in_order)
     matched = len(pairs)
-    return (matched / len(one) + matched / len(other) + (matched - moved / 2) / matched) / 3
+    return (matched / len(one) + matched / len(other) + (matched - transposed / 2) / matched) / 3
 
 
 def _matches(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Places of the symbols that match, in the order of ``one``; each is used once."""
     apart = max(len(one), len(other)) // 2 - 1
-    taken: set[int] = set()
+    matched_places: set[int] = set()
     pairs = []
     for place, symbol in enumerate(one):
         near = range(max(0, place - apart), min(place + apart + 1, len(other)))
-        result = next((at for at in near if at not in taken and other[at] == symbol), None)
+        result = next((at for at in near if at not in matched_places and other[at] == symbol), None)
         if result is not None:
-            taken.add(result)
+            matched_places.add(result)
             pairs.append((place, result))
     return pairs
 
@@ -191,14 +191,17 @@ def analyses(task: Task, real: Split, synthetic: Dataset, *, rng: np.random.Gene
         UnknownAttributeError: An attribute is not in the domain.
     """
     check_same_domain(real.test.domain, synthetic.domain)
-    made = split(synthetic, task.target)
+    synthetic_split = split(synthetic, task.target)
     learner = LogisticRegression()
     reference = forest_reference(task, real, rng=rng)
     return Analyses(
         real_regression=accuracy(learner.fit(task, real.training), real.test, task.target),
         regression=accuracies(
-            learner.fit(task, made.training), task.target, real=real.test, synthetic=made.test
+            learner.fit(task, synthetic_split.training),
+            task.target,
+            real=real.test,
+            synthetic=synthetic_split.test,
         ),
         real_forest=reference,
-        forest=forest_utility(task, made, real.test, reference, rng=rng),
+        forest=forest_utility(task, synthetic_split, real.test, reference, rng=rng),
     )

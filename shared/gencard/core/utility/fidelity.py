@@ -145,15 +145,15 @@ def _compared(
     measurement: Measurement, counts: NDArray[Any], false_alarms: float, worst: int
 ) -> MarginalFidelity:
     rows = int(counts.sum())
-    target, released = measurement.values / measurement.values.sum(), counts / rows
+    target, shares = measurement.values / measurement.values.sum(), counts / rows
     return MarginalFidelity(
         clique=measurement.clique,
         cells=counts.size,
         stddev=measurement.stddev,
-        total_variation=float(np.abs(target - released).sum() / 2),
+        total_variation=float(np.abs(target - shares).sum() / 2),
         expected=expected_variation(target, rows),
         bound=variation_bound(target, rows, false_alarms),
-        worst=_worst(target, released, rows, worst),
+        worst=_worst(target, shares, rows, worst),
     )
 
 

@@ -105,8 +105,8 @@ def _counts(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
     """Of the levels of W and of A, among the records looked at."""
     if gap.among is None:
         return count(dataset, (gap.within, gap.attribute))
-    chosen, codes = gap.among
-    return np.asarray(count(dataset, (chosen, gap.within, gap.attribute))[list(codes)].sum(axis=0))
+    population, codes = gap.among
+    return np.asarray(count(dataset, (population, gap.within, gap.attribute))[list(codes)].sum(axis=0))
 
 
 def gap_error(original: Dataset, synthetic: Dataset, gap: Gap) -> float:

@@ -79,8 +79,8 @@ def _block(column: Column) -> FloatArray:
 
 def _independent(matrix: FloatArray) -> FloatArray:
     lengths = np.linalg.norm(matrix, axis=0)
-    kept = matrix[:, lengths > 0] / lengths[lengths > 0]
-    basis, triangle, _ = scipy.linalg.qr(kept, mode="economic", pivoting=True, overwrite_a=True)
+    scaled = matrix[:, lengths > 0] / lengths[lengths > 0]
+    basis, triangle, _ = scipy.linalg.qr(scaled, mode="economic", pivoting=True, overwrite_a=True)
     diagonal = np.abs(np.diag(triangle))
     return np.asarray(basis[:, : int(np.sum(diagonal > _DEPENDENT * diagonal[0]))])
 
@@ -148,9 +148,9 @@ def _no_worse(
     """The way to ``after``, halved until it raises the deviance no more; and the deviance there."""
     deviance = _deviance(before, totals, ones)
     for _ in range(_MOST_HALVINGS):
-        reached = _deviance(after, totals, ones)
-        if reached <= deviance + _CONVERGED * (deviance + 0.1):
-            return after, reached
+        deviance_after = _deviance(after, totals, ones)
+        if deviance_after <= deviance + _CONVERGED * (deviance + 0.1):
+            return after, deviance_after
         after = (before + after) / 2
     return before, deviance
 

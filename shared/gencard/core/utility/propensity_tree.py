@@ -121,15 +121,15 @@ class _Tree:
         for column in self.cells.columns:
             levels = column.levels[places]
             counts = _sums(levels, totals)
-            held = np.flatnonzero(counts)
-            ours, theirs = counts[held], _sums(levels, synthetic)[held]
-            order = np.arange(len(held))
+            occupied = np.flatnonzero(counts)
+            ours, theirs = counts[occupied], _sums(levels, synthetic)[occupied]
+            order = np.arange(len(occupied))
             if column.numbers is None:
                 order = np.argsort((ours - theirs) / ours, kind="stable")
             gains = _gains(ours[order], theirs[order], self.settings.leaf)
             if len(gains) and gains.max() > best + _LEAST_GAIN:
-                cut = int(np.argmax(gains > gains.max() - _LEAST_GAIN))
-                best, side = float(gains[cut]), np.isin(levels, held[order[: cut + 1]])
+                place = int(np.argmax(gains > gains.max() - _LEAST_GAIN))
+                best, side = float(gains[place]), np.isin(levels, occupied[order[: place + 1]])
         return side
 
 

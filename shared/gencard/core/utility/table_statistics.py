@@ -77,8 +77,8 @@ class TablePair:
             raise DomainMismatchError(problem="the tables have different shapes")
         if not (original.any() and synthetic.any()):
             raise InvalidInputError(field="table", problem="contains no records")
-        held = (original + synthetic) > 0
-        return cls(original[held].astype(np.float64), synthetic[held].astype(np.float64))
+        occupied = (original + synthetic) > 0
+        return cls(original[occupied].astype(np.float64), synthetic[occupied].astype(np.float64))
 
     @property
     def freedom(self) -> int:

@@ -75,7 +75,7 @@ def _answer(request: Request, desk: Desk, who: Identity) -> Context:
     return {
         "title": f"Answer for {view.row.submitter.rpartition('/')[2]}",
         "answer": view,
-        "outputs": [(name, [marked for _, marked in pairs]) for name, pairs in outputs],
+        "outputs": [(name, [table for _, table in pairs]) for name, pairs in outputs],
         "counts": {str(colour): sum(one.colour is colour for one in cells) for colour in Colour},
         "numbers": len(cells),
         "tables": [] if view.answer is None else list(_tables(Answer.of_json(view.answer))),

@@ -62,18 +62,18 @@ def _budget(request: Request, desk: Desk, who: Identity) -> Context:
     dataset = _dataset(request.path_params.get("name", ""), archive.datasets)
     accounts, now = desk.accounts(who, dataset), archive.clock()
     days = archive.days(dataset)
-    shown: dict[Scope, list[Shown]] = {scope: [] for scope in Scope}
+    gauges: dict[Scope, list[Shown]] = {scope: [] for scope in Scope}
     for one in accounts:
         spending = days.get(Account(one.scope, dataset, one.holder), {})
         course = courses(amounts(one.spent, one.reserved, one.cap), spending, now)
-        shown[one.scope] += _shown(one, course, now)
+        gauges[one.scope] += _shown(one, course, now)
     page = desk.lines(who, dataset, _LINES, request.query_params.get("before", ""))
     return {
         "firsts": [one for one in desk.first_decisions(who) if one.resource.startswith(LINE)],
         "datasets": archive.datasets,
         "dataset": dataset,
-        "whole": shown[Scope.DATASET],
-        "holders": [(_TITLES[scope], shown[scope]) for scope in (Scope.PROJECT, Scope.ANALYST)],
+        "whole": gauges[Scope.DATASET],
+        "holders": [(_TITLES[scope], gauges[scope]) for scope in (Scope.PROJECT, Scope.ANALYST)],
         "lines": page,
         "card_of": card_of,
     }
@@ -81,18 +81,18 @@ def _budget(request: Request, desk: Desk, who: Identity) -> Context:
 
 def _dataset(name: str, datasets: tuple[str, ...]) -> str:
     """The dataset of a path; the first where it names none."""
-    wanted = name or next(iter(datasets), "")
-    if wanted not in datasets:
-        raise NotFoundError(what=f"dataset '{wanted.removeprefix(PREFIX)}'")
-    return wanted
+    dataset = name or next(iter(datasets), "")
+    if dataset not in datasets:
+        raise NotFoundError(what=f"dataset '{dataset.removeprefix(PREFIX)}'")
+    return dataset
 
 
 def _shown(account: AccountView, course: tuple[Course, ...], now: datetime) -> Iterator[Shown]:
     *path, holder = account.holder.split("/")
     project = path[-2] if account.scope is Scope.ANALYST and len(path) > 1 else ""
     for one in course:
-        drawn = gauge(one.amount, holder or "all together")
-        yield Shown(holder, project, one, drawn, curve(one, now), in_words(one))
+        amount_gauge = gauge(one.amount, holder or "all together")
+        yield Shown(holder, project, one, amount_gauge, curve(one, now), in_words(one))
 
 
 def card_of(resource: str) -> str:

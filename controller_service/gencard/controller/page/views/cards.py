@@ -90,8 +90,8 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
     """Everything about one card."""
     view = desk.card(who, request.path_params["name"])
     card = view.card
-    agreed = None if card.offer is None else card.offer.terms
-    offered = agreed if view.offer is None else view.offer.terms
+    terms = None if card.offer is None else card.offer.terms
+    offered = terms if view.offer is None else view.offer.terms
     changes = view.changes if card.offer is None else card.offer.changes
     price = view.offer.price if view.offer else card.offer.price if card.offer else None
     return {

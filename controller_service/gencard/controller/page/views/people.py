@@ -70,10 +70,10 @@ def _rows(people: list[PersonView], now: datetime) -> Iterator[Row]:
 
 def _request(form: Form, desk: Desk, who: Identity) -> Done:
     """What enrolling from a request would do, with the fingerprint to compare."""
-    given = {name: form.text(name) for name in ("request", "role", "project")}
-    if not given["request"]:
+    texts = {name: form.text(name) for name in ("request", "role", "project")}
+    if not texts["request"]:
         raise InvalidInputError(field="request", problem="is empty; choose the file or paste its text")
-    arguments: dict[str, Any] = {name: text for name, text in given.items() if text}
+    arguments: dict[str, Any] = {name: text for name, text in texts.items() if text}
     if form.text("again"):
         arguments["again"] = True
     view = desk.request(who, arguments)

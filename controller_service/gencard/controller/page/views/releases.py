@@ -80,8 +80,8 @@ def _audit(request: Request, desk: Desk, who: Identity) -> Context:
 
 
 def _drawn(report: AuditReport) -> Mapping[str, Any]:
-    shown = report.blocks[:_MOST_BLOCKS]
-    largest = max((one.strength for one in shown), default=0.0)
+    blocks = report.blocks[:_MOST_BLOCKS]
+    largest = max((one.strength for one in blocks), default=0.0)
     return {
         "effect": effect_sentence(report),
         "limits": limits(report),
@@ -95,8 +95,8 @@ def _drawn(report: AuditReport) -> Mapping[str, Any]:
         "planted": _planted(report),
         "uniques": _uniques(report),
         "checks": [_check(result, report) for result in report.checks],
-        "blocks": [_block(one, largest, report.plan.level) for one in shown],
-        "more": len(report.blocks) - len(shown),
+        "blocks": [_block(one, largest, report.plan.level) for one in blocks],
+        "more": len(report.blocks) - len(blocks),
         "p_value": f"{report.p_value:.2g}",
         "level": f"{report.plan.level:.2g}",
         "settings": list(_settings(report)),

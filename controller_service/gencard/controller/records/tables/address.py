@@ -124,8 +124,8 @@ class TableAddress:
     @property
     def url(self) -> str:
         """What the engine's own client reads: without what is ours."""
-        kept = {key: value for key, value in self.options.items() if key in {"host", *_TLS}}
-        return urlunsplit(urlsplit(self.text)._replace(query=urlencode(kept, quote_via=quote)))
+        options = {key: value for key, value in self.options.items() if key in {"host", *_TLS}}
+        return urlunsplit(urlsplit(self.text)._replace(query=urlencode(options, quote_via=quote)))
 
     @property
     def session(self) -> tuple[str, ...]:

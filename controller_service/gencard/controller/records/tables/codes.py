@@ -87,8 +87,8 @@ def as_number(column: Any) -> Any:
     text = as_text(column)
     nan = text.strip().lower().isin(["nan", "+nan", "-nan"])
     plain = (text.length() <= _MOST_PLAIN) & text.re_search(_PLAIN)
-    read = [(test, text.cast("float64")) for test in (plain, text.re_search(_NUMBER))]
-    return ibis.cases(*read, (nan, ibis.literal(float("nan"))), else_=ibis.literal(float("inf")))
+    cases = [(test, text.cast("float64")) for test in (plain, text.re_search(_NUMBER))]
+    return ibis.cases(*cases, (nan, ibis.literal(float("nan"))), else_=ibis.literal(float("inf")))
 
 
 def is_of_dates(coding: Labels | Edges, reading: Reading) -> bool:

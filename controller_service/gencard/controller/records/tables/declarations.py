@@ -85,8 +85,8 @@ def declarations(
         elif kind in ("c", "CHECK"):
             checks[name].append(text)
     for name, texts in checks.items():
-        if read := _of_checks(texts, backend.name):
-            declared.setdefault(name, read)
+        if bounds := _of_checks(texts, backend.name):
+            declared.setdefault(name, bounds)
     return declared
 
 
@@ -119,9 +119,14 @@ def _of_list(
     backend: Any, run: Callable[[Any], Iterable[Any]], schema: str, table: str, column: str
 ) -> Declaration:
     """The values of a public list of codes that a column refers to."""
-    listed = backend.table(table, database=(schema,))[[column]].distinct().limit(MOST_LABELS + 1)
+    distinct_values = (
+        backend.table(table, database=(schema,))[[column]].distinct().limit(MOST_LABELS + 1)
+    )
     values = [
-        value for batch in run(listed) for value in batch.column(0).to_pylist() if value is not None
+        value
+        for batch in run(distinct_values)
+        for value in batch.column(0).to_pylist()
+        if value is not None
     ]
     if all(isinstance(value, int | float) for value in values):
         return _of_labels(tuple(number_text(float(value)) for value in sorted(values)))
@@ -136,13 +141,13 @@ def _of_checks(texts: Iterable[str], dialect: str) -> Declaration | None:
     """What all CHECKs of a column say: a list of values, or bounds; None where neither."""
     import sqlglot  # noqa: PLC0415 - comes with Ibis
 
-    read = []
+    checks = []
     for text in texts:
         stated = re.fullmatch(r"CHECK ?\((.*)\)", text, re.DOTALL)
         with suppress(sqlglot.errors.SqlglotError, ValueError):
             if stated is not None:  # with NOT VALID behind it records may be otherwise
-                read.append(_read(sqlglot.parse_one(stated[1], dialect=dialect)))
-    labels, (low, high) = _together(read)
+                checks.append(_read(sqlglot.parse_one(stated[1], dialect=dialect)))
+    labels, (low, high) = _together(checks)
     if labels:
         return _of_labels(_sorted(labels))
     return Declaration(bounds=(low, high)) if math.isfinite(high - low) and low < high else None
@@ -184,11 +189,11 @@ def _read(tree: Any) -> _Demands:
 
 def _both(node: Any) -> _Demands:
     """Both sides of AND; one that says something else narrows what the other one says."""
-    read = []
+    sides = []
     for side in (node.left, node.right):
         with suppress(ValueError):
-            read.append(_read(side))
-    return _together(read)
+            sides.append(_read(side))
+    return _together(sides)
 
 
 def _together(read: Sequence[_Demands]) -> _Demands:

@@ -70,8 +70,8 @@ def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]
 def open_backend(address: TableAddress, secret: str) -> Iterator[Any]:
     """The backend of Ibis; raises as ``open_table``."""
     _check_installed(address.engine)
-    opened = {"postgresql": _postgres, "duckdb": _duckdb}.get(address.engine, _spark)
-    with opened(address, secret) as backend:
+    opener = {"postgresql": _postgres, "duckdb": _duckdb}.get(address.engine, _spark)
+    with opener(address, secret) as backend:
         yield backend
 
 
@@ -80,10 +80,14 @@ def _postgres(address: TableAddress, secret: str) -> Iterator[Any]:
     import ibis  # noqa: PLC0415
     import psycopg  # noqa: PLC0415
 
-    given: dict[str, Any] = {"password": secret} if secret else {}
+    credentials: dict[str, Any] = {"password": secret} if secret else {}
     connection = silently(
         lambda: psycopg.connect(
-            address.url, autocommit=True, connect_timeout=_CONNECT_SECONDS, options=_SESSION, **given
+            address.url,
+            autocommit=True,
+            connect_timeout=_CONNECT_SECONDS,
+            options=_SESSION,
+            **credentials,
         )
     )
     try:

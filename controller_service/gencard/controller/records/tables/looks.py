@@ -36,11 +36,11 @@ def table_profiles(address: TableAddress, secret: str, progress: Callable[[str],
     with open_backend(address, secret) as backend:
         run = runner(backend, address)
         records = silently(lambda: records_of(backend, address))
-        declared = silently(lambda: declarations(backend, address, run))
+        declared_columns = silently(lambda: declarations(backend, address, run))
         count = _rows(run, records.aggregate(n=records.count()))[0]["n"]
         check_enough(count)
         return [
-            _profile(run, records, name, declared.get(name, Declaration()), count, progress)
+            _profile(run, records, name, declared_columns.get(name, Declaration()), count, progress)
             for name in records.columns
         ]
 

@@ -109,17 +109,19 @@ class PersonTable(StreamedRecords):
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
         if uncoded:
             return persons.gathered(self._coded(stored, uncoded))
-        held = self._held()
-        if undeclared := [name for name in stored if name in held.undeclared]:
+        records_held = self._held()
+        if undeclared := [name for name in stored if name in records_held.undeclared]:
             raise UndeclaredLevelError(attribute=", ".join(undeclared))
         axes = [self.coding.stored.index(name) for name in stored]
-        return [Gathered([part.columns[axis] for axis in axes], part.first) for part in held.gathered]
+        return [
+            Gathered([part.columns[axis] for axis in axes], part.first) for part in records_held.gathered
+        ]
 
     def _held(self) -> _Held:
         if not self._kept:
-            held = _Held()
-            held.gathered = self.persons.gathered(self._codes(held))
-            self._kept.append(held)
+            records_held = _Held()
+            records_held.gathered = self.persons.gathered(self._codes(records_held))
+            self._kept.append(records_held)
         return self._kept[0]
 
     def _codes(self, held: _Held) -> Generator[list[NDArray[Any]], None, None]:
@@ -138,16 +140,16 @@ class PersonTable(StreamedRecords):
             yield batch
 
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
-        stored = [self.coding.attribute(name) for name in self.coding.stored]
+        stored_attributes = [self.coding.attribute(name) for name in self.coding.stored]
         columns = self.table.columns((*self.coding.stored, self.persons.column))
-        sent = {_PERSON: key_text(columns.pop(), self.persons.column)}
+        columns_sent = {_PERSON: key_text(columns.pop(), self.persons.column)}
         numbers: dict[str, str] = {}
-        for axis, (attribute, column) in enumerate(zip(stored, columns, strict=True)):
+        for axis, (attribute, column) in enumerate(zip(stored_attributes, columns, strict=True)):
             reading = self.readings.get(attribute.name, PLAIN)
-            sent[f"s{axis}"] = value_of(column, attribute, reading)
+            columns_sent[f"s{axis}"] = value_of(column, attribute, reading)
             numbers[attribute.name] = _number(f"s{axis}", attribute, reading)
         query = self.persons.query(Column(_PERSON, "VARCHAR"), numbers, attributes)
-        yield from _answers(query, self.table.stream(sent))
+        yield from _answers(query, self.table.stream(columns_sent))
 
 
 def _number(column: str, attribute: Attribute, reading: Reading) -> str:

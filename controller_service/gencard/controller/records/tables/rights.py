@@ -180,10 +180,10 @@ def _by_role(roles: Sequence[Role]) -> Iterator[tuple[str, str]]:
 def _by_right(rights: Iterable[Right], roles: Sequence[Role]) -> Iterator[tuple[str, str]]:
     """What was given by place and holder, and the statement against it."""
     by_name, own = {role.name: role for role in roles}, roles[0]
-    given: dict[tuple[str, str], list[str]] = defaultdict(list)
+    privileges_by_holder: dict[tuple[str, str], list[str]] = defaultdict(list)
     for right in rights:
-        given[right.place, right.holder].append(right.privilege)
-    for (place, holder), privileges in given.items():
+        privileges_by_holder[right.place, right.holder].append(right.privilege)
+    for (place, holder), privileges in privileges_by_holder.items():
         what = f"{', '.join(privileges)} ON {place}"
         if holder in by_name and holder != own.name:
             yield f"{what} as a member of {holder}", _leave(by_name[holder], own)

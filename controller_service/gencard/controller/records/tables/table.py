@@ -90,8 +90,8 @@ class Table:
             return self._looks[0]
         self._check_columns(self.coding.stored)
         # by kind, so that a card's version tells it, and receipts of one card agree on it
-        named = f"gencard.fingerprint.v1 {self.version_kind} {self.coding.domain}"
-        fingerprint = hmac.new(salt, named.encode(), sha256)
+        header = f"gencard.fingerprint.v1 {self.version_kind} {self.coding.domain}"
+        fingerprint = hmac.new(salt, header.encode(), sha256)
         for names in self._fingerprinted():
             table = self._counted(names)
             cells = np.flatnonzero(table)
@@ -162,8 +162,8 @@ class Table:
             raise TooManyRecordsError(limit=most_records)
         codes = dict(zip(names, columns[: len(names)], strict=True))
         self._refuse({name for name in names if codes[name].min() == UNDECLARED})
-        stored = zip(uncoded, columns[len(names) :], strict=True)
-        numbers = {name: self._numbers(name, values, codes[name]) for name, values in stored}
+        sources = zip(uncoded, columns[len(names) :], strict=True)
+        numbers = {name: self._numbers(name, values, codes[name]) for name, values in sources}
         order = np.lexsort([*numbers.values(), *codes.values()][::-1])
         domain = self.coding.domain.project(attributes)
         coded = [codes[name][order].astype(code_dtype(domain.size(name))) for name in attributes]
@@ -189,8 +189,8 @@ class Table:
         text = as_text(self.records[name]).fill_null("")
         coded = self.records.select(value=text, code=self._code(name))
         query = coded.filter(coded.code == UNDECLARED).group_by("value")
-        counted = query.aggregate(records=lambda table: table.count())
-        batches = ((texts.tolist(), counts.tolist()) for texts, counts in self._batches(counted))
+        text_counts = query.aggregate(records=lambda table: table.count())
+        batches = ((texts.tolist(), counts.tolist()) for texts, counts in self._batches(text_counts))
         return {text: count for batch in batches for text, count in zip(*batch, strict=True)}
 
     def _fingerprinted(self) -> tuple[Clique, ...]:
@@ -233,10 +233,10 @@ class Table:
         What is derived is an expression of codes that have names, so that no engine is told to compute
         one again in each case.
         """
-        stored = sources_of(self.coding, names)
-        short = {name: f"s{axis}" for axis, name in enumerate(stored)}
-        coded = self.records.select(**{short[name]: self._code(name) for name in stored}, **values)
-        codes = {name: coded[short[name]] for name in stored}
+        sources = sources_of(self.coding, names)
+        short = {name: f"s{axis}" for axis, name in enumerate(sources)}
+        coded = self.records.select(**{short[name]: self._code(name) for name in sources}, **values)
+        codes = {name: coded[short[name]] for name in sources}
         for name in names:
             if (how := self.coding.attribute(name).derivation) is not None:
                 sizes = self.coding.domain.project(how.sources).sizes
@@ -267,8 +267,8 @@ class Table:
     def _refuse(self, undeclared: set[str]) -> None:
         """Raises UndeclaredLevelError, which names what is stored, not what is derived from it."""
         if undeclared:
-            stored = sources_of(self.coding, tuple(undeclared))
-            names = [name for name in stored if name in undeclared or self._counted((name,))[0]]
+            sources = sources_of(self.coding, tuple(undeclared))
+            names = [name for name in sources if name in undeclared or self._counted((name,))[0]]
             raise UndeclaredLevelError(attribute=", ".join(names))
 
     def _batches(self, query: Any) -> Iterator[list[NDArray[Any]]]:

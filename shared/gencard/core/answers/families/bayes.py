@@ -59,8 +59,8 @@ class NaiveBayes:
     @property
     def logarithms(self) -> list[FloatArray]:
         """Of each feature: logarithms of the probability of each level in each class, none of 0."""
-        added = [table.counts + max(self.smoothing, _LEAST_SMOOTHING) for table in self.tables]
-        return [np.log(counts / counts.sum(axis=1, keepdims=True)) for counts in added]
+        smoothed = [table.counts + max(self.smoothing, _LEAST_SMOOTHING) for table in self.tables]
+        return [np.log(counts / counts.sum(axis=1, keepdims=True)) for counts in smoothed]
 
     def scores(self, codes: IntArray) -> FloatArray:
         """Logarithm of the probability of each class with the features in some cells of them."""
@@ -156,18 +156,18 @@ def chow_liu_answer(margins: Margins, question: Question) -> Answer:
 def _from_root(attributes: Clique, edges: Sequence[Clique]) -> list[Clique]:
     """The edges from parent to child, parents first; the first attribute of each part is its root."""
     directed: list[Clique] = []
-    reached: list[str] = []
+    order: list[str] = []
     for root in attributes:
-        if root in reached:
+        if root in order:
             continue
         waiting = [root]
         while waiting:
             parent = waiting.pop(0)
-            reached.append(parent)
+            order.append(parent)
             beside = [
                 one if other == parent else other for one, other in edges if parent in (one, other)
             ]
-            children = [name for name in beside if name not in reached]
+            children = [name for name in beside if name not in order]
             directed += [(parent, child) for child in children]
             waiting += children
     return directed

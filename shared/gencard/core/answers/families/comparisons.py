@@ -97,12 +97,12 @@ def quantiles_answer(margins: Margins, question: Question) -> Answer:
     response, term = response_of(question), one_term(question, "a table of quantiles")
     keys = {response: order(question, response)}
     table = level_table(margins, question, term, (response,), keys)
-    wanted = quantile_shares(question)
-    places = [by_group.quantile_places(table.counts, q) for q in wanted]
+    q_shares = quantile_shares(question)
+    places = [by_group.quantile_places(table.counts, q) for q in q_shares]
     inside = np.column_stack([table.columns.keys[place] for place in places])
     shares = np.cumsum(table.counts, axis=1) / table.counts.sum(axis=1, keepdims=True)
     note = () if response in question.values else (_PLACES,)
-    columns = tuple(f"{q:g}" for q in wanted)
+    columns = tuple(f"{q:g}" for q in q_shares)
     return Answer(
         question.kind,
         question.text,
@@ -117,11 +117,11 @@ def quantiles_answer(margins: Margins, question: Question) -> Answer:
 
 def quantile_shares(question: Question) -> tuple[float, ...]:
     """The option ``q``: one share or several, default the quartiles."""
-    given = question.options.get("q", (0.25, 0.5, 0.75))
-    wanted = (given,) if isinstance(given, str | int | float) else tuple(given)
-    if not all(isinstance(q, int | float) and 0 < q < 1 for q in wanted):
+    option = question.options.get("q", (0.25, 0.5, 0.75))
+    shares = (option,) if isinstance(option, str | int | float) else tuple(option)
+    if not all(isinstance(q, int | float) and 0 < q < 1 for q in shares):
         raise InvalidInputError(field="q", problem="must lie between 0 and 1")
-    return tuple(map(float, wanted))
+    return tuple(map(float, shares))
 
 
 def ttest_answer(margins: Margins, question: Question) -> Answer:

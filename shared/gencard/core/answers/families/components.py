@@ -68,9 +68,9 @@ class Correspondence:
         scale = np.sqrt(np.outer(masses, masses))
         residuals = (shares - np.outer(masses, masses)) / scale
         axes = Axes.of(residuals)
-        kept = len(masses) - attributes
-        inertias = np.maximum(axes.values[:kept], 0.0)
-        standard = axes.vectors[:, :kept] / np.sqrt(masses)[:, None]
+        rank = len(masses) - attributes
+        inertias = np.maximum(axes.values[:rank], 0.0)
+        standard = axes.vectors[:, :rank] / np.sqrt(masses)[:, None]
         return cls(
             attributes, masses, inertias, standard * np.sqrt(inertias), float(np.sum(residuals**2))
         )
@@ -183,7 +183,7 @@ def _burt(
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """All two-way tables as one, of the levels that somebody has, and the names of these."""
     single = [np.maximum(margins.counts((name,)), 0) for name in attributes]
-    held = np.concatenate([counts > 0 for counts in single])
+    occupied = np.concatenate([counts > 0 for counts in single])
     blocks = [
         [
             np.diag(single[i]) if i == j else np.maximum(margins.counts((one, other)), 0)
@@ -192,8 +192,8 @@ def _burt(
         for i, one in enumerate(attributes)
     ]
     names = [f"{one}: {level}" for one in attributes for level in level_names(question, (one,))]
-    kept = tuple(name for name, some in zip(names, held, strict=True) if some)
-    return np.block(blocks)[np.ix_(held, held)], kept
+    occupied_names = tuple(name for name, some in zip(names, occupied, strict=True) if some)
+    return np.block(blocks)[np.ix_(occupied, occupied)], occupied_names
 
 
 def _count(question: Question, most: int) -> int:

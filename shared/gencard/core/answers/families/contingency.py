@@ -116,10 +116,10 @@ class Strata:
         Raises:
             InvalidInputError: There is none.
         """
-        held = (counts.sum(axis=0) > 0).all(axis=0) & (counts.sum(axis=1) > 0).all(axis=0)
-        if not held.any():
+        occupied = (counts.sum(axis=0) > 0).all(axis=0) & (counts.sum(axis=1) > 0).all(axis=0)
+        if not occupied.any():
             raise InvalidInputError(field="strata", problem="none has both rows and both columns")
-        return cls(counts[:, :, held])
+        return cls(counts[:, :, occupied])
 
     @property
     def sizes(self) -> FloatArray:

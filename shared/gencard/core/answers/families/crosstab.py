@@ -39,12 +39,14 @@ def crosstab_answer(margins: Margins, question: Question) -> Answer:
     parts = [_part(margins, question, clique) for clique in cliques]
     if len(parts) == 1:
         return parts[0]
-    named = [_suffixed(part, " × ".join(clique)) for part, clique in zip(parts, cliques, strict=True)]
+    labelled_parts = [
+        _suffixed(part, " × ".join(clique)) for part, clique in zip(parts, cliques, strict=True)
+    ]
     return replace(
         parts[0],
         coefficients=None,
-        scalars=tuple(scalar for part in named for scalar in part.scalars),
-        tables=tuple(table for part in named for table in part.tables),
+        scalars=tuple(scalar for part in labelled_parts for scalar in part.scalars),
+        tables=tuple(table for part in labelled_parts for table in part.tables),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )
 
@@ -154,12 +156,14 @@ def _stratified(answer: Answer, margins: Margins, question: Question, clique: Cl
     whole = np.maximum(margins.counts(clique), 0)
     counts = whole.reshape(*whole.shape[:2], -1)[np.ix_(flat.rows.places, flat.columns.places)]
     names = level_names(question, clique[2:])
-    held = np.flatnonzero(counts.sum(axis=(0, 1)) > 0)
-    tables = tuple(flat.table(f"counts[{names[place]}]", counts[:, :, place]) for place in held)
-    scalars = _conditional([counts[:, :, place] for place in held])
+    occupied = np.flatnonzero(counts.sum(axis=(0, 1)) > 0)
+    tables = tuple(flat.table(f"counts[{names[place]}]", counts[:, :, place]) for place in occupied)
+    scalars = _conditional([counts[:, :, place] for place in occupied])
     if counts.shape[:2] != (2, 2):
         return replace(answer, scalars=scalars, tables=tables)
-    return _pooled(replace(answer, scalars=scalars, tables=tables), counts[:, :, held], level(question))
+    return _pooled(
+        replace(answer, scalars=scalars, tables=tables), counts[:, :, occupied], level(question)
+    )
 
 
 def _conditional(tables: Sequence[FloatArray]) -> tuple[Scalar, ...]:

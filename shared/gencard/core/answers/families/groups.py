@@ -181,9 +181,9 @@ def quantile_places(counts: FloatArray, q: float, *, upper: bool = False) -> Int
     It is the first level up to which at least the share ``q`` of the group stands (type 1 of Hyndman
     and Fan, 1996); with ``upper`` the first up to which more than that stands.
     """
-    reached, sizes = np.cumsum(counts, axis=1), counts.sum(axis=1, keepdims=True)
+    cumulative, sizes = np.cumsum(counts, axis=1), counts.sum(axis=1, keepdims=True)
     slack = 1e-9 * sizes  # a share such as 0.1 of 30 is not a whole number in binary
-    enough = reached > q * sizes + slack if upper else reached >= q * sizes - slack
+    enough = cumulative > q * sizes + slack if upper else cumulative >= q * sizes - slack
     enough &= counts > 0
     last = counts.shape[1] - 1 - np.argmax(counts[:, ::-1] > 0, axis=1)
     places: IntArray = np.where(enough.any(axis=1), np.argmax(enough, axis=1), last)

@@ -47,7 +47,7 @@ class LevelTable:
 
     def of_rows(self, chosen: Mask) -> "LevelTable":
         """Some of the rows, with all columns."""
-        names = tuple(name for name, kept in zip(self.rows.names, chosen, strict=True) if kept)
+        names = tuple(name for name, is_chosen in zip(self.rows.names, chosen, strict=True) if is_chosen)
         rows = Side(names, self.rows.places[chosen], self.rows.keys[chosen])
         return LevelTable(self.counts[chosen], rows, self.columns)
 
@@ -72,19 +72,25 @@ def level_table(
         NoEstimateError: No record is left.
     """
     whole = np.maximum(margins.counts(rows + columns), 0)
-    wanted = [_wanted(margins, side, keys or {}) for side in (rows, columns)]
+    choices = [_wanted(margins, side, keys or {}) for side in (rows, columns)]
     cells = [
         int(np.prod(margins.domain.project(side).sizes, dtype=np.int64)) for side in (rows, columns)
     ]
-    counts = whole.reshape(cells)[np.ix_(*(places for places, _ in wanted))]
-    held = [counts.sum(axis=axis) > 0 for axis in (1, 0)]
-    if not held[0].any():
+    counts = whole.reshape(cells)[np.ix_(*(places for places, _ in choices))]
+    occupied = [counts.sum(axis=axis) > 0 for axis in (1, 0)]
+    if not occupied[0].any():
         raise NoEstimateError(kind=question.kind, problem="there is no record")
     sides = []
-    for side, (places, values), kept in zip((rows, columns), wanted, held, strict=True):
+    for side, (places, values), is_occupied in zip((rows, columns), choices, occupied, strict=True):
         names = level_names(question, side)
-        sides.append(Side(tuple(names[place] for place in places[kept]), places[kept], values[kept]))
-    return LevelTable(counts[np.ix_(*held)], *sides)
+        sides.append(
+            Side(
+                tuple(names[place] for place in places[is_occupied]),
+                places[is_occupied],
+                values[is_occupied],
+            )
+        )
+    return LevelTable(counts[np.ix_(*occupied)], *sides)
 
 
 def class_tables(
@@ -172,8 +178,8 @@ def attributes_of(question: Question, least: int = 1) -> Clique:
         InvalidInputError: There are fewer than ``least``.
     """
     formula = question.formula
-    named = (formula.response,) if formula.response else ()
-    attributes = tuple(dict.fromkeys((*named, *(name for term in formula.terms for name in term))))
+    names = (formula.response,) if formula.response else ()
+    attributes = tuple(dict.fromkeys((*names, *(name for term in formula.terms for name in term))))
     if len(attributes) < least:
         raise InvalidInputError(field="formula", problem=f"needs {least} attributes at least")
     return attributes
@@ -197,10 +203,10 @@ def choice(question: Question, name: str, choices: tuple[str, ...]) -> str:
     Raises:
         InvalidInputError: It is another one.
     """
-    chosen = question.options.get(name, choices[0])
-    if chosen not in choices:
+    option = question.options.get(name, choices[0])
+    if option not in choices:
         raise InvalidInputError(field=name, problem=f"must be one of {', '.join(choices)}")
-    return str(chosen)
+    return str(option)
 
 
 def number(question: Question, name: str, default: float) -> float:

@@ -157,9 +157,9 @@ def _gradient(table: FloatArray, cells: _Cells) -> FloatArray:
 def _through_thresholds(table: FloatArray, cells: _Cells) -> FloatArray:
     """Change of the score with one more record in each row, because thresholds move."""
     shares, by_rho, n = cells.shares, cells.by_rho, table.sum()
-    reached = np.cumsum(table.sum(axis=1))[:-1] / n
+    cumulative = np.cumsum(table.sum(axis=1))[:-1] / n
     change = np.zeros(len(table))
-    for place, (share, threshold) in enumerate(zip(reached, cells.rows, strict=True)):
+    for place, (share, threshold) in enumerate(zip(cumulative, cells.rows, strict=True)):
         first, second = cells.by_row(place)
         slope = float(np.sum(table * (second / shares - by_rho * first / shares**2)))
         up = (np.arange(len(table)) <= place) - share

@@ -106,16 +106,16 @@ def bootstrapped(
     answer = _answered(analysis, margins)
     model = fitted(margins, cliques)
     centre = _numbers(_answered(analysis, model))
-    drawn = []
+    replicates = []
     for replicate in range(how.replicates):
         how.progress("bootstrap", replicate / how.replicates)
         try:
-            drawn.append(_numbers(analysis(_replicate(model, margins, how.mechanism, rng=how.rng))))
+            replicates.append(_numbers(analysis(_replicate(model, margins, how.mechanism, rng=how.rng))))
         except (ComputationError, InvalidInputError):
             continue
-    if len(drawn) < _FEWEST_ANSWERED * how.replicates:
+    if len(replicates) < _FEWEST_ANSWERED * how.replicates:
         raise NoiseDrownsError
-    return _with_intervals(answer, centre, drawn)
+    return _with_intervals(answer, centre, replicates)
 
 
 def fitted(margins: NoisyMargins, cliques: tuple[Clique, ...]) -> Drawn:

@@ -104,9 +104,9 @@ def widened(answer: Answer, analysis: Analysis, margins: Margins, cliques: Seque
 
 
 def _stepped(table: FloatArray, cell: tuple[int, ...], step: float) -> FloatArray:
-    moved = table.copy()
-    moved[cell] += step
-    return moved
+    shifted = table.copy()
+    shifted[cell] += step
+    return shifted
 
 
 def _values(analysis: Analysis, margins: Margins, points: Sequence[Point]) -> FloatArray:
@@ -151,8 +151,8 @@ def _bounded(table: Table) -> Iterator[Point]:
 
 
 def _place(table: Table) -> int:
-    named = [name for name in ("estimate", "mean", "share") if name in table.column_names]
-    return table.column_names.index(named[0]) if named else 0
+    columns = [name for name in ("estimate", "mean", "share") if name in table.column_names]
+    return table.column_names.index(columns[0]) if columns else 0
 
 
 def _is_ratio(table: Table) -> bool:

@@ -94,9 +94,9 @@ def linear_equations(
     gradients = [_product(block, response, domain) for block in blocks]
     for other in blocks:
         number = (params[other.places] @ other.values)[None]
-        fitted = Block(other.attributes, other.places[:1], number)
+        fitted_block = Block(other.attributes, other.places[:1], number)
         for block in blocks:
-            part = _product(block, fitted, domain)
+            part = _product(block, fitted_block, domain)
             gradients.append(replace(part, values=-part.values))
     return Equations(
         np.asarray(np.linalg.inv(inverse), dtype=np.float64),
@@ -186,8 +186,8 @@ def count_equations(
     if response is None:
         gradients = blocks
     else:
-        fitted = cells.block(-rates[:, None] * cells.matrix)
-        gradients = (fitted, *(_product(block, response, domain) for block in blocks))
+        fitted_block = cells.block(-rates[:, None] * cells.matrix)
+        gradients = (fitted_block, *(_product(block, response, domain) for block in blocks))
 
     def curvature(along: FloatArray) -> Curvature:
         forms = (cells.matrix @ along.T) ** 2

@@ -57,8 +57,8 @@ def with_noise(
     if equations is None or answer.coefficients is None:
         known = widened(answer, analysis, margins, question.cliques)
     else:
-        added = added_covariance(equations(margins, question, answer), margins)
-        known = replace(answer, coefficients=_with(answer.coefficients, added))
+        noise_covariance = added_covariance(equations(margins, question, answer), margins)
+        known = replace(answer, coefficients=_with(answer.coefficients, noise_covariance))
     scalars = tuple(map(_untested, known.scalars))
     return replace(known, scalars=scalars, notes=(*known.notes, NOTE))
 
@@ -99,11 +99,11 @@ def added_covariance(equations: Equations, margins: Margins) -> FloatArray:
     noise = covariance_of(margins, (*equations.gradients, *shifted), 2 * size)
     solved = np.linalg.inv(equations.information)
     chain = np.hstack([curvature.by_params @ solved, np.eye(size)])
-    moved = np.sqrt(np.maximum(np.diag(chain @ noise @ chain.T), 0.0)) / sizes
-    if float(moved.max(initial=0.0)) > MOST_MOVED:
+    shifts = np.sqrt(np.maximum(np.diag(chain @ noise @ chain.T), 0.0)) / sizes
+    if float(shifts.max(initial=0.0)) > MOST_MOVED:
         raise NoiseDrownsError
-    added: FloatArray = solved @ noise[:size, :size] @ solved
-    return added
+    covariance: FloatArray = solved @ noise[:size, :size] @ solved
+    return covariance
 
 
 def _directions(information: FloatArray) -> tuple[FloatArray, FloatArray]:

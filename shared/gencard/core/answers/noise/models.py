@@ -63,20 +63,20 @@ def _choice_noise(
     """Args: prefix: Of the names of the first equation's coefficients."""
     params = np.reshape(coefficients.params, (len(responses.values), -1))
     names = [name.removeprefix(prefix) for name in coefficients.names[: params.shape[1]]]
-    kept = np.array([design.names.index(name) for name in names], dtype=np.int64)
-    cells = _cells(margins, design, kept)
-    return choice_equations(kept_blocks(design, kept), responses, cells, params, margins.domain)
+    places = np.array([design.names.index(name) for name in names], dtype=np.int64)
+    cells = _cells(margins, design, places)
+    return choice_equations(kept_blocks(design, places), responses, cells, params, margins.domain)
 
 
 def poisson_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
     """The equations of an answer by ``poisson_answer``."""
     design, coefficients = question.model(), estimated(answer)
     response = design.required_response()
-    kept = places_of(design, coefficients)
+    places = places_of(design, coefficients)
     return count_equations(
-        kept_blocks(design, kept),
+        kept_blocks(design, places),
         one_number(response.attribute, response.numbers(margins)),
-        _cells(margins, design, kept),
+        _cells(margins, design, places),
         np.array(coefficients.params),
         margins.domain,
     )
@@ -85,11 +85,11 @@ def poisson_noise(margins: Margins, question: Question, answer: Answer) -> Equat
 def loglinear_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
     """The equations of an answer by ``loglinear_answer``."""
     design, coefficients = question.model(), estimated(answer)
-    kept = places_of(design, coefficients)
+    places = places_of(design, coefficients)
     codes = open_cells(margins, design).codes
-    cells = _checked(Cells(design.attributes, design.matrix(codes), np.ones(len(codes))), kept)
+    cells = _checked(Cells(design.attributes, design.matrix(codes), np.ones(len(codes))), places)
     params = np.array(coefficients.params)
-    return count_equations(kept_blocks(design, kept), None, cells, params, margins.domain)
+    return count_equations(kept_blocks(design, places), None, cells, params, margins.domain)
 
 
 def _cells(margins: Margins, design: Design, kept: IntArray) -> Cells:

@@ -82,10 +82,10 @@ def _inside(part: Within, block: Block) -> Block:
     extra = tuple(name for name in part.attributes if name not in block.attributes)
     wider = (*block.attributes, *extra)
     sizes = tuple(part.domain.size(name) for name in wider)
-    chosen = Block(
+    choice = Block(
         part.attributes, np.zeros(1, dtype=np.int64), part.chosen.reshape(1, -1).astype(float)
     )
-    return Block(wider, block.places, lifted(block, wider, sizes) * lifted(chosen, wider, sizes))
+    return Block(wider, block.places, lifted(block, wider, sizes) * lifted(choice, wider, sizes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,8 +165,8 @@ class NoisyMargins:
         return self.blocks[self._ordered(inside)].variance
 
     def _ordered(self, inside: Iterable[str]) -> Clique:
-        named = set(inside)
-        return tuple(name for name in self.domain.attributes if name in named)
+        inside_names = set(inside)
+        return tuple(name for name in self.domain.attributes if name in inside_names)
 
     def _pulled(self, part: Block) -> Iterator[tuple[Clique, FloatArray]]:
         """The derivatives by each interaction: what a linear function of counts sees of it."""

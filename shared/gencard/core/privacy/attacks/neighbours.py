@@ -80,8 +80,8 @@ def neighbours(
 def _closest(row: NDArray[np.float64], count: int, rng: np.random.Generator) -> Positions:
     """Positions of the smallest numbers; NaN is no number, and sorted last."""
     shuffled = rng.permutation(len(row))
-    chosen = shuffled[np.argpartition(row[shuffled], count - 1)[:count]]
-    return chosen[~np.isnan(row[chosen])]
+    neighbours = shuffled[np.argpartition(row[shuffled], count - 1)[:count]]
+    return neighbours[~np.isnan(row[neighbours])]
 
 
 def inference(

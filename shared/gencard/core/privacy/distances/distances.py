@@ -74,8 +74,8 @@ class Differences:
         for weight, alike in self._alike.items():
             differing = _unequal(alike.differing, left, right, shape)
             absent = _unequal(alike.absent, left, right, shape) if alike.absent else 0
-            counted = differing - absent
-            numerator += counted if weight == 1 else weight * counted
+            comparable = differing - absent
+            numerator += comparable if weight == 1 else weight * comparable
             denominator += weight * (alike.attributes - absent)
         if pairwise:
             numerator[denominator == 0] = np.inf
@@ -101,20 +101,20 @@ def _note(alike: _Alike, columns: Sequence[Column], rule: Missing, *, continuous
     """
     alike.attributes += 1
     missing = [np.isnan(column) if column.dtype.kind == "f" else column < 0 for column in columns]
-    lacking = bool(missing[0].any() or missing[1].any())
-    if lacking and rule is Missing.PAIRWISE:
+    has_gaps = bool(missing[0].any() or missing[1].any())
+    if has_gaps and rule is Missing.PAIRWISE:
         alike.absent.append(_coded([np.zeros(len(m), int) for m in missing], missing, alone=True))
-    if lacking or not continuous:
+    if has_gaps or not continuous:
         values = [np.zeros(len(m), int) for m in missing] if continuous else _ranked(columns)
         alike.differing.append(_coded(values, missing, alone=rule is Missing.PAIRWISE))
 
 
 def _ranked(columns: Sequence[Column]) -> list[NDArray[np.int64]]:
     """Values of two columns as codes from 0; missing ones as any."""
-    joined = np.concatenate(columns)
-    if joined.dtype.kind == "f" or joined.max(initial=0) >= _CODES:
-        joined = np.unique(joined, return_inverse=True)[1]
-    return [np.maximum(joined[: len(columns[0])], 0), np.maximum(joined[len(columns[0]) :], 0)]
+    both = np.concatenate(columns)
+    if both.dtype.kind == "f" or both.max(initial=0) >= _CODES:
+        both = np.unique(both, return_inverse=True)[1]
+    return [np.maximum(both[: len(columns[0])], 0), np.maximum(both[len(columns[0]) :], 0)]
 
 
 def _coded(
@@ -180,9 +180,9 @@ class Pairs:
         Args:
             shape: What the two broadcast to.
         """
-        known, counted = self.differences.between(left, right, shape)
-        result = add_numbers(self.numbers, known, counted, left, right)
-        result[counted == 0] = np.nan
+        known, comparable = self.differences.between(left, right, shape)
+        result = add_numbers(self.numbers, known, comparable, left, right)
+        result[comparable == 0] = np.nan
         return result
 
 
@@ -228,6 +228,6 @@ def numeric_columns(left: Records, right: Records, gower: Gower) -> Iterator[Num
         gower.proportions, gower.ranges, left.columns, right.columns, strict=True
     ):
         if weight and span:
-            lacking = bool(np.isnan(ours).any() or np.isnan(theirs).any())
+            has_gaps = bool(np.isnan(ours).any() or np.isnan(theirs).any())
             columns = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
-            yield NumericColumn(weight, span, *columns, lacking)
+            yield NumericColumn(weight, span, *columns, has_gaps)

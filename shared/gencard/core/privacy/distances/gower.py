@@ -115,18 +115,18 @@ def gower_of(
     first = tables[0]
     for table in tables[1:]:
         check_same_kinds(first.kinds, table.kinds)
-    given = dict(weights or {})
-    for name in given:
+    own_weights = dict(weights or {})
+    for name in own_weights:
         if name not in first.attributes:
             raise UnknownAttributeError(attribute=name)
-    joined = [np.concatenate(columns) for columns in zip(*(t.columns for t in tables), strict=True)]
+    both = [np.concatenate(columns) for columns in zip(*(t.columns for t in tables), strict=True)]
     return Gower(
         first.attributes,
         tuple(
             _range(column) if numeric else None
-            for column, (_, numeric) in zip(joined, first.kinds, strict=True)
+            for column, (_, numeric) in zip(both, first.kinds, strict=True)
         ),
-        tuple(float(given.get(name, 1.0)) for name in first.attributes),
+        tuple(float(own_weights.get(name, 1.0)) for name in first.attributes),
         missing,
     )
 

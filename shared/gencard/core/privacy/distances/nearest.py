@@ -118,12 +118,14 @@ def _defined(distances: NDArray[np.float64]) -> NDArray[np.float64]:
 def _distinct(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
     """Compare each of equal records once, and two of those that are equal among the others."""
     # A third equal record can change neither the nearest nor the second nearest distance.
-    kept = np.sort(first_of_each(twin_numbers(reference, gower), 2))
+    distinct = np.sort(first_of_each(twin_numbers(reference, gower), 2))
     ours = twin_numbers(records, gower)
     first = first_of_each(ours)
     if len(first) > _FEW_TWINS * len(records):
-        return _nearest(records, reference.take(kept), gower, second).at(np.arange(len(ours)), kept)
-    return _nearest(records.take(first), reference.take(kept), gower, second).at(ours, kept)
+        return _nearest(records, reference.take(distinct), gower, second).at(
+            np.arange(len(ours)), distinct
+        )
+    return _nearest(records.take(first), reference.take(distinct), gower, second).at(ours, distinct)
 
 
 def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
@@ -144,8 +146,8 @@ def _search_all(pairs: GroupPairs, running: RunningNearest) -> None:
     step = max(1, _BOUNDS // len(part.right))
     for start in range(0, len(part.left), step):
         table = part.table(slice(start, start + step))
-        for group, (known, counted) in enumerate(zip(*table, strict=True), start):
-            _search(pairs, group, known, counted, running)
+        for group, (known, comparable) in enumerate(zip(*table, strict=True), start):
+            _search(pairs, group, known, comparable, running)
 
 
 def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, running: RunningNearest) -> None:
@@ -153,14 +155,14 @@ def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, running: Ru
     rows, step = pairs.part.left.members(np.array([group])), pairs.part.step
     bounds = known / counted
     lowest = float(bounds.min())
-    reached, limit = -1.0, lowest + step / 2
+    lower, limit = -1.0, lowest + step / 2
     # No record of a group is nearer than the group's bound, so groups beyond the second nearest record
     # found so far need not be opened. The search goes outwards in shells of one step.
-    while isfinite(lowest) and reached <= min(1, running.reach(rows)):
-        chosen = np.flatnonzero((bounds > reached) & (bounds <= limit))
-        if len(chosen):
-            _look(pairs, group, chosen, (known, counted), running)
-        reached, limit = limit, limit + step
+    while isfinite(lowest) and lower <= min(1, running.reach(rows)):
+        candidates = np.flatnonzero((bounds > lower) & (bounds <= limit))
+        if len(candidates):
+            _look(pairs, group, candidates, (known, counted), running)
+        lower, limit = limit, limit + step
 
 
 def _look(
@@ -176,14 +178,14 @@ def _look(
     bounds = pairs.at_best(group, chosen, *(row[chosen] for row in table))
     order = np.argsort(bounds)
     ends = np.cumsum(sizes[order])
-    start, wanted = 0, _FIRST
+    start, most = 0, _FIRST
     while start < len(order) and len(rows := running.open(rows, bounds[order[start]])):
-        stop = max(start, int(np.searchsorted(ends, wanted))) + 1
+        stop = max(start, int(np.searchsorted(ends, most))) + 1
         near = order[start:stop]
         near = near[bounds[near] <= running.reach(rows)]
         _compare(pairs, rows, right.members(chosen[near]), table, running)
         # The first groups shrink the reach; what is then still open is compared in ever larger pieces.
-        start, wanted = stop, 2 * wanted
+        start, most = stop, 2 * most
 
 
 def _compare(
@@ -194,11 +196,11 @@ def _compare(
     running: RunningNearest,
 ) -> None:
     """Compare records of one group to all at some positions."""
-    known, counted = (row[pairs.part.right.of[positions]] for row in table)
+    known, comparable = (row[pairs.part.right.of[positions]] for row in table)
     size = max(1, _PAIRS // len(positions))
     for start in range(0, len(rows), size):
         some = rows[start : start + size]
-        running.add(some, positions, pairs.between(some, positions, known, counted))
+        running.add(some, positions, pairs.between(some, positions, known, comparable))
 
 
 @dataclass(frozen=True, slots=True)

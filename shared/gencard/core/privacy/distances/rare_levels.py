@@ -182,10 +182,10 @@ def _note(left: Positions, right: Positions, apart: Row, running: RunningNearest
 
 def _rare(axis: int, left: Column, right: Column) -> RareLevels | None:
     """Of one attribute, if they are many."""
-    joined = np.concatenate([left, right])
-    if joined.max(initial=0) < _LEAST:
+    both = np.concatenate([left, right])
+    if both.max(initial=0) < _LEAST:
         return None
-    codes, ranks = np.unique(joined, return_inverse=True)
+    codes, ranks = np.unique(both, return_inverse=True)
     often = np.bincount(ranks[len(left) :], minlength=len(codes)) * _SHARE > len(right)
     rare = ~often & (codes >= 0)
     if rare.sum() < _LEAST:
