@@ -291,6 +291,25 @@ class TestNoEstimate:
         with pytest.raises(NoEstimateError, match="age"):
             answer(text, "logistic", self.separated())
 
+    def test_separation_by_any_plane_is_found_however_sums_are_rounded(self):
+        rng = np.random.default_rng(0)
+        for _ in range(200):
+            dataset = records(rows=int(rng.integers(20, 2_000)), seed=int(rng.integers(1_000)))
+            codes = dataset.codes.copy()
+            scores = codes[:, [0, 1, 4]] @ rng.normal(size=3)
+            codes[:, 5] = scores > np.quantile(scores, rng.uniform(0.1, 0.9))
+            if len(np.unique(codes[:, 5])) == 2:
+                with pytest.raises(NoEstimateError):
+                    answer("ill ~ sex + age + C(visits)", "logistic", Dataset(CODING.domain, codes))
+
+    def test_one_record_of_a_million_on_the_other_side_is_no_separation(self):
+        domain = CODING.domain.project(("age", "ill"))
+        table = np.array([[500_000, 0], [499_999, 1], [1, 499_999], [0, 500_000]])
+        psi = Psi(domain, (Measurement(("age", "ill"), table),))
+        fit = answer_of("ill ~ I(age > 45)", Analysis.LOGISTIC, PsiMargins.of(psi), CODING)
+        logit = np.log(999_999)
+        np.testing.assert_allclose(fit.coefficients.params, [-logit, 2 * logit], rtol=1e-9)
+
     @pytest.mark.parametrize(
         ("text", "kind"),
         [

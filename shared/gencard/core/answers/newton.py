@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 
 from gencard.core.answers.design import INTERCEPT, Design
 from gencard.core.answers.linear import independent
@@ -17,7 +18,13 @@ MOST_NUMBERS = 40_000_000
 _STEPS = 60
 _HALVES = 40
 _CLOSE = 1e-9
-"""A step on scaled columns after which one more gives all digits that floats have."""
+"""A Newton step on scaled columns after which one more gives all digits that floats have."""
+
+_VANISHED = 1e-10
+"""Share of the information at the start below which none is left in some direction.
+
+Where the likelihood has a maximum, about one divided by the number of records is left.
+"""
 
 _FAR = 4.0
 """An effect of as many logits for one spread of a column is named where there is no maximum."""
@@ -150,8 +157,9 @@ def maximum(objective: Objective, start: FloatArray, names: Sequence[str], kind:
     """
     params = start
     value, gradient, information = objective(params)
+    initial_information = information
     for _ in range(_STEPS):
-        step = _solved(information, gradient, params, names, kind)
+        newton_step = step = _solved(information, gradient, params, names, kind)
         for _ in range(_HALVES):
             following = objective(params + step)
             if np.isfinite(following[0]) and following[0] >= value - 1e-12 * abs(value):
@@ -159,10 +167,23 @@ def maximum(objective: Objective, start: FloatArray, names: Sequence[str], kind:
             step = step / 2
         params = params + step
         value, gradient, information = following
-        if np.abs(step).max(initial=0.0) < _CLOSE:
+        # The whole step: a halved one is short, too, where rounding hides that the likelihood rises.
+        if np.abs(newton_step).max(initial=0.0) < _CLOSE:
+            if _least_share(information, initial_information) < _VANISHED:
+                break
             inverse = _solved(information, np.eye(len(params)), params, names, kind)
             return Maximum(params, inverse, value)
     raise _unbounded(params, names, kind)
+
+
+def _least_share(information: FloatArray, initial: FloatArray) -> float:
+    """The least part of the initial information that is left in any direction.
+
+    On its way to infinity, a likelihood becomes flat: the gradient is rounded to 0 at last, as if there
+    were a maximum. The share does not depend on how nearly columns are collinear.
+    """
+    shares = scipy.linalg.eigh(information, initial, eigvals_only=True)
+    return float(shares.min(initial=1.0))
 
 
 def _solved(
