@@ -157,7 +157,7 @@ def test_missing_values_of_a_number_are_left_out_and_the_answer_says_so():
     np.testing.assert_allclose(
         values(answer, "means")[:, 1], [income[sex == group].mean() for group in (0, 1)]
     )
-    assert "left out where missing: income" in answer.notes
+    assert "dropped where missing: income" in answer.notes
 
 
 def test_correlations_of_each_pair_are_of_the_records_that_have_both():
@@ -203,9 +203,9 @@ def test_an_empty_cell_has_no_odds_ratio():
         ("components", "~ age + income", {"components": 3}, "from 1 to 2|missing"),
         ("quantiles", "age ~ sex", {"q": 1.5}, "between 0 and 1"),
         ("crosstab", "~ sex", {"alpha": 0}, "between 0 and 1"),
-        ("naive-bayes", "sex ~ 1", {}, "term"),
+        ("naive-bayes", "sex ~ 1", {}, "predictor"),
         ("naive-bayes", "sex ~ ill", {"smoothing": -1}, "negative"),
-        ("means", "age ~ sex", {"tset": "welch"}, "no 'tset'; its options are alpha"),
+        ("means", "age ~ sex", {"tset": "welch"}, "no option 'tset'; its options are alpha"),
         ("polychoric", "~ age + sex", {"alpha": 0.1}, "it has no options"),
     ],
 )
@@ -240,11 +240,11 @@ def test_a_function_of_a_number_gives_its_levels_other_numbers():
 @pytest.mark.parametrize(
     ("kind", "formula", "problem"),
     [
-        ("crosstab", "I(age > 40) ~ sex", "compares the levels"),
-        ("means", "age ~ I(income > 1)", "compares the levels"),
-        ("correlation", "~ I(age * income) + age", "one by one"),
-        ("components", "~ age + log(age)", "in two ways"),
-        ("correlation", "~ log(age - 9.5) + income", "no finite number"),
+        ("crosstab", "I(age > 40) ~ sex", "uses the levels"),
+        ("means", "age ~ I(income > 1)", "uses the levels"),
+        ("correlation", "~ I(age * income) + age", "functions of several"),
+        ("components", "~ age + log(age)", "in two forms"),
+        ("correlation", "~ log(age - 9.5) + income", "not a finite number"),
     ],
 )
 def test_a_function_that_an_analysis_cannot_have_is_refused(kind, formula, problem):

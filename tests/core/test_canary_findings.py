@@ -99,8 +99,8 @@ def test_what_does_not_apply_is_refused_in_words():
     many = Dataset(DOMAIN, np.zeros((DOMAIN.cells, 4), int))
     findings = {each.statistic: each for each in found(some, many, numbers=()).findings}
     assert findings["guesses"].bound is not None
-    assert "blind" in findings["count"].refusal
-    assert "blind" in findings["refined sum"].refusal
+    assert "random rows" in findings["count"].refusal
+    assert "random rows" in findings["refined sum"].refusal
     assert "numbers only" in findings["published sum"].refusal
     assert not any(findings[name].bound for name in ("count", "refined sum", "published sum"))
 

@@ -172,7 +172,7 @@ def unaware(name, psi):
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_noise_that_drowns_an_analysis_leaves_no_number(name):
-    with pytest.raises(NoiseDrownsError, match="more budget"):
+    with pytest.raises(NoiseDrownsError, match="larger budget"):
         answered(name, with_noise(population(150, seed=4), "0.1", 5))
 
 

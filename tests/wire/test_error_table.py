@@ -238,5 +238,5 @@ class TestAdvice:
     @pytest.mark.parametrize("what", ["card", "dataset 'census'", "generator or black box 'mts'"])
     def test_what_is_missing_is_said_and_where_to_look(self, what):
         error = error_of(status_message(errors.NotFoundError(what=what)))
-        assert error.message == f"The {what} does not exist, or it is not yours."
+        assert error.message == f"The {what} does not exist, or you have no access to it."
         assert error.advice.startswith("`gencard ")

@@ -97,7 +97,7 @@ class PrivacyBudget:
 
     def _spend(self, part: Fraction) -> None:
         if not 0 < part <= self.remaining:
-            raise AssertionError("a step exceeds what is left of the privacy budget")
+            raise AssertionError("a step exceeds the remaining privacy budget")
         self.remaining -= part
 
 

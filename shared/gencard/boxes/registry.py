@@ -39,6 +39,6 @@ def complete(entry: BoxEntry, parameters: Parameters) -> Parameters:
     """
     if not parameters.keys() <= entry.parameters.keys():
         raise InvalidInputError(
-            field="parameters", problem="include a name that the black box does not have"
+            field="parameters", problem="include one that the black box does not have"
         )
     return {**entry.parameters, **parameters}

@@ -48,9 +48,8 @@ class Derivation:
             f"its sources have more than {MOST_CELLS} cells": cells > MOST_CELLS,
             "it needs one code for each cell of its sources": len(self.codes) != cells,
             "a code lies outside its levels": not all(0 <= code < most for code in self.codes),
-            "of a person it is true or false, or has edges of whole numbers from 0; never missing": (
-                self.per_person and not of_number
-            ),
+            "as an attribute of a person, it must be true or false or have whole-number edges "
+            "from 0, and must not be missing": (self.per_person and not of_number),
         }
         return next((problem for problem, is_so in wrong.items() if is_so), None)
 

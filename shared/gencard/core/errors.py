@@ -36,6 +36,10 @@ _IN_PYTHON: Mapping[str, str] = {
 }
 """What a command that an advice names is in Python."""
 
+CHECK_READING = "Check that the file exists and that you may read it."
+CHECK_WRITING = "Check that the folder exists, that you may write to it, and that its disk is not full."
+"""Advice where a file cannot be read or written."""
+
 _LONGEST_ADVICE = 600
 _MOST_COMPARED, _LONGEST_COMPARED, _MOST_LISTED = 300, 60, 12
 """Names and characters that are compared, which bounds the work, and names that are listed."""
@@ -100,7 +104,7 @@ def _printable(value: str, longest: int) -> str:
 class InvalidInputError(GencardError):
     reason = "INVALID_INPUT"
     text = "{field}: {problem}."
-    advice = "Correct the value named, then try again."
+    advice = "Correct the named value, then try again."
 
 
 class UnknownAttributeError(InvalidInputError):
@@ -118,19 +122,19 @@ class InvalidDomainError(InvalidInputError):
 class InvalidCliqueError(InvalidInputError):
     reason = "INVALID_CLIQUE"
     text = "The clique ({clique}) is not valid: {problem}."
-    advice = "Name one or more different attributes in each clique, and each clique once."
+    advice = "Give each clique one or more distinct attributes, and list each clique once."
 
 
 class InvalidNumberError(InvalidInputError):
     reason = "INVALID_NUMBER"
     text = "{field} must be {expected}."
-    advice = "Send a finite number in the range given."
+    advice = "Use a finite number in the stated range."
 
 
 class InvalidCodingError(InvalidInputError):
     reason = "INVALID_CODING"
     text = "The coding of attribute '{attribute}' is not valid: {problem}."
-    advice = "Correct the schema: labels must be distinct, and edges must increase."
+    advice = "Correct the declaration of this attribute in the schema."
 
 
 class InvalidDatasetError(InvalidInputError):
@@ -148,13 +152,13 @@ class DomainMismatchError(InvalidInputError):
 class InvalidPsiError(InvalidInputError):
     reason = "INVALID_PSI"
     text = "psi, the released statistics, is not valid: {problem}."
-    advice = "Use psi as it was released, with the card that it was released under."
+    advice = "Use psi exactly as it was released, together with its card."
 
 
 class InvalidFormulaError(InvalidInputError):
     reason = "INVALID_FORMULA"
     text = "The formula is not valid at position {position}: {problem}."
-    advice = "Write it like `response ~ a + b * c`; put names that are not words into `backticks`."
+    advice = "Use the form `response ~ a + b * c`; put names with spaces or symbols in `backticks`."
 
 
 class NotReplayableError(InvalidInputError):
@@ -173,8 +177,8 @@ class ConnectionClosedError(InvalidInputError):
     reason = "CONNECTION_CLOSED"
     text = "The connection to {address} is closed."
     advice = (
-        "Connect again and make every call before the connection is closed: inside the `with` block. "
-        "Read a card of a closed connection again by its name."
+        "Connect again, and make all calls inside the `with` block, before the connection is "
+        "closed. To use a card of a closed connection, fetch it again by its name."
     )
 
 
@@ -193,8 +197,8 @@ class ModelTooLargeError(TooLargeError):
     reason = "MODEL_TOO_LARGE"
     text = "The generator's model exceeds the limit of {limit} cells: {largest}."
     advice = (
-        "Request fewer marginals on these attributes, or a generator that needs less: `gencard "
-        "generators` lists the limit of each."
+        "Request fewer marginals on these attributes, or use a generator with a smaller "
+        "model: `gencard generators` lists the limit of each."
     )
     longest_field = 400  # whole names of attributes
 
@@ -203,10 +207,11 @@ class TooManyRecordsError(TooLargeError):
     """Only statistics are measured of any number of records; all other work holds them in memory."""
 
     reason = "TOO_MANY_RECORDS"
-    text = "The dataset has more records than may be held in memory at once, which is {limit}."
+    text = "The dataset has more than {limit} records, the most that may be held in memory at once."
     advice = (
-        "Black boxes, audits, evaluations and runs at the records need fewer; statistics are measured "
-        "of any number: propose a card with a generator by construction. Stewards set limits.records."
+        "Black boxes, audits, evaluations and runs on the records load all records into "
+        "memory. Statistics can be measured on any number: propose a card whose generator "
+        "uses psi only. Stewards set limits.records."
     )
 
 
@@ -215,8 +220,8 @@ class NotFittableError(TooLargeError):
 
     reason = "NOT_FITTABLE"
     text = (
-        "The generator cannot fit marginals of this shape: a trial on made-up records missed "
-        "them. {remedy}."
+        "The generator cannot fit these marginals: in a trial on made-up records it did not "
+        "reproduce them. {remedy}."
     )
     advice = "Change the proposal as described and propose again. Nothing was measured or charged."
     longest_field = 400
@@ -260,9 +265,11 @@ class SecondStewardError(NegotiationError):
     """Two stewards decide, and this one cannot be the second."""
 
     reason = "SECOND_STEWARD"
-    text = "Another steward has to decide: {why}."
+    text = "Another steward must decide: {why}."
     absent: ClassVar[Mapping[str, str]] = {"why": "the first decision is your own"}
-    advice = "Ask another steward to look and to decide the same: `gencard steward queue` lists it."
+    advice = (
+        "Ask another steward to review it and make the same decision: `gencard steward queue` lists it."
+    )
 
 
 class AuditRequiredError(NegotiationError):
@@ -282,7 +289,7 @@ class TooManyAuditsError(NegotiationError):
     """Each audit costs a run at the records, so their number has a bound for each submitter."""
 
     reason = "TOO_MANY_AUDITS"
-    text = "One submitter may start {limit} audits on this dataset, and all have been started."
+    text = "The limit of {limit} audits per submitter on this dataset is reached."
     advice = "Ask the steward to raise `limits.audits`."
 
 
@@ -299,8 +306,8 @@ class TooManyRefusalsError(NegotiationError):
 
     reason = "TOO_MANY_REFUSALS"
     text = (
-        "{limit} of your operations have failed at the records of this dataset, so a steward must"
-        " review them first."
+        "{limit} of your operations on the records of this dataset have failed; a steward "
+        "must review them before you can start another."
     )
     advice = "Ask the steward to run `gencard-controller refusals`."
 
@@ -309,7 +316,8 @@ class GeneratorChangedError(NegotiationError):
     reason = "GENERATOR_CHANGED"
     text = "The installed generator differs from the version that the card names."
     advice = (
-        "Propose a new card: it names the present version, which needs a new audit if it reads records."
+        "Propose a new card, which names the installed version. A generator that reads "
+        "records needs a new audit."
     )
 
 
@@ -317,7 +325,7 @@ class RecordsProtectedError(NegotiationError):
     """Noise, rounding and checks would be undone by other numbers about the same records."""
 
     reason = "RECORDS_PROTECTED"
-    text = "{what} at the records is not available: {why}."
+    text = "{what} on the records is not available: {why}."
     advice = (
         "Audit on made-up records (`gencard audit CARD`), or ask the steward whether the policy "
         "may offer a card that allows it."
@@ -326,10 +334,8 @@ class RecordsProtectedError(NegotiationError):
 
 class BoxNotLentError(NegotiationError):
     reason = "BOX_NOT_LENT"
-    text = (
-        "The controller does not lend the black box '{name}', so it does not run on callers' datasets."
-    )
-    advice = "Ask the steward to add its name to black_boxes of [lending] in the settings."
+    text = "The controller does not run the black box '{name}' on datasets of callers."
+    advice = "Ask the steward to add its name to black_boxes in the [lending] section of the settings."
 
 
 class BoxNotReviewedError(NegotiationError):
@@ -342,7 +348,7 @@ class ProgramNotRunError(NegotiationError):
     """No record was read, so the reason may be told."""
 
     reason = "PROGRAM_NOT_RUN"
-    text = "The program was not run at the records: {problem}."
+    text = "The program was not run on the records: {problem}."
     advice = "Nothing was charged. Try it on synthetic rows: `gencard run CARD --program FILE --dry`."
 
 
@@ -363,9 +369,7 @@ class LackingMarginalsError(NegotiationError):
 
     reason = "LACKING_MARGINALS"
     text = "The statistics of the card do not determine the marginals of {cliques}."
-    advice = (
-        "`gencard plan` names and prices the card that does; propose it, or ask for a smaller model."
-    )
+    advice = "Use `gencard plan` to find and price a card that does, or fit a smaller model."
     longest_field = 400
     lacking: tuple[tuple[str, ...], ...] = ()
     plan: Any = None
@@ -390,16 +394,16 @@ class NotAcceptedError(NegotiationError):
 
     reason = "NOT_ACCEPTED"
     text = "The offer was not signed: {problem}."
-    advice = "Nothing was spent. To sign without a question, give `--yes`."
+    advice = "Nothing was spent. To sign without confirmation, use `--yes`."
 
 
 class AwaitingStewardError(NegotiationError):
     reason = "AWAITING_STEWARD"
-    text = "{card} waits for {whom}."
+    text = "{card} is waiting for {whom}."
     absent: ClassVar[Mapping[str, str]] = {"whom": "the controller's steward"}
     advice = (
-        "Nothing is spent while it waits. Run `gencard cards CARD --wait`, then repeat the same call: "
-        "it goes on with this card."
+        "Nothing is spent while it waits. Run `gencard cards CARD --wait`, then repeat the "
+        "same call, which continues with this card."
     )
 
 
@@ -407,7 +411,7 @@ class RunRefusedError(NegotiationError):
     """Raised on the client's side: the controller's answer is a signed refusal."""
 
     reason = "RUN_REFUSED"
-    text = "The answer {answer} was refused: {reasons}."
+    text = "Answer {answer} was refused: {reasons}."
     advice = (
         "Ask about more people or in less detail: a larger subpopulation, fewer groups, fewer terms. "
         "The refusal is stored; the same question costs nothing more and gets the same answer."
@@ -418,10 +422,8 @@ class AnswerWaitingError(NegotiationError):
     """Raised on the client's side: a steward has to decide before any number leaves."""
 
     reason = "ANSWER_WAITING"
-    text = "The answer {answer} waits for the controller's steward."
-    advice = (
-        "Ask the same question again later: it costs nothing more. `gencard answers CARD` lists answers."
-    )
+    text = "Answer {answer} is waiting for the controller's steward."
+    advice = "Repeat the same question later, at no further cost. `gencard answers CARD` lists answers."
 
 
 # Not allowed for this certificate --------------------------------------------------------------
@@ -435,7 +437,7 @@ class AccessError(GencardError):
 
 class UnauthenticatedError(AccessError):
     reason = "UNAUTHENTICATED"
-    text = "The call has no client certificate that this service knows."
+    text = "The call has no client certificate known to this service."
     advice = "Connect with the certificate, key and authority that the controller gave you."
 
 
@@ -450,7 +452,10 @@ class AuthorityElsewhereError(AccessError):
 
     reason = "AUTHORITY_ELSEWHERE"
     text = "The authority's private key is not on the machine of the service."
-    advice = "Where the key is, run `gencard-controller person add NAME --authority-key FILE`."
+    advice = (
+        "On the machine that holds the key, run `gencard-controller person add NAME "
+        "--authority-key FILE`."
+    )
 
 
 class CertificateNotTrustedError(AccessError):
@@ -502,7 +507,7 @@ class NotFoundError(AccessError):
     """
 
     reason = "NOT_FOUND"
-    text = "The {what} does not exist, or it is not yours."
+    text = "The {what} does not exist, or you have no access to it."
     advice = "List what you may see with `gencard datasets`, `gencard generators` or `gencard cards`."
 
     absent: ClassVar[Mapping[str, str]] = {"what": "resource"}
@@ -520,7 +525,8 @@ _LISTED_BY: Mapping[str, str] = {
         "(datasets/DATASET/cards/CARD)."
     ),
     "generator or black box": "`gencard generators` lists generators and black boxes.",
-    "operation": "Operations belong to whoever started them; start it again if it is gone.",
+    "operation": "Only the caller who started an operation can see it; start it again if it no longer "
+    "exists.",
     "release": "`gencard report CARD` shows the releases of a card.",
     "audit": "`gencard report CARD` shows the audits that your role may see.",
 }
@@ -532,10 +538,10 @@ _LISTED_BY: Mapping[str, str] = {
 
 class BudgetExceededError(GencardError):
     reason = "BUDGET_EXCEEDED"
-    text = "The price exceeds what is left of the {scope}'s budget."
+    text = "The price exceeds the remaining budget of the {scope}."
     advice = (
-        "Request fewer statistics or marginals of a lower order; `gencard price` shows the price of a "
-        "proposal, which costs nothing."
+        "Request fewer statistics or marginals of a lower order; `gencard price` shows the "
+        "price of a proposal free of charge."
     )
 
 
@@ -557,20 +563,20 @@ class RoleNotReadOnlyError(DatasetError):
     """``dataset`` names it; ``problem`` are rights as the database's catalogs say."""
 
     reason = "ROLE_NOT_READ_ONLY"
-    text = "{dataset}: role {role} of the database may do more than read the declared tables: {problem}."
-    advice = "Steward: revoke these rights, so that the role has SELECT on the declared tables alone."
+    text = "{dataset}: the database role {role} can do more than read the declared tables: {problem}."
+    advice = "Steward: revoke these rights, so that the role has only SELECT on the declared tables."
 
 
 class DatasetChangedError(DatasetError):
     reason = "DATASET_CHANGED"
     text = "The records have changed since the card was agreed."
-    advice = "Propose a new card on the present version."
+    advice = "Propose a new card on the current version."
 
 
 class EmptyDatasetError(DatasetError):
     reason = "EMPTY_DATASET"
     text = "The file contains no records."
-    advice = "Provide a CSV or Parquet file, or a folder of Parquet, with at least one record."
+    advice = "Provide a CSV or Parquet file, or a folder of Parquet files, with at least one record."
 
 
 class MissingAttributeError(DatasetError):
@@ -589,7 +595,8 @@ class MeasurementRefusedError(DatasetError):
     reason = "MEASUREMENT_REFUSED"
     text = "The measurement has no result that may be released; the reason may depend on the records."
     advice = (
-        "Propose fewer or coarser marginals, or noise. The price stays spent, because this is an answer."
+        "Propose fewer or coarser marginals, or noise. The price stays charged, because a "
+        "refusal is an answer too."
     )
 
 
@@ -627,29 +634,29 @@ class NoEstimateError(ComputationError):
 
     reason = "NO_ESTIMATE"
     text = "The {kind} model cannot be estimated: {problem}."
-    advice = "Leave out the term named, or join levels so that each one has enough records."
+    advice = "Drop the named term, or merge levels so that each one has enough records."
 
 
 class NoiseDrownsError(ComputationError):
     """An interval of first order would be wrong, or there is no answer on the noisy counts at all."""
 
     reason = "NOISE_DROWNS"
-    text = "The noise of psi drowns this analysis, so it has no number."
+    text = "The noise in psi is too large for this analysis, so no estimate is given."
     advice = (
-        "Use fewer attributes or join rare levels; or propose a card with more budget, or with fewer "
-        "statistics that share it."
+        "Use fewer attributes, merge rare levels, or propose a card with a larger budget or "
+        "fewer statistics."
     )
 
 
 class NoExtremalPairError(ComputationError):
     reason = "NO_EXTREMAL_PAIR"
-    text = "No two datasets with the same psi differ outside it: {problem}."
-    advice = "Phi may determine everything here. This is not a pass: nothing was tested."
+    text = "No two datasets with the same psi but other differences could be made: {problem}."
+    advice = "Phi may determine the records completely. This is not a passed audit: nothing was tested."
 
 
 class BlackBoxError(ComputationError):
     reason = "BLACK_BOX"
-    text = "The black box broke its contract: {problem}."
+    text = "The black box violated its contract: {problem}."
     advice = (
         "Correct the program: it takes a dataset and a number of rows, and returns that many rows"
         " over the same domain."
@@ -660,24 +667,29 @@ class BoxRunFailedError(ComputationError):
     """How a box failed at the records may say something about them, so all its failures look alike."""
 
     reason = "BOX_RUN_FAILED"
-    text = "The one run of this card's black box at the records failed."
-    advice = "Ask the steward to find out why; rows need a new card."
+    text = "The only run of this card's black box on the records failed."
+    advice = "Ask the steward for the cause, then propose a new card."
 
 
 class ProgramRunFailedError(ComputationError):
     """How a program failed at the records may say something about them: all failures look alike."""
 
     reason = "PROGRAM_RUN_FAILED"
-    text = "The one run of this program at the records failed."
-    advice = "Ask the steward to find out why. Often a level without records changes a table's shape."
+    text = "The only run of this program on the records failed."
+    advice = (
+        "Ask the steward for the cause. A frequent one is a level without records, which changes "
+        "a table's shape."
+    )
 
 
 class UniqueFreeFailedError(ComputationError):
     """Whether it can be had depends on records, so a card has one try, whose failures all look alike."""
 
     reason = "UNIQUE_FREE_FAILED"
-    text = "The one attempt of this card at a release without replicated uniques failed."
-    advice = "Propose another card: with more rows, with other marginals, or with uniques kept."
+    text = "The only attempt of this card to make a release without replicated uniques failed."
+    advice = (
+        "Propose another card: with more rows, with other marginals, or without the removal of uniques."
+    )
 
 
 # A signature, digest or replay does not match --------------------------------------------------
@@ -719,17 +731,15 @@ class ServiceUnavailableError(OperationError):
     reason = "SERVICE_UNAVAILABLE"
     text = "The service cannot be reached."
     advice = (
-        "Check that the controller is running, and the address, certificate and authority; then "
-        "try again."
+        "Check that the controller is running and that address, certificate and authority are "
+        "right, then try again."
     )
 
 
 class NotLeadingError(ServiceUnavailableError):
     reason = "NOT_LEADING"
-    text = "This controller is a standby: another one leads, or is about to."
-    advice = (
-        "Give the addresses of all controllers, separated by commas: calls go to the one that leads."
-    )
+    text = "This controller is on standby: another controller is the leader, or is taking over."
+    advice = "Give the addresses of all controllers, separated by commas: calls then go to the leader."
 
 
 class ServiceBusyError(OperationError):
@@ -740,14 +750,14 @@ class ServiceBusyError(OperationError):
 
 class IsolationError(OperationError):
     reason = "ISOLATION"
-    text = "Black boxes cannot be isolated on this machine, so none runs."
-    advice = "Steward: install bubblewrap and allow it namespaces; see docs/controllers.md."
+    text = "Black boxes cannot be isolated on this machine, so none can run."
+    advice = "Steward: install bubblewrap and allow it to create namespaces; see docs/controllers.md."
 
 
 class ClusterError(OperationError):
     reason = "CLUSTER"
-    text = "The controller's cluster cannot perform this: {problem}."
-    advice = "Steward: run `gencard-controller doctor`, and look at the workers' own messages."
+    text = "The controller's cluster cannot do this: {problem}."
+    advice = "Steward: run `gencard-controller doctor`, and read the messages of the workers."
 
 
 class DeadlineError(OperationError):

@@ -81,10 +81,10 @@ class Output:
         for names in ((self.name,), self.row_names, self.column_names, self.counts):
             _check_names(self.name, names)
         if not self.row_names or not self.column_names:
-            raise _refusal(self.name, "has no row or no column")
+            raise _refusal(self.name, "has no rows or no columns")
         lengths = {len(row) for row in self.values}
         if len(self.values) != len(self.row_names) or lengths != {len(self.column_names)}:
-            raise _refusal(self.name, "has not one number for each row and column")
+            raise _refusal(self.name, "does not have one number for each row and column")
         if not set(self.counts) <= set(self.column_names):
             raise _refusal(self.name, "names a column of counts that it does not have")
         if not all(value is None or isfinite(value) for row in self.values for value in row):
@@ -125,13 +125,13 @@ def check_outputs(outputs: Sequence[Output], most_numbers: int = MOST_NUMBERS) -
     """Raises InvalidInputError where there are none, too many, or two of one name."""
     names = [output.name for output in outputs]
     if not names:
-        raise InvalidInputError(field="program", problem="gave no output; call output.table(...)")
+        raise InvalidInputError(field="program", problem="produced no output; call output.table(...)")
     if len(names) > MOST_OUTPUTS or len(set(names)) != len(names):
         raise InvalidInputError(
-            field="program", problem=f"must give at most {MOST_OUTPUTS} outputs, each of its own name"
+            field="program", problem=f"must produce at most {MOST_OUTPUTS} outputs with distinct names"
         )
     if (total := sum(output.numbers for output in outputs)) > most_numbers:
-        problem = f"gave {total} numbers, and at most {most_numbers} are allowed"
+        problem = f"produced {total} numbers, but at most {most_numbers} are allowed"
         raise InvalidInputError(field="program", problem=problem)
 
 
@@ -180,9 +180,11 @@ def outputs_of_json(json: object) -> Outputs:
 
 def _check_names(name: str, names: Sequence[str]) -> None:
     if len(set(names)) != len(names):
-        raise _refusal(name, "repeats a name of a row or column")
+        raise _refusal(name, "has a repeated row or column name")
     if not all(0 < len(one) <= LONGEST_NAME and one.isprintable() for one in names):
-        raise _refusal(name, f"has a name that is empty, not printable, or over {LONGEST_NAME} letters")
+        raise _refusal(
+            name, f"has a name that is empty, not printable, or longer than {LONGEST_NAME} characters"
+        )
 
 
 def _refusal(name: str, problem: str) -> InvalidInputError:

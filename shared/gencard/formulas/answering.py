@@ -75,7 +75,9 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
         return answered(question, part)
     whole = noisy_whole(margins)
     if whole is None:
-        raise InvalidInputError(field="bootstrap", problem="is for counts with noise; these are exact")
+        raise InvalidInputError(
+            field="bootstrap", problem="applies to noisy counts only; these are exact"
+        )
 
     def analysis(drawn: Margins) -> Answer:
         return plain_answer(question, _part(drawn, formula, coding, values, where, missing))
@@ -129,10 +131,10 @@ def _part(
     return part
 
 
-_SEVERAL = "this analysis takes attributes one by one, and no function of several"
-_COMPARED = "this analysis compares the levels themselves; write the attribute without a function"
-_INFINITE = "this is no finite number at a level; give the numbers of the levels as values"
-_TWICE = "the attribute stands here in two ways; write it in one"
+_SEVERAL = "this analysis does not support functions of several attributes"
+_COMPARED = "this analysis uses the levels themselves; write the attribute without a function"
+_INFINITE = "this is not a finite number at every level; give the numbers of the levels with values="
+_TWICE = "the attribute appears in two forms; use one of them"
 
 _Numbers = Mapping[str, tuple[float, ...]]
 

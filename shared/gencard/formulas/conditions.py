@@ -52,7 +52,9 @@ def _chosen(
     for ends in zip(*(_ends(coding, name, values, middle) for name in attributes), strict=True):
         numbers = {name: end for name, end in zip(attributes, ends, strict=True) if end is not None}
         if not np.array_equal(_fulfilling(text, attributes, cells, coding, numbers), mask):
-            raise NotUsableError("an interval of the schema lies on both sides; compare with its edges")
+            raise NotUsableError(
+                "the bound lies inside an interval of the schema; compare with one of its edges"
+            )
     return mask.reshape(sizes)
 
 
@@ -86,6 +88,6 @@ def _fulfilling(
             absent |= np.isnan(numbers[name])
     value = evaluated(text, numbers, labels)
     if not isinstance(value, Numbers):
-        raise NotUsableError("a condition is true or false; compare with ==, <, > or in")
+        raise NotUsableError("a condition must be true or false; compare with ==, <, > or in")
     mask: Mask = (value.values != 0) & ~np.isnan(value.values) & ~absent
     return mask

@@ -236,7 +236,7 @@ class _Maker:
     def _check_finite(self, factor: str, value: Numbers) -> None:
         if not np.isfinite(value.values).all():
             problem = (
-                "this is no finite number at a level; for missing values use missing='drop', "
+                "this is not a finite number at every level; for missing values use missing='drop', "
                 "values={...} or C(...)"
             )
             raise self._wrong(factor, problem)

@@ -60,7 +60,7 @@ _LISTS = {"c", "list", "set", "tuple"}
 _CODINGS = {"C", "factor", "as_factor", "ordered", "as_ordered", "relevel"}
 _CONTRASTS = {"Treatment", "Sum", "Helmert", "Poly", "Diff", "SAS"}
 _NAMED = {"F": False, "FALSE": False, "T": True, "TRUE": True, "Inf": inf, "NA": nan, "pi": pi}
-_OF_RECORDS = "depends on the records; write it with numbers of your own, such as I((age - 40) / 10)"
+_OF_RECORDS = "depends on the records; write it with fixed numbers, such as I((age - 40) / 10)"
 _LONGEST_TEXT = 60
 
 
@@ -154,7 +154,7 @@ class _Evaluation:
         for name in levels.names:
             if str(name) == text:
                 return name
-        raise NotUsableError(f"'{text[:_LONGEST_TEXT]}' is no level of the attribute")
+        raise NotUsableError(f"'{text[:_LONGEST_TEXT]}' is not a level of the attribute")
 
     def _distinct(self, node: ast.expr) -> Levels:
         """The different values of an expression as levels."""
@@ -205,7 +205,7 @@ class _Evaluation:
             case ast.BoolOp(op=symbol, values=parts):
                 join = np.logical_and if isinstance(symbol, ast.And) else np.logical_or
                 return reduce(join, (self._numeric(self._value(part)) for part in parts))
-        raise NotUsableError(f"'{ast.unparse(node)[:_LONGEST_TEXT]}' cannot stand in a function")
+        raise NotUsableError(f"'{ast.unparse(node)[:_LONGEST_TEXT]}' is not allowed in a function")
 
     def _of_attribute(self, name: str) -> Cells:
         if name in self._numbers:
@@ -231,7 +231,7 @@ class _Evaluation:
                 result = result & _pair(COMPARED[type(symbol)], left, right)
                 left = right
             else:
-                raise NotUsableError("'is' cannot stand in a function; write ==")
+                raise NotUsableError("'is' is not allowed in a function; use ==")
         return result
 
     def _called(self, call: ast.Call) -> Any:

@@ -40,9 +40,9 @@ _QUOTED = re.compile("`[^`]*`")
 _POWERS = ("**", "^")
 _POWER = re.compile("[1-9][0-9]?")
 _MISSING = "an attribute was expected"
-_NUMBER = "0 and 1 are the only numbers; a multiple is written like I(2 * a)"
+_NUMBER = "only the numbers 0 and 1 are allowed; write a multiple as I(2 * a)"
 _TEXT = "text in quotes is not a name; write it in backticks or as Q('...')"
-_STAGES = "stages in brackets are not supported; plan each by itself"
+_STAGES = "stages in brackets are not supported; plan each stage separately"
 _INSTEAD = {
     "|": "random effects are not supported; write the group as a term, such as '+ g' or '* g'",
     "%": "the only operator in percent signs is %in%",
@@ -50,7 +50,7 @@ _INSTEAD = {
     "<": "write comparisons inside I(...), such as I(a < 3)",
     ">": "write comparisons inside I(...), such as I(a > 3)",
     "!": "write comparisons inside I(...), such as I(a != 'x')",
-    "$": "write the attribute alone, without the name of the data",
+    "$": "write only the attribute, without the name of the data",
     ",": "join terms with '+'",
     "[": _STAGES,
     "]": _STAGES,
@@ -112,10 +112,10 @@ class _Reader:
                 yield token
                 end = token.source_end + 1 + (text[token.source_start] in "`{%")
         except FormulaicError:
-            problem = "what begins here has no end; close the quote, backtick or parenthesis"
+            problem = "this quote, backtick or parenthesis is not closed"
             raise self._wrong(self._after(end), problem) from None
         if self._after(end) < len(text):
-            raise self._wrong(self._after(end), "there is nothing between these marks")
+            raise self._wrong(self._after(end), "there is nothing between these parentheses or quotes")
 
     def _quoted(self, name: re.Match[str]) -> str:
         if name[0] == "``":
@@ -150,9 +150,9 @@ class _Reader:
             depth += (symbol == "(") - (symbol == ")")
             problem = _INSTEAD.get(symbol) or _misplaced(symbol, before)
             if depth < 0:
-                problem = "no '(' belongs to this ')'"
+                problem = "this ')' has no matching '('"
             elif symbol == "~" and (tildes > 1 or depth):
-                problem = "only one '~' is possible, outside parentheses"
+                problem = "only one '~' is allowed, outside parentheses"
             elif before in _POWERS and not _POWER.fullmatch(token.token):
                 problem = "a power must be a whole number from 1 to 99"
             if problem:
@@ -169,7 +169,7 @@ class _Reader:
         terms = self._terms_of(tokens[0]) if len(tokens) == 1 and tokens[0] != "." else ()
         attributes = self._attributes[terms[0][0]] if len(terms) == 1 and terms[0] else ()
         if len(attributes) != 1:
-            problem = "the response must be one attribute; plan each of several by itself"
+            problem = "the response must be one attribute; plan each response separately"
             raise self._wrong(tokens[0].source_start, problem)
         self._response = attributes[0]
         return terms[0][0]
@@ -204,7 +204,7 @@ class _Reader:
         if _is_power(node):
             return power_of(left, int(node.args[1].token))
         if not (left and right):
-            raise self._wrong(self._text.find(symbol), f"'{symbol}' has no term on one side")
+            raise self._wrong(self._text.find(symbol), f"'{symbol}' needs a term on each side")
         return _PRODUCTS[symbol](left, right)
 
     def _terms_of(self, token: Token) -> Terms:
@@ -284,7 +284,7 @@ def _symbol(token: Token) -> str:
 def _misplaced(symbol: str, before: str) -> str | None:
     """What is wrong with a symbol after another one; "" is the beginning."""
     if symbol in (_OPERAND, "("):
-        after_name = "; a function and its '(' are written together" * (
+        after_name = "; write '(' directly after the name of a function" * (
             symbol == "(" and before == _OPERAND
         )
         return f"an operator, such as '+', was expected{after_name}" if before in _ENDS else None

@@ -34,13 +34,13 @@ _NAMESPACES = {"math", "np", "numpy", "patsy", "pd"}
 _NO_ATTRIBUTES = {"F", "FALSE", "Inf", "NA", "NULL", "T", "TRUE", "pi"}
 """Constants of R, where no attribute has the name."""
 
-_ROWS = "rows have no order, so there is no function of the row before or after"
-_SMOOTH = "smooth terms are not supported; write the attribute, each level has an effect of its own"
+_ROWS = "rows have no order, so functions of the previous or next row are not supported"
+_SMOOTH = "smooth terms are not supported; write the attribute, which gives each level its own effect"
 _REFUSED = {
     **dict.fromkeys(("L", "cumsum", "diff", "lag", "lead", "shift"), _ROWS),
     **dict.fromkeys(("lo", "s", "te", "ti"), _SMOOTH),
     "Surv": "survival times are not supported; write the time or the event as the response",
-    "cbind": "the response must be one attribute; plan each of several by itself",
+    "cbind": "the response must be one attribute; plan each response separately",
 }
 
 _QUOTED = re.compile("`([^`]+)`")
@@ -126,7 +126,7 @@ def attributes_of_call(code: str, coding: Coding) -> Clique:
     except RecursionError:
         raise _unreadable() from None
     if not names:
-        raise NotUsableError("the function is of no attribute; leave it out")
+        raise NotUsableError("the function uses no attribute; remove it")
     return names
 
 
@@ -158,7 +158,7 @@ def function_of(call: ast.Call) -> str:
 
 
 def _unreadable() -> NotUsableError:
-    return NotUsableError("the function cannot be read; write it as in Python")
+    return NotUsableError("the expression cannot be parsed; use Python syntax")
 
 
 class _Names:
@@ -222,5 +222,8 @@ class _Names:
         for attribute in attributes:
             coding = self._coding.attribute(attribute).coding
             if isinstance(coding, Labels) and not (coding.integer or coding.boolean):
-                problem = f"{name}(...) needs numbers, and '{attribute}' has text labels; write it alone"
+                problem = (
+                    f"{name}(...) needs numbers, and '{attribute}' has text labels; use it without "
+                    "the function"
+                )
                 raise NotUsableError(problem)

@@ -47,7 +47,7 @@ def check_language(name: str, program: bytes) -> None:
     if name.endswith(ENDINGS) and not is_r(program):
         raise InvalidInputError(
             field="program",
-            problem="is named as one in R and does not say so",
+            problem="has the file name of an R program, but does not begin like one",
             advice=f"Begin it with the line {FIRST_LINE}",
         )
 

@@ -88,7 +88,8 @@ class Outputs:
         frame = _frame(data)
         if not pd.api.types.is_numeric_dtype(frame.index) or not frame.index.is_monotonic_increasing:
             raise InvalidInputError(
-                field=f"output '{name}'", problem="needs an index of rising numbers, one for each place"
+                field=f"output '{name}'",
+                problem="needs an index of increasing numbers, one for each place",
             )
         self._add(OutputKind.CURVE, name, frame, () if at_risk is None else (at_risk,))
 
@@ -144,7 +145,7 @@ def records() -> pd.DataFrame:
         InvalidInputError: The program was not started by ``gencard run``.
     """
     if _SESSION.dataset is None or _SESSION.coding is None:
-        problem = "has no records when it is run by itself; run: gencard run CARD --program FILE --dry"
+        problem = "has no records outside `gencard run`; use: gencard run CARD --program FILE --dry"
         raise InvalidInputError(field="program", problem=problem)
     return frame_of(_SESSION.dataset, _SESSION.coding, Stored(_SESSION.stored))
 
@@ -210,7 +211,7 @@ def _numbers(name: str, frame: pd.DataFrame) -> tuple[tuple[Number, ...], ...]:
     try:
         table = frame.to_numpy(np.float64, na_value=np.nan)
     except (TypeError, ValueError):
-        problem = "holds something that is no number"
+        problem = "contains a value that is not a number"
         raise InvalidInputError(field=f"output '{name}'", problem=problem) from None
     return tuple(tuple(map(_number, row)) for row in table.tolist())
 
@@ -228,7 +229,7 @@ def _coefficients_of(fit: Any) -> pd.DataFrame:
         return summary
     names = [name for name in _COLUMNS if getattr(fit, name, None) is not None]
     if "params" not in names:
-        problem = "is neither a frame nor the result of a model of statsmodels or lifelines"
+        problem = "is neither a data frame nor a fitted model of statsmodels or lifelines"
         raise InvalidInputError(field="output.coefficients", problem=problem)
     columns = {_COLUMNS[name]: np.ravel(getattr(fit, name)) for name in names}
     return pd.DataFrame(columns, index=_terms_of(fit))

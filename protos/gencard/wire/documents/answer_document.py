@@ -57,7 +57,7 @@ class Question:
             raise InvalidInputError(field="options", problem="must be RFC 8785 JSON")
         for name, value in self._options.items():
             if name != "values" and not _is_plain(value):
-                problem = "must be a number, a word, or a list of these"
+                problem = "must be a number, text, or a list of these"
                 raise InvalidInputError(field="options", problem=problem)
         _ = self.values
 
@@ -130,7 +130,10 @@ class SignedAnswer:
 
     def __post_init__(self) -> None:
         if (self.answer is None) != (self.verdict is Verdict.REFUSED):
-            raise InvalidInputError(field="answer", problem="must be there where it was released")
+            raise InvalidInputError(
+                field="answer",
+                problem="is required for a released answer, and not allowed for a refused one",
+            )
 
 
 def answer_statement(answer: SignedAnswer) -> bytes:

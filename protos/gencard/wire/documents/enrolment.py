@@ -225,7 +225,9 @@ class EnrolmentAnswer:
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.address):
-            raise InvalidInputError(field="address", problem="must be host:port, or several with commas")
+            raise InvalidInputError(
+                field="address", problem="must be host:port, or several separated by commas"
+            )
 
     @property
     def identity(self) -> Identity:

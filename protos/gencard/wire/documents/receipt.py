@@ -60,9 +60,12 @@ class Receipt:
 
     def __post_init__(self) -> None:
         if bool(self.psi_digest) == bool(self.private_box):
-            raise InvalidInputError(field="psi", problem="must be there unless a private box is")
+            raise InvalidInputError(
+                field="psi",
+                problem="is required unless there is a private box, and not allowed with one",
+            )
         if (self.seed is None) != self.drawn_by_records:
-            problem = "must be there where psi alone decided about the rows, and only there"
+            problem = "is required if the rows follow from psi alone, and not allowed otherwise"
             raise InvalidInputError(field="seed", problem=problem)
 
     @property

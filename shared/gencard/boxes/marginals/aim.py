@@ -224,8 +224,8 @@ def _make(parameters: Parameters, surroundings: Surroundings) -> Aim:
 
 
 ENTRY = BoxEntry(
-    "AIM: round after round the marginal of the workload that the model knows worst is measured with "
-    "noise (McKenna, Mullins, Sheldon, Miklau 2022).",
+    "AIM: in each round, the marginal of the workload that the model fits worst is measured "
+    "with noise (McKenna, Mullins, Sheldon, Miklau 2022).",
     {**APPROXIMATE, "rounds": "16", "max_cells": "131072"},
     approximate_claim,
     _make,

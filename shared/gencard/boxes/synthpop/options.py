@@ -107,7 +107,7 @@ class Options:
             expected = f"a whole number from 1 to {_LARGEST_LEAF}"
             raise InvalidNumberError(field="minimum_leaf", expected=expected)
         if not (isfinite(self.complexity) and 0 <= self.complexity < 1):
-            raise InvalidNumberError(field="complexity", expected="from 0 to below 1")
+            raise InvalidNumberError(field="complexity", expected="at least 0 and below 1")
         for name, words in _CHOICES.items():
             if getattr(self, name) not in words:
                 raise InvalidInputError(field=name, problem=f"must be one of {', '.join(words)}")

@@ -14,7 +14,7 @@ from gencard.core.types import FloatArray
 EXACT = "exact"
 """What ``noise`` says where there is none."""
 
-CODED = "as on the coded records: levels are as the schema declares them"
+CODED = "as on the coded records, with levels as declared in the schema"
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,8 @@ class Response:
         absent = np.isnan(self.values)
         if np.any(absent & (margins.counts((self.attribute,)) != 0)):
             problem = (
-                f"'{self.name}' needs a number for each level that somebody has; give them as "
-                f"values, or leave missing ones out by missing='drop'"
+                f"'{self.name}' needs a number for each level that occurs; give numbers with "
+                "values=, or drop missing values with missing='drop'"
             )
             raise InvalidInputError(field="formula", problem=problem)
         return np.where(absent, 0.0, self.values)

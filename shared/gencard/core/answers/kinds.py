@@ -98,7 +98,7 @@ def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> Kind:
     if unknown := sorted(set(options) - set(kind.options)):
         choices = f"its options are {', '.join(kind.options)}" if kind.options else "it has no options"
         raise InvalidInputError(
-            field="options", problem=f"'{analysis}' has no '{unknown[0]}'; {choices}"
+            field="options", problem=f"'{analysis}' has no option '{unknown[0]}'; {choices}"
         )
     return kind
 

@@ -95,7 +95,7 @@ def poisson_answer(margins: Margins, question: Question) -> Answer:
     values = response.numbers(margins)
     counts = margins.counts((response.attribute,))
     if np.any((values < 0) & (counts != 0)):
-        raise InvalidInputError(field="formula", problem="a Poisson response is 0 or more")
+        raise InvalidInputError(field="formula", problem="a Poisson response must be 0 or more")
     features = features_of(margins, design, values[None])
     total, n = float(values @ counts), features.n
     constant = float(special.gammaln(values + 1) @ counts)
@@ -119,7 +119,8 @@ def events_of(margins: Margins, response: Response) -> FloatArray:
             return values
     if len(levels) != 2:
         problem = (
-            f"'{response.name}' is neither of two levels nor 0 and 1; write the event as the response, "
+            f"'{response.name}' has neither two levels nor the values 0 and 1; write the event "
+            "as the response, "
             f"such as I({response.attribute} == '{response.levels[-1]}'), or use kind multinomial"
         )
         raise InvalidInputError(field="formula", problem=problem)

@@ -103,7 +103,7 @@ def linear_answer(margins: Margins, question: Question) -> Answer:
 def aliased_note(names: tuple[str, ...], kept: IntArray) -> tuple[str, ...]:
     """Which columns were left out, if any."""
     left = [name for place, name in enumerate(names) if place not in kept]
-    return (f"not estimated, for earlier columns determine them: {', '.join(left)}",) if left else ()
+    return (f"not estimated, because earlier columns determine them: {', '.join(left)}",) if left else ()
 
 
 def moments(margins: Margins, design: Design) -> Moments:
@@ -112,7 +112,7 @@ def moments(margins: Margins, design: Design) -> Moments:
     numbers, name = response.numbers(margins), (response.attribute,)
     n = records_of(margins)
     if n <= 0:
-        raise NoEstimateError(kind="linear", problem="there is no record")
+        raise NoEstimateError(kind="linear", problem="there are no records")
     y1 = float(numbers @ margins.counts(name))
     x1 = np.zeros(len(design.columns))
     for block in design.blocks:
@@ -185,7 +185,7 @@ def linear_fit(m: Moments) -> LinearFit:
         gram[intercept, intercept] = m.n
     usable = independent(gram, np.diag(m.xx) + m.n * m.centres**2)
     if not len(usable):
-        raise NoEstimateError(kind="linear", problem="no column of the model matrix is left")
+        raise NoEstimateError(kind="linear", problem="the model matrix has no column left")
     slopes = usable if intercept is None else usable[usable != intercept]
     scale = np.sqrt(np.diag(m.xx)[slopes])
     inside = inverse_of(m.xx[np.ix_(slopes, slopes)] / np.outer(scale, scale)) / np.outer(scale, scale)

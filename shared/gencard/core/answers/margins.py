@@ -183,7 +183,7 @@ class RecordMargins:
             return cls(dataset)
         array = np.asarray(weights, dtype=np.float64)
         if array.shape != (len(dataset),) or not np.all(np.isfinite(array) & (array >= 0)):
-            problem = "needs one finite number from 0 up for each record"
+            problem = "needs one finite number of 0 or more for each record"
             raise InvalidInputError(field="weights", problem=problem)
         return cls(dataset, array)
 

@@ -208,5 +208,7 @@ def _unbounded(params: FloatArray, names: Sequence[str], kind: str) -> NoEstimat
     order = np.argsort(-np.abs(params), kind="stable")
     far = [names[place] for place in order if abs(params[place]) > _FAR] or list(names)
     some = ", ".join(far[:_MOST_NAMED]) + ", ..." * (len(far) > _MOST_NAMED)
-    problem = f"the likelihood rises without bound along {some}; some level may have a single response"
+    problem = (
+        f"the likelihood has no finite maximum along {some}; at some level all responses may be equal"
+    )
     return NoEstimateError(kind=kind, problem=problem)

@@ -26,7 +26,7 @@ CHOICES = ("coded", "stored")
 ERRORS = "standard errors"
 """The table beside that of the quantiles."""
 
-_STORED = "the response is as stored, not coded; records without it are left out"
+_STORED = "the response has its stored values, not codes; records without it are left out"
 _STEPS = (0.5, 0.25, 0.05, 0.01)
 """Each is a multiple of the next."""
 
@@ -113,10 +113,10 @@ def wants_stored(question: Question) -> bool:
         return False
     name = response_of(question)
     if not isinstance(question.coding.attribute(name).coding, Edges):
-        problem = f"'{name}' is no number with declared edges"
-        raise InvalidInputError(field="response", problem=problem, advice="Leave the option out.")
+        problem = f"'{name}' is not a number with declared edges"
+        raise InvalidInputError(field="response", problem=problem, advice="Omit the option.")
     if not np.array_equal(question.values[name], level_values(question.coding)[name], equal_nan=True):
-        problem = "stored numbers have neither functions nor values of their levels"
+        problem = "stored numbers cannot be combined with functions or values="
         raise InvalidInputError(field="response", problem=problem)
     level(question)
     if question.kind is Analysis.QUANTILES:
@@ -131,8 +131,8 @@ def check_coded(options: Mapping[str, Option]) -> None:
     if options.get("response", CHOICES[0]) != CHOICES[0]:
         raise InvalidInputError(
             field="response",
-            problem="psi, and a run with noise, have counts of intervals only",
-            advice="Ask card.run under a card whose runs have no noise, or leave the option out.",
+            problem="psi and runs with noise have counts of intervals only",
+            advice="Use card.run under a card whose runs have no noise, or omit the option.",
         )
 
 

@@ -50,7 +50,7 @@ def event_of(question: Question) -> tuple[str, Clique]:
     """
     terms = question.formula.terms
     if not terms or len(terms[0]) != 1:
-        problem = "the first term says whether the event came, as in time ~ event + sex"
+        problem = "the first term must say whether the event occurred, as in time ~ event + sex"
         raise InvalidInputError(field="formula", problem=problem)
     features = tuple(dict.fromkeys(name for term in terms[1:] for name in term))
     return terms[0][0], tuple(name for name in features if name != terms[0][0])
@@ -59,7 +59,7 @@ def event_of(question: Question) -> tuple[str, Clique]:
 def _spells(margins: Margins, question: Question, features: Clique, event: str) -> _Spells:
     time = question.formula.response or ""
     if time not in question.values:
-        problem = f"'{time}' needs a number for each of its levels; give them as values"
+        problem = f"'{time}' needs a number for each of its levels; give them with values="
         raise InvalidInputError(field="formula", problem=problem)
     names = tuple(dict.fromkeys((time, event, *features)))
     cells = margins.occupied(names)
@@ -118,7 +118,9 @@ def cox_answer(margins: Margins, question: Question) -> Answer:
     cells = Occupied(spells.features, spells.counts)
     columns = columns_of(design, cells, without=(INTERCEPT, *of_event))
     if not len(columns.kept) or not np.any(spells.died * spells.counts):
-        raise InvalidInputError(field="formula", problem="needs a feature that varies, and an event")
+        raise InvalidInputError(
+            field="formula", problem="needs a feature that varies, and at least one event"
+        )
     fit = maximum(
         lambda b: _likelihood(spells, columns.matrix, b),
         np.zeros(len(columns.kept)),

@@ -83,7 +83,7 @@ class Analyses:
     def _check_names(self, name: str, form: re.Pattern[str]) -> None:
         names = getattr(self, name)
         if list(names) != sorted(set(names)) or len(names) > MOST_NAMES:
-            problem = f"must be at most {MOST_NAMES} different names, sorted"
+            problem = f"must be at most {MOST_NAMES} different names, in alphabetical order"
             raise InvalidInputError(field=f"analyses.{name}", problem=problem)
         if not all(form.fullmatch(one) for one in names):
             raise InvalidInputError(field=f"analyses.{name}", problem="includes one that is not valid")

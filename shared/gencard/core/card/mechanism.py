@@ -108,10 +108,10 @@ def noise_with(mechanism: Mechanism, given: Mapping[str, str]) -> AddedNoise:
     return _noise_of(next(noise for noise in NOISES if noise.mechanism is mechanism), given)
 
 
-_BUDGET = "must be given for {}, and for no other mechanism"
+_BUDGET = "is required for {}, and allowed for no other mechanism"
 _PARAMETERS: Mapping[str, tuple[Callable[[str, str], object], str]] = {
     **dict.fromkeys(CURRENCIES, (decimal_of, _BUDGET)),
-    "neighbouring": (neighbouring_of, "must be given with noise, and only with noise"),
+    "neighbouring": (neighbouring_of, "is required with noise, and allowed only with noise"),
     "delta": (delta_of, "is allowed for {} only"),
     "most_records": (most_records_of, "is allowed for {} only"),
 }
@@ -134,8 +134,8 @@ def _check_parameters(given: Mapping[str, str], kind: type[AddedNoise] | None) -
             owners = [str(noise.mechanism) for noise in NOISES if name in _names(noise)]
             wrong = problem.format(" or ".join(owners))
             advice = (
-                "Give epsilon (Laplace noise) or rho (Gaussian noise) together with neighbouring; for "
-                "exact counts give none of them."
+                "Give epsilon (Laplace noise) or rho (Gaussian noise) together with "
+                "neighbouring; for exact counts, give none of them."
             )
             raise InvalidInputError(field=f"privacy.{name}", problem=wrong, advice=advice)
 

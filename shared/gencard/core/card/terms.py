@@ -42,15 +42,15 @@ class Tier(StrEnum):
 
     @property
     def holds_against(self) -> str:
-        """The adversary against whom the promise of this tier holds, in words."""
+        """Who can rely on the promise of this tier, and by what, in words."""
         return _HOLDS_AGAINST[self]
 
 
 _HOLDS_AGAINST = {
     Tier.BY_CONSTRUCTION: "everybody, by replay",
-    Tier.PRIVATE: "everybody who trusts the controller's code: epsilon is the promise, end to end",
+    Tier.PRIVATE: "everybody who trusts the controller's code; epsilon holds end to end",
     Tier.AUDITED: (
-        "mistakes of an author who is trusted; an audit cannot find what an author hides on purpose"
+        "everybody who trusts reviewer and author; an audit cannot find what an author hides on purpose"
     ),
 }
 
@@ -157,7 +157,7 @@ class Proposal:
         self._check_measures()
         self.analyses.check_complete()
         if self.analyses != self.analyses.measured_as(self.privacy):
-            problem = "must be measured as the card is, and none are allowed on one of tier private"
+            problem = "must use the mechanism of the card, and are not allowed on cards of tier private"
             raise InvalidInputError(field="analyses", problem=problem)
 
     @property
@@ -176,7 +176,9 @@ class Proposal:
             if name not in self.privacy.terms and getattr(self, name) not in ((), AS_COUNTED, False):
                 raise InvalidInputError(field=name, problem=problem)
         if self.weights and len(self.weights) != len(self.cliques):
-            raise InvalidInputError(field="weights", problem="must be empty, or one for each statistic")
+            raise InvalidInputError(
+                field="weights", problem="must be empty or have one entry for each statistic"
+            )
         if not all(1 <= weight <= LARGEST_WEIGHT for weight in self.weights):
             raise InvalidNumberError(
                 field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}"
@@ -288,12 +290,12 @@ class CardTerms:
     def __post_init__(self) -> None:
         by_generator = isinstance(self.terms.privacy, InsideGenerator)
         if by_generator != (self.tier is Tier.PRIVATE):
-            problem = "must be generator on cards of tier private, and on no other card"
+            problem = "must be 'generator' for cards of tier private, and for no other card"
             raise InvalidInputError(field="privacy.mechanism", problem=problem)
         if self.most_records:
             check_most_records(self.most_records)
         if self.terms.privacy.noisy and (self.terms.privacy.most_records or 0) != self.most_records:
-            problem = "must be that of the dataset, which says whom noise protects"
+            problem = "must be the value of the dataset, which states whom the noise protects"
             raise InvalidInputError(field="privacy.most_records", problem=problem)
 
     @property

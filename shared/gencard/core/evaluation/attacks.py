@@ -59,7 +59,7 @@ class AttackFinding(Finding):
         return (
             ("Attack", self.attack.share),
             ("Control", self.control.share),
-            ("By luck", self.naive.share),
+            ("Random guessing", self.naive.share),
             ("Risk", self.risk.estimate),
         )
 

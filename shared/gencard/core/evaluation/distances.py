@@ -107,10 +107,10 @@ class DistanceFinding(Finding):
     def lines(self) -> tuple[Line, ...]:
         return (
             ("Closer to train, equal sizes", self.share),
-            ("Closer to train, strictly, as they are", self.closer),
+            ("Closer to train, strictly, original sizes", self.closer),
             ("Equally near", self.ties),
-            ("Closer to train, ties half, as they are", self.closer + self.ties / 2),
-            ("By the sizes alone", self.by_size),
+            ("Closer to train, ties half, original sizes", self.closer + self.ties / 2),
+            ("Expected from the sizes alone", self.by_size),
             ("Distance 0 to train", self.to_train.zeros),
             ("Distance 0 to holdout", self.to_holdout.zeros),
             ("Records of train at distance 0 to holdout", self.baseline.zeros),
@@ -204,11 +204,13 @@ class CloneFinding(Finding):
     def lines(self) -> tuple[Line, ...]:
         result = (
             ("Clones of train", self.train),
-            ("Clones of train, as many as holdout", self.equal),
+            ("Clones of train, subsample of the size of holdout", self.equal),
             ("Clones of holdout", self.holdout),
         )
         return (
-            result if self.chance is None else (*result, ("By the number of cells alone", self.chance))
+            result
+            if self.chance is None
+            else (*result, ("Expected from the number of cells alone", self.chance))
         )
 
     def rounded(self, material: Material) -> "CloneFinding":

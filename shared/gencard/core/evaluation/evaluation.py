@@ -88,7 +88,7 @@ class Sight(StrEnum):
     PHI = "each marginal of Phi"
     KEYS = "the declared keys with the target"
     GAP = "the attributes of the declared gap"
-    TABLES = "every few attributes, as far as they may be looked at together"
+    TABLES = "small sets of attributes, as far as they may be examined together"
     WHOLE = "all attributes of the card"
 
 
@@ -150,7 +150,7 @@ class Evaluation:
             cliques: Its marginals.
         """
         allowed = self._allowed(together, attributes, declared, cliques)
-        return None if allowed else f"the policy does not allow {self.sight} together"
+        return None if allowed else f"the policy does not allow examining {self.sight} together"
 
     def _allowed(
         self, together: Together, attributes: Clique, declared: Declared, cliques: tuple[Clique, ...]

@@ -126,15 +126,15 @@ class PredictionsFinding(Finding):
     def lines(self) -> tuple[Line, ...]:
         models = (("regression", self.regression), ("forest", self.forest))
         accuracies = (
-            (f"Right, {name}, {what}", value)
+            (f"Accuracy, {name}, {what}", value)
             for name, model in models
             for what, value in (
-                ("taught by records", model.by_records),
-                ("taught by the release", model.on_real),
-                ("on the release itself", model.on_synthetic),
+                ("trained on records", model.by_records),
+                ("trained on the release", model.on_real),
+                ("tested on the release itself", model.on_synthetic),
             )
         )
-        return (*accuracies, ("Similarity of the orders of importance", self.similarity))
+        return (*accuracies, ("Similarity of the importance rankings", self.similarity))
 
     def rounded(self, material: Material) -> "PredictionsFinding":
         others, rows = len(material.unseen), max(1, round(TEST_SHARE * len(material.synthetic)))

@@ -83,7 +83,7 @@ def _named(name: str, evaluations: Mapping[str, Evaluation]) -> Evaluation:
     if name not in evaluations:
         raise InvalidInputError(
             field="measures",
-            problem=f"'{name[:40]}' is not the name of an evaluation; see docs/methods.md",
+            problem=f"unknown evaluation '{name[:40]}'; docs/methods.md lists them",
         )
     return evaluations[name]
 
@@ -111,5 +111,5 @@ def finding_of_json_object(measure: str, document: Any) -> Finding:
     try:
         finding: Finding = PLAIN.read(kind, document, field="measures")
     except InvalidInputError:
-        raise InvalidInputError(field="measures", problem=f"holds no finding of {measure}") from None
+        raise InvalidInputError(field="measures", problem=f"contains no finding of {measure}") from None
     return finding

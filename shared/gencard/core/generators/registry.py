@@ -54,7 +54,7 @@ _SCALING = ("tolerance", "most_sweeps")
 GENERATORS: Mapping[str, Entry] = {
     "ipf": Entry(
         Tier.BY_CONSTRUCTION,
-        "Iterative proportional fitting: the table of largest entropy that has the marginals of psi.",
+        "Iterative proportional fitting: the maximum-entropy table with the marginals of psi.",
         "any marginals, exact or noisy",
         "all cells of the attributes named",
         64,
@@ -63,7 +63,7 @@ GENERATORS: Mapping[str, Entry] = {
     ),
     "graphical": Entry(
         Tier.BY_CONSTRUCTION,
-        "The same model on a junction tree: few large tables in place of one that is too large.",
+        "The same model on a junction tree: a few smaller tables in place of one that is too large.",
         "any marginals, exact or noisy",
         "the cells of the tree's cliques",
         80,
@@ -72,8 +72,8 @@ GENERATORS: Mapping[str, Entry] = {
     ),
     "support-raking": Entry(
         Tier.BY_CONSTRUCTION,
-        "Records drawn from a smaller tree, weighted to have the marginals of psi: for marginals whose "
-        "junction tree is too large.",
+        "Records drawn from a smaller junction tree and weighted to match the marginals of "
+        "psi: for marginals whose own junction tree is too large.",
         "any marginals, exact or noisy",
         "the cells of the marginals; records drawn times attributes",
         64,
@@ -81,7 +81,7 @@ GENERATORS: Mapping[str, Entry] = {
     ),
     "spanning-tree": Entry(
         Tier.BY_CONSTRUCTION,
-        "The tree of pairs with most mutual information (Chow, Liu); other pairs as the tree implies.",
+        "Chow-Liu tree: the pairs with the most mutual information; other pairs follow from the tree.",
         "any marginals, exact or noisy; it uses their pairs",
         "the cells of the largest tree of pairs",
         80,
@@ -108,8 +108,8 @@ GENERATORS: Mapping[str, Entry] = {
     ),
     "maximum-entropy": Entry(
         Tier.BY_CONSTRUCTION,
-        "The table of largest entropy that has the means of psi, by Newton: moments and sums by "
-        "group besides marginals.",
+        "The maximum-entropy table with the means of psi, fitted by Newton's method: for "
+        "moments and sums by group besides marginals.",
         "any marginals and linear statistics, exact or noisy",
         "all cells of the attributes named, times cells of the marginals and functions",
         24,
@@ -117,8 +117,9 @@ GENERATORS: Mapping[str, Entry] = {
     ),
     "reduced-space": Entry(
         Tier.BY_CONSTRUCTION,
-        "On few drawn records: the density that comes nearest to exact psi in its worst statistic, by a "
-        "linear program (Boedihardjo, Strohmer, Vershynin); for noisy psi that of largest entropy.",
+        "A density on a few drawn records that minimises the largest error in exact psi, by a "
+        "linear program (Boedihardjo, Strohmer, Vershynin); for noisy psi, the "
+        "maximum-entropy density.",
         "any marginals and linear statistics, exact or noisy",
         "records drawn, times cells of the marginals and functions",
         64,

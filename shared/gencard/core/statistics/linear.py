@@ -267,7 +267,7 @@ def _function(name: str, values: Values) -> Function:
     numerators = [int(value * denominator) for value in values]
     if denominator > LARGEST_VALUE or max(map(abs, numerators)) > LARGEST_VALUE:
         raise InvalidNumberError(
-            field=name, expected="a number with fewer digits; declare coarser numbers"
+            field=name, expected="a number with fewer digits: declare coarser numbers in the schema"
         )
     return Function(name, tuple(numerators), denominator)
 

@@ -65,7 +65,7 @@ def measure(
         UnknownAttributeError: A clique names an attribute that is not declared.
     """
     if isinstance(privacy, InsideGenerator):
-        problem = "is generator: a card of tier private measures no psi"
+        problem = "is 'generator': a card of tier private measures no psi"
         raise InvalidInputError(field="privacy.mechanism", problem=problem)
     if not isinstance(privacy, Exact) and noise is None:
         raise InvalidInputError(field="noise", problem="a source of noise is required")

@@ -69,7 +69,7 @@ def gap_of(words: GapWords, coding: Coding) -> Gap:
         raise InvalidInputError(field="gap", problem="must not repeat an attribute or a level")
     if bool(words.among) != bool(words.levels):
         raise InvalidInputError(
-            field="gap", problem="needs levels of its first attribute, and no others"
+            field="gap", problem="needs an attribute and levels for its subpopulation, or neither"
         )
     levels = _code(coding, words.attribute, words.first), _code(coding, words.attribute, words.second)
     among = tuple(_code(coding, words.among, level) for level in words.levels)

@@ -43,11 +43,11 @@ def anova_answer(margins: Margins, question: Question) -> Answer:
     terms = tuple(sorted(question.formula.terms, key=len))
     test = choice(question, "test", _TESTS)
     if not terms:
-        raise InvalidInputError(field="formula", problem="needs a term that forms groups")
+        raise InvalidInputError(field="formula", problem="needs a term that defines groups")
     if len(terms) == 1:
         return _one_way(margins, question, terms[0], test)
     if test != "pooled":
-        raise InvalidInputError(field="test", problem=f"'{test}' is for one term")
+        raise InvalidInputError(field="test", problem=f"'{test}' supports one term only")
     typ = number(question, "typ", 1)
     if typ not in (1, 2):
         raise InvalidInputError(field="typ", problem="must be 1 or 2")

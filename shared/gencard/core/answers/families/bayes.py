@@ -83,7 +83,7 @@ def naive_bayes_answer(margins: Margins, question: Question) -> Answer:
     response, terms = response_of(question), question.formula.terms
     smoothing = number(question, "smoothing", 1.0)
     if not terms:
-        raise InvalidInputError(field="formula", problem="needs a term that predicts the response")
+        raise InvalidInputError(field="formula", problem="needs at least one predictor")
     if smoothing < 0:
         raise InvalidInputError(field="smoothing", problem="must not be negative")
     tables = class_tables(margins, question, response, terms)

@@ -24,7 +24,7 @@ from gencard.core.answers.margins import Margins
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, NoEstimateError
 
-_PLACES = "levels are counted by their place in the declared order, from 1"
+_PLACES = "levels are numbered in their declared order, from 1"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +55,9 @@ def one_term(question: Question, what: str) -> Clique:
     """The term of a formula, () where it has none; raises InvalidInputError where it has several."""
     terms = question.formula.terms
     if len(terms) > 1:
-        raise InvalidInputError(field="formula", problem=f"{what} has one term; write several as a:b")
+        raise InvalidInputError(
+            field="formula", problem=f"{what} takes one term; combine several as a:b"
+        )
     return terms[0] if terms else ()
 
 
@@ -150,7 +152,7 @@ def ttest_answer(margins: Margins, question: Question) -> Answer:
 
 def _tested(question: Question, groups: Groups, test: str) -> Difference:
     if (groups.sizes <= 1).any() or not groups.squares.sum() > 0:
-        problem = "each group needs two records at least, and the response must vary"
+        problem = "each group needs at least two records, and the response must vary"
         raise NoEstimateError(kind=question.kind, problem=problem)
     return by_group.pooled(groups) if test == "pooled" else by_group.welch(groups)
 

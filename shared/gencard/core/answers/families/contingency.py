@@ -118,7 +118,9 @@ class Strata:
         """
         occupied = (counts.sum(axis=0) > 0).all(axis=0) & (counts.sum(axis=1) > 0).all(axis=0)
         if not occupied.any():
-            raise InvalidInputError(field="strata", problem="none has both rows and both columns")
+            raise InvalidInputError(
+                field="strata", problem="no stratum has records in both rows and both columns"
+            )
         return cls(counts[:, :, occupied])
 
     @property

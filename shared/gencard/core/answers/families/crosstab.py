@@ -84,7 +84,7 @@ def _two_way(answer: Answer, table: LevelTable, alpha: float) -> Answer:
         table.table("column shares", counts / counts.sum(axis=0)),
     ]
     if min(counts.shape) < 2:
-        note = "a side of the table has a single level, so there is no test"
+        note = "one side of the table has a single level, so no test is possible"
         return replace(answer, tables=tuple(tables), notes=(CODED, note))
     tables += [
         table.table("expected", contingency.expected_counts(counts)),
@@ -147,7 +147,7 @@ def _ratio_table(ratios: Coefficients, alpha: float) -> Table:
 def _notes(counts: FloatArray) -> tuple[str, ...]:
     if contingency.expected_counts(counts).min() >= _ROUGH:
         return ()
-    return (f"some expected counts are below {_ROUGH}: the p values of chi2 and g are rough",)
+    return (f"some expected counts are below {_ROUGH}: the p values of chi2 and g are approximate",)
 
 
 def _stratified(answer: Answer, margins: Margins, question: Question, clique: Clique) -> Answer:

@@ -157,7 +157,7 @@ def _discriminant(
     centred = by_class - means
     within = covariance * (records_of(margins) - 1) - (centred.T * sizes) @ centred
     if len(sizes) < 2 or len(independent(within)) < len(features) or sizes.sum() <= len(sizes):
-        problem = "there is one class, or attributes that determine each other inside the classes"
+        problem = "there is only one class, or attributes are collinear within the classes"
         raise NoEstimateError(kind=question.kind, problem=problem)
     return Discriminant(sizes, by_class, within)
 

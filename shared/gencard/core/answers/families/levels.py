@@ -79,7 +79,7 @@ def level_table(
     counts = whole.reshape(cells)[np.ix_(*(places for places, _ in choices))]
     occupied = [counts.sum(axis=axis) > 0 for axis in (1, 0)]
     if not occupied[0].any():
-        raise NoEstimateError(kind=question.kind, problem="there is no record")
+        raise NoEstimateError(kind=question.kind, problem="there are no records")
     sides = []
     for side, (places, values), is_occupied in zip((rows, columns), choices, occupied, strict=True):
         names = level_names(question, side)
@@ -131,7 +131,7 @@ def numbers(question: Question, attribute: str) -> FloatArray:
         InvalidInputError: No level stands for a number.
     """
     if attribute not in question.values:
-        problem = f"'{attribute}' needs a number for each of its levels; give them as values"
+        problem = f"'{attribute}' needs a number for each of its levels; give them with values="
         raise InvalidInputError(field="formula", problem=problem)
     return np.asarray(question.values[attribute], dtype=np.float64)
 
@@ -154,7 +154,7 @@ def missing_note(margins: Margins, keys: Keys) -> tuple[str, ...]:
         for name, key in keys.items()
         if np.any(np.maximum(margins.counts((name,)), 0)[np.isnan(key)])
     ]
-    return (f"left out where missing: {', '.join(without)}",) if without else ()
+    return (f"dropped where missing: {', '.join(without)}",) if without else ()
 
 
 def check_complete(margins: Margins, keys: Keys) -> None:
@@ -165,9 +165,7 @@ def check_complete(margins: Margins, keys: Keys) -> None:
     """
     if notes := missing_note(margins, keys):
         names = notes[0].partition(": ")[2]
-        problem = (
-            f"a level that somebody has stands for no number ({names}); give values, or missing='drop'"
-        )
+        problem = f"a level that occurs has no number ({names}); use values= or missing='drop'"
         raise InvalidInputError(field="formula", problem=problem)
 
 
@@ -181,7 +179,7 @@ def attributes_of(question: Question, least: int = 1) -> Clique:
     names = (formula.response,) if formula.response else ()
     attributes = tuple(dict.fromkeys((*names, *(name for term in formula.terms for name in term))))
     if len(attributes) < least:
-        raise InvalidInputError(field="formula", problem=f"needs {least} attributes at least")
+        raise InvalidInputError(field="formula", problem=f"needs at least {least} attributes")
     return attributes
 
 

@@ -77,7 +77,7 @@ def _largest_likelihood(table: FloatArray, rows: FloatArray, columns: FloatArray
     for largest in _BRACKETS:
         if score(-largest) > 0 > score(largest):
             return float(optimize.brentq(score, -largest, largest, xtol=1e-14, rtol=1e-14))
-    problem = "leave no finite estimate: empty cells make the correlation 1 or -1"
+    problem = "have no finite estimate: empty cells make the correlation 1 or -1"
     raise InvalidInputError(field="classes", problem=problem)
 
 

@@ -13,7 +13,8 @@ from gencard.core.errors import LackingMarginalsError
 from gencard.core.types import FloatArray, IntArray
 
 _UNDETERMINED = (
-    "accuracy needs the table of the response with all features together, which is not determined here"
+    "accuracy is not given: it needs the joint table of the response and all features, which "
+    "is not determined here"
 )
 
 

@@ -169,7 +169,7 @@ def simulated(
         return rng.uniform(-1.0, 1.0, sizes) * stddev * sqrt(3)
     if mechanism is Mechanism.GAUSSIAN:
         return np.rint(rng.normal(0.0, stddev, sizes))
-    raise NotImplementedError(f"the bootstrap does not know the law of {mechanism} noise")
+    raise NotImplementedError(f"the bootstrap does not support {mechanism} noise")
 
 
 def _answered(analysis: Analysis, margins: Margins) -> Answer:

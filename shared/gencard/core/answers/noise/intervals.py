@@ -27,7 +27,7 @@ from gencard.core.answers.noise.reconciled import covariance_of
 from gencard.core.errors import ComputationError, NoiseDrownsError
 from gencard.core.types import FloatArray
 
-NOTE = "standard errors and intervals know the noise of psi; tests that do not are left out"
+NOTE = "standard errors and intervals include the noise of psi; tests that do not are left out"
 
 
 def with_noise(

@@ -59,7 +59,7 @@ def made_up(
         dataset = _possible(Dataset.of_columns(domain, columns), zeros, rng=rng)
         if len(dataset):
             return dataset
-    raise NoExtremalPairError(problem="structural zeros leave hardly any cell for made-up records")
+    raise NoExtremalPairError(problem="structural zeros leave too few cells for made-up records")
 
 
 def uniform(

@@ -68,7 +68,7 @@ def _released(domain: Domain, cliques: Iterable[Clique], most: int) -> set[Cliqu
 def _check_sets(lengths: Iterable[int], most: int) -> None:
     sets = sum(comb(length, order) for length in lengths for order in range(1, most + 1))
     if sets > MOST_SETS:
-        raise TooLargeError(what="the number of attribute sets of the audit", limit=MOST_SETS)
+        raise TooLargeError(what="The number of attribute sets of the audit", limit=MOST_SETS)
 
 
 def _check_cells(domain: Domain, cliques: Iterable[Clique]) -> None:

@@ -27,7 +27,7 @@ from gencard.core.types import FloatArray
 STATISTICS = 4
 """Among which the level is shared."""
 
-_BLIND = "rows are so many, or cells so few, that blind rows find every canary"
+_BLIND = "there are so many rows, or so few cells, that random rows find every canary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _published(
 ) -> CanaryFinding:
     """By the attributes that are numbers, with a point in each row's cell for what rounding took."""
     if not plan.numbers:
-        refusal = "no attribute is a number, and the theorem speaks of numbers only"
+        refusal = "no attribute is numeric, and the theorem covers numbers only"
         return CanaryFinding("published sum", "", None, refusal)
     axes = list(synthetic.domain.axes(plan.numbers))
     canaries = planted.points[planted.put_in][:, axes]
@@ -185,4 +185,4 @@ def _guessed(
     bound = guesses.bound(
         delta=plan.delta, beta=plan.beta / STATISTICS, neighbouring=planted.neighbouring
     )
-    return CanaryFinding("guesses", f"{correct} of {plan.guesses} right", bound)
+    return CanaryFinding("guesses", f"{correct} of {plan.guesses} correct", bound)

@@ -90,7 +90,9 @@ def published_bound(
         InvalidNumberError: beta is not above 0 and at most 1/2.
     """
     if not isinstance(reconstruction.space, Cube):
-        raise ComputationError(problem="the published sum is for numbers; levels have other bounds")
+        raise ComputationError(
+            problem="the published sum applies to numbers only; levels have other bounds"
+        )
     sizes = len(reconstruction.radii), reconstruction.rows, reconstruction.space.attributes
     return EpsilonBound(epsilon_lower(reconstruction.nu, *sizes, beta=beta), 0.0, beta, neighbouring)
 
