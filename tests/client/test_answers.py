@@ -107,7 +107,12 @@ class TestFromPsi:
             ("health ~ income", {}, errors.UnknownAttributeError, "income"),
             ("health ~ sex", {"kind": "logit"}, errors.InvalidInputError, "logistic"),
             ("health ~ sex", {"vaules": {}}, errors.InvalidInputError, "Did you mean 'values'"),
-            ("health ~ sex", {"test": "welch"}, errors.InvalidInputError, "no option of kind logistic"),
+            (
+                "health ~ sex",
+                {"test": "welch"},
+                errors.InvalidInputError,
+                "is not an option of kind logistic",
+            ),
             ("health ~ sex", {"missing": "no"}, errors.InvalidInputError, "level or drop"),
             ("health ~ sex", {"kind": "quantiles", "q": 2}, errors.InvalidInputError, "shares"),
             ("age ~ sex", {"kind": "means", "response": "stored"}, errors.InvalidInputError, "card.run"),
@@ -286,7 +291,7 @@ class TestShell:
         assert (tmp_path / "a.svg").stat().st_size > 1_000
 
     def test_what_is_neither_card_nor_folder_is_named(self, run):
-        assert "no/such is no folder" in run("no/such", LINEAR).stderr
+        assert "no/such is neither a folder nor a card" in run("no/such", LINEAR).stderr
 
     def test_what_is_lacking_comes_with_the_command_that_proposes_it(self, run, agreed):
         shown = run(agreed.name, "age ~ sex + health", "--kind", "linear")

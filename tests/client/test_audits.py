@@ -84,7 +84,9 @@ class TestFromAfar:
         world.box = lambda dataset, rows, seed: dataset.take(np.arange(rows))
         with pytest.raises(KeyboardInterrupt) as stopped:
             card.audit(runs=6, records=records(card), progress=interrupt_at("look, run 2 of 42"))
-        assert "stopped at: look, run 2 of 42. Nothing of it is kept" in stopped.value.__notes__[0]
+        assert (
+            "stopped at: look, run 2 of 42. Nothing was stored or charged." in stopped.value.__notes__[0]
+        )
 
     def test_a_person_reads_what_time_is_left_and_a_function_the_stage(self):
         seconds = iter([0.0, 2.0, 6.0])
@@ -159,7 +161,7 @@ class TestAtTheCard:
         how = "\n".join(stopped.value.__notes__)
         assert "operation to resume, operations/" in how
         assert "Interrupted: the controller was told to cancel operations/" in how
-        assert "returns its price" in how
+        assert "is refunded" in how
         assert f"gencard audit {card.name} --black-box ipf --where card --resume operations/" in how
 
     @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_too_many_rows_leave_no_bound_and_that_is_said(card):
     audit, by_name = found(card, "copier", radius=4)
     assert by_name["count"].bound is None
     shown = "".join(map("".join, audit.lines()))
-    assert "refused: rows are so many" in shown
+    assert "refused: there are so many rows" in shown
     assert "no bound" in shown
 
 

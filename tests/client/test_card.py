@@ -119,7 +119,7 @@ class TestMainJob:
     def test_a_dry_run_leaves_nothing(self, ana, world):
         priced = ana.propose("survey", all_marginals(2), purpose="?", dry_run=True)
         assert priced.name == ""
-        assert "only priced" in priced.next_step
+        assert "only been priced" in priced.next_step
         assert world.cards == {}
         assert ana.price("survey", all_marginals(2)) == priced.price
 

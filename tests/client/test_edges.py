@@ -50,7 +50,7 @@ class TestDisk:
 
     def test_a_full_disk_says_so_before_anything_comes(self, tmp_path, monkeypatch):
         monkeypatch.setattr(tables, "_reserve", refuse)
-        with pytest.raises(errors.InvalidInputError, match="no room") as refused:
+        with pytest.raises(errors.InvalidInputError, match="not enough free space") as refused:
             tables.in_file(tmp_path)((10, 2), np.dtype("u1"))
         assert "token-7f3a" not in str(refused.value)
 

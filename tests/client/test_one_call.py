@@ -86,7 +86,7 @@ class TestAgreed:
         assert world.cards == {}
 
     def test_where_nobody_can_be_asked(self, one_line, world):
-        with pytest.raises(errors.NotAcceptedError, match=r"nobody can be asked.*accept=True"):
+        with pytest.raises(errors.NotAcceptedError, match=r"confirmation needs a terminal.*accept=True"):
             one_line()
         assert world.cards == {}
 
@@ -252,7 +252,9 @@ class TestInterrupted:
         with pytest.raises(KeyboardInterrupt) as stopped:
             one_line(accept=True, progress=stop)
         (name,) = world.cards
-        assert stopped.value.__notes__[-1] == f"Card {name} stays signed; the same call goes on with it."
+        assert (
+            stopped.value.__notes__[-1] == f"Card {name} stays signed; the same call continues with it."
+        )
         world.pending = 0
         assert len(one_line().dataset) == 50
 

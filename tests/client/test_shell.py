@@ -301,7 +301,7 @@ class TestAudit:
         signed = tmp_path / "verdict.json"
         at_card = ("audit", name, "--where", "card")
         found = json.loads(run(*at_card, "--attestation", signed, "--json").stdout)
-        assert found["Records"] == "those at the card"
+        assert found["Records"] == "the real records of the card"
         assert "payload" in json.loads(signed.read_text())
         assert "PERMISSION_DENIED" in run(*at_card, "--html", tmp_path / "a.html", code=1).stderr
 

@@ -65,7 +65,7 @@ def review(message):
 class TestCardReview:
     def test_it_shows_price_changes_digest_history_and_first_decisions(self, review):
         for shown in (printed(review), review._repr_html_()):
-            for words in ("price 12 exact statistics", "two decide", SHOWN, "sam", "left out"):
+            for words in ("price 12 exact statistics", "two must decide", SHOWN, "sam", "left out"):
                 assert words in shown
 
     def test_nothing_that_an_analyst_wrote_reaches_terminal_or_page(self, review):
@@ -102,7 +102,7 @@ class TestDecision:
         return reading.decision_of(answer, request)
 
     def test_a_first_one_says_plainly_that_nothing_happened_and_what_the_other_types(self, waiting):
-        assert "waits for another steward, and has no effect yet" in printed(waiting)
+        assert "waiting for another steward; no effect yet" in printed(waiting)
         assert waiting.commands == (
             f"gencard steward show {CARD}",
             f"gencard steward counter {CARD} --drop 'a,b c' --rows 10 --shown {SHOWN}",

@@ -68,7 +68,7 @@ class TestTime:
     def test_the_end_of_the_time_says_whom_it_waits_for_and_what_to_do(self, card):
         with pytest.raises(errors.AwaitingStewardError) as caught:
             card.wait(timeout=0.05, progress=False)
-        assert "waits for the controller's steward" in caught.value.message
+        assert "is waiting for the controller's steward" in caught.value.message
         assert "card.terminate()" in str(caught.value)
         assert "gencard terminate CARD" in caught.value.advice
 

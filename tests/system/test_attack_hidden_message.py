@@ -149,7 +149,7 @@ class TestReviewed:
         said, lines = admitted.card.signed, dict(admitted.card.lines())
         assert (said.tier, said.reviewed_by) == (Tier.AUDITED, REVIEWER)
         assert lines["Reviewed by"] == REVIEWER
-        assert "an audit cannot find what an author hides on purpose" in lines["Holds against"]
+        assert "an audit cannot find what an author hides on purpose" in lines["Reliable for"]
 
     def test_without_the_review_no_further_row_leaves(self, admitted, house):
         """Of an old card too: it still verifies, and its rows wait for a review."""

@@ -44,7 +44,7 @@ BAD = {
     "delta 1": ({"rho": 1, "delta": 1, "neighbouring": RELATION}, InvalidNumberError, "delta"),
     "no relation": ({"epsilon": 1}, InvalidInputError, "add-remove or replace-one"),
     "an unknown relation": ({"rho": 1, "neighbouring": "next"}, InvalidInputError, "add-remove or"),
-    "a relation without noise": ({"neighbouring": RELATION}, InvalidInputError, "given with noise"),
+    "a relation without noise": ({"neighbouring": RELATION}, InvalidInputError, "required with noise"),
     "a delta without rho": (
         {"epsilon": 1, "delta": "1e-6", "neighbouring": RELATION},
         InvalidInputError,

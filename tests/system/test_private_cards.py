@@ -154,7 +154,7 @@ class TestTheCard:
     def test_it_says_what_it_holds_against(self, ana):
         card = agreed(ana)
         lines = dict(card.lines())
-        assert lines["Holds against"] == Tier.PRIVATE.holds_against
+        assert lines["Reliable for"] == Tier.PRIVATE.holds_against
         assert "no psi is released" in lines["Tier"]
         assert lines["Measured"].startswith("no psi; one fit of the generator, rho 0.02435597")
         assert "epsilon 1" in lines["Claims"]

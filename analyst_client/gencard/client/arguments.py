@@ -105,8 +105,8 @@ def _bound(
         raise InvalidInputError(field=missing[0], problem=f"is required by {call}", advice=advice)
     named_only = inspect.Parameter.KEYWORD_ONLY
     first = [name for name in names if signature.parameters[name].kind is not named_only]
-    problem = f"takes {', '.join(first) or 'nothing'} without a name, each once"
-    advice = f"Write the name of every other argument: {', '.join(f'{name}=' for name in names)}."
+    problem = f"takes only {', '.join(first) or 'nothing'} as positional arguments, each once"
+    advice = f"Pass every other argument by name: {', '.join(f'{name}=' for name in names)}."
     raise InvalidInputError(field=call, problem=problem, advice=advice)
 
 
@@ -185,7 +185,7 @@ def text(field: str, value: Any) -> str:
     name = getattr(value, "name", "")
     if isinstance(name, str) and name:
         refuse(field, value, "a name", f"Write {field}={name[:80]!r}, which is its name.")
-    return refuse(field, value, "text that is not empty", f'Write {field}="...".')
+    return refuse(field, value, "non-empty text", f'Write {field}="...".')
 
 
 def optional_text(field: str, value: Any) -> str:
@@ -409,7 +409,7 @@ CHECKS: Mapping[str, Check] = {
     "connection": path,
     "answers": several("Answer", 'Write answers=[card.answer("...")].'),
     "data": instance("DataFrame", "Release", "Dataset", advice=_READ_FIRST),
-    "records": instance("Dataset", advice="Leave records out to have them made up."),
+    "records": instance("Dataset", advice="Omit records to use made-up ones."),
     "privacy": instance("Exact", "AddedNoise", "InsideGenerator", advice="Use epsilon= or rho=."),
     "analyses": instance("Analyses", "Mapping", "dict", advice=_ANALYSES),
     **dict.fromkeys(("seconds", "timeout"), seconds),

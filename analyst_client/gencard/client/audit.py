@@ -11,7 +11,7 @@ from gencard.client.arguments import checked
 from gencard.client.display import Displayable, Facts, Part, WrittenAsPage, page_module
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
-from gencard.core.errors import InvalidInputError, PermissionDeniedError
+from gencard.core.errors import CHECK_READING, InvalidInputError, PermissionDeniedError
 from gencard.wire.signatures.canonical import document_of
 
 
@@ -68,7 +68,7 @@ class Audit(Displayable):
             ("Verdict", self.wording),
             *([("Found", self._more)] if self._more else []),
             ("Black box", self.black_box),
-            ("Records", "made up" if self.where is Where.MADE_UP else "those at the card"),
+            ("Records", "made up" if self.where is Where.MADE_UP else "the real records of the card"),
             ("Level", f"{float(self.level):.3g} (attempt {self.attempt} for this black box)"),
             ("Card", self.card),
         ]
@@ -114,7 +114,9 @@ class Report(WrittenAsPage):
         try:
             data = Path(path).read_bytes()
         except OSError:
-            raise InvalidInputError(field="report", problem=f"cannot read {path}") from None
+            raise InvalidInputError(
+                field="report", problem=f"cannot read {path}", advice=CHECK_READING
+            ) from None
         return cls(report_of_json_object(document_of(data, "report")))
 
     def _page(self) -> str:

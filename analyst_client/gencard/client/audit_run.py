@@ -90,7 +90,7 @@ def _at_made_up_records(
             clock.expect(calls(audit_terms.runs), partial(box, records, rows, seed=seed))
             report = run_audit(box, records, plan, versions=_versions(), progress=clock)
         except KeyboardInterrupt as stopped:
-            stopped.add_note(f"The audit stopped at: {clock.stage}. Nothing of it is kept; it was free.")
+            stopped.add_note(f"The audit was stopped at: {clock.stage}. Nothing was stored or charged.")
             raise
     findings = replace(report, seconds=time.monotonic() - begin)
     return Audit(
@@ -211,8 +211,8 @@ def _how_to_resume(request: pb.RunAuditRequest, operation: str) -> tuple[str, st
     """How to resume an interrupted audit, from Python and from the shell."""
     arguments = f"{request.card} --black-box {request.black_box} --where card --resume {operation}"
     return (
-        "A cancelled audit returns its price, and can be resumed once, as the same attempt: "
-        f"call it again and name the operation to resume, {operation}, or in the shell:",
+        "A cancelled audit is refunded, and can be resumed once as the same attempt: call it "
+        f"again with the operation to resume, {operation}, or use the shell:",
         f"  gencard audit {arguments}",
     )
 

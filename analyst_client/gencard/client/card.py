@@ -283,7 +283,7 @@ class Card(CardView):
         from gencard.client.answers import programs, running  # noqa: PLC0415 - loads scipy.stats
 
         if (formula is None) == (program is None):
-            raise InvalidInputError(field="formula", problem="or program is needed, and not both")
+            raise InvalidInputError(field="formula", problem="or program is required, but not both")
         if program is not None:
             programs.check_granted(self.terms.analyses, program, libraries)
             rehearsed = self.dry_run(program, seed=seed, progress=progress)

@@ -144,7 +144,7 @@ class CardView(Displayable):
             return 'audit(where="card"), then generate(rows=...)'
         if self.tier is Tier.PRIVATE and self.state is CardState.RELEASED:
             return "generate(rows=...) or audit()"
-        return NEXT[self.state] if self.name else "propose it: so far it was only priced"
+        return NEXT[self.state] if self.name else "propose it: so far it has only been priced"
 
     @property
     def waits_for(self) -> str:
@@ -213,7 +213,10 @@ def _of_tier(card: CardTerms | None) -> list[tuple[str, str]]:
     """Tier, guarantee, and facts about a generator that reads records."""
     if card is None:
         return []
-    lines = [("Tier", f"{card.tier}: {_FROM[card.tier]}"), ("Holds against", card.tier.holds_against)]
+    lines = [
+        ("Tier", f"{card.tier}: {_FROM[card.tier]}"),
+        ("Reliable for", card.tier.holds_against),
+    ]
     lines += [("Records", card.counted)] if card.most_records else []
     if card.tier is Tier.BY_CONSTRUCTION:
         return lines
@@ -253,7 +256,7 @@ def _measures(terms: Proposal, offer: Offer | None) -> str:
 def _analyses(terms: Proposal) -> list[tuple[str, str]]:
     """The runs on the records that are granted, and most that they may cost."""
     rows = [*terms.analyses.about]
-    return [*rows, ("Price of runs", f"at most {terms.analyses.price}, besides")] if rows else []
+    return [*rows, ("Price of runs", f"at most {terms.analyses.price}, in addition")] if rows else []
 
 
 def _measured(terms: Proposal) -> list[tuple[str, str]]:

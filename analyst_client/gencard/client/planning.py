@@ -177,9 +177,9 @@ class Consent:
         warning = f"It does not determine {lacking}, which the formula needs. " if lacking else ""
         answer = _answer(shown, f"{warning}Sign this offer for {shown.price}? [y/N] ")
         if answer is None:
-            raise NotAcceptedError(problem="nobody can be asked here")
+            raise NotAcceptedError(problem="confirmation needs a terminal")
         if not answer:
-            raise NotAcceptedError(problem="it was declined", advice=_DECLINED)
+            raise NotAcceptedError(problem="you declined it", advice=_DECLINED)
 
 
 def _answer(shown: Plan | Card, question: str) -> bool | None:
@@ -227,10 +227,10 @@ def rows_of(
     mine = list(cards)
     card = next((card for card in mine if _holds(card, plan, purpose)), None)
     if card is not None:
-        consent.say(f"Card {card.name} is in force with these terms; it is used, not a new one.")
+        consent.say(f"Card {card.name} is in force with these terms and is used again.")
     else:
         card = _agreed(plan, mine, budget, consent, purpose)
-    with _noted(f"Card {card.name} stays signed; the same call goes on with it."):
+    with _noted(f"Card {card.name} stays signed; the same call continues with it."):
         return card.release(min(rows, card.terms.rows), seed=seed, progress=progress)
 
 
@@ -264,7 +264,7 @@ def _agreed(plan: Plan, mine: Iterable[Card], budget: Budget, consent: Consent, 
             consent.ask(plan, ", ".join(map(named, plan.lacking)))
         agreed_offer = (replace(plan.answer.terms, purpose=purpose), plan.price)
         card = plan.propose(purpose=purpose)
-    with _noted(f"Card {card.name} stays open, and nothing is spent; the same call goes on with it."):
+    with _noted(f"Card {card.name} stays open, and nothing is spent; the same call continues with it."):
         if card.state in WAITING:
             raise AwaitingStewardError(card=card.name)
         if agreed_offer != (card.terms, card.price):

@@ -164,14 +164,14 @@ def _made_by(receipt: Receipt) -> list[tuple[str, str]]:
     if receipt.private_box:
         return [
             ("Tier", "private: sampled from one noisy fit of a black box; no psi, no replay"),
-            ("Holds against", Tier.PRIVATE.holds_against),
+            ("Reliable for", Tier.PRIVATE.holds_against),
             ("Black box", receipt.private_box),
         ]
     if receipt.audited is None:
         return [("Seed", str(receipt.seed))]
     return [
         ("Tier", "audited: generated from records by a black box; no replay"),
-        ("Holds against", Tier.AUDITED.holds_against),
+        ("Reliable for", Tier.AUDITED.holds_against),
         ("Black box", receipt.audited.digest),
         ("Verdict", receipt.audited.verdict_digest),
     ]

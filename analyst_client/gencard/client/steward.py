@@ -281,7 +281,7 @@ class Steward(Party):
         view = self._call("GetRisk", pb.GetRiskRequest(name=name))
         if again or view.state != _READY:
             request = pb.RunRiskRequest(name=name, request_id=str(uuid4()))
-            with progress_bar("Looking at the records", progress) as reported:
+            with progress_bar("Examining the records", progress) as reported:
                 operation = self._call("RunRisk", request)
                 result_of(self._connection, operation, Empty, reported)
             view = self._call("GetRisk", pb.GetRiskRequest(name=name))
@@ -381,7 +381,7 @@ class Steward(Party):
     ) -> Decision:
         """A decision on what was looked at; arguments that are None, false or empty are left out."""
         if isinstance(subject, str) and shown is None:
-            advice = "Pass the review that you looked at, or its digest as shown=."
+            advice = "Pass the review that you read, or its digest as shown=."
             raise InvalidInputError(field="shown", problem="is required with a name", advice=advice)
         name = subject if isinstance(subject, str) else subject.name
         digest = subject.shown if shown is None and not isinstance(subject, str) else shown or ""

@@ -36,8 +36,9 @@ _RETRY_SECONDS = 30.0
 
 _ENDED = frozenset({CardState.AUDIT_FAILED, CardState.EXPIRED, CardState.TERMINATED, CardState.REVOKED})
 _TIME_OVER = (
-    "The card stays as it is, and nothing is spent while it waits. Ask the controller's steward, go on "
-    "waiting by `gencard cards CARD --wait`, or give it up by `gencard terminate CARD`."
+    "The card stays as it is, and nothing is spent while it waits. Ask the controller's "
+    "steward, continue to wait with `gencard cards CARD --wait`, or give the card up with "
+    "`gencard terminate CARD`."
 )
 _INTERRUPTED = "Interrupted: card {name} stays as it is, and can be waited for again."
 

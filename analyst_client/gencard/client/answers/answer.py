@@ -170,7 +170,7 @@ class Answer(WrittenAsJson, Displayable):
         """
         place = Path(path)
         if self.envelope is None or self.proof is None:
-            problem = "is from psi, which nobody signs again"
+            problem = "is computed from psi, so it has no signature of its own"
             raise InvalidInputError(field="answer", problem=problem, advice=_SAVE_RELEASE)
         check_free(place, replace=replace)
         if place.suffix == ".json":
@@ -209,7 +209,7 @@ class Answer(WrittenAsJson, Displayable):
         return [
             ("Analysis", estimates.kind),
             *([("Records", f"{estimates.n:,.6g}")] if estimates.n else []),
-            *([("Rests on", "; ".join([*rests_on, *([f"and {more:,} more"] if more > 0 else [])]))]
+            *([("Based on", "; ".join([*rests_on, *([f"and {more:,} more"] if more > 0 else [])]))]
               if rests_on else []),
             ("Noise", estimates.noise),
             *self.about,

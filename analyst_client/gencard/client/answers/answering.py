@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gencard.client.planning import Plan
 
 _VERIFIED = "card and receipts: signatures and digests agree"
-_UNVERIFIED = "digests agree; signatures not checked: `gencard verify` does"
+_UNVERIFIED = "digests agree; signatures not checked (use `gencard verify`)"
 _NO_RECEIPT = "no receipt: nothing confirms the counts of psi"
 
 

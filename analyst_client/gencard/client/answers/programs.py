@@ -19,7 +19,7 @@ from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.release import Release
 from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Coding
-from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.errors import CHECK_READING, GencardError, InvalidInputError
 from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs, outputs_to_json
 from gencard.run.levels import drawn_numbers
 from gencard.run.r_language import R, bytes_of_r_request, check_language, is_r
@@ -86,7 +86,9 @@ def text_of(program: str | Path) -> bytes:
     try:
         text = path.read_bytes()
     except OSError:
-        raise InvalidInputError(field="program", problem=f"cannot read {path}") from None
+        raise InvalidInputError(
+            field="program", problem=f"cannot read {path}", advice=CHECK_READING
+        ) from None
     check_language(path.name, text)
     return text
 
@@ -99,10 +101,10 @@ def check_granted(analyses: Analyses, program: str | Path, libraries: Sequence[s
     digest, is_named = sha256(text), sha256(text) in analyses.programs
     if is_named and not missing_libraries:
         return
-    problem = "is not one that the card names by its digest"
+    problem = "is not listed on the card by its digest"
     if is_named:
         has = ", ".join(analyses.libraries) or "none"
-        problem = f"needs {', '.join(missing_libraries)}, and the card grants: {has}"
+        problem = f"needs {', '.join(missing_libraries)}; libraries granted by the card: {has}"
     all_libraries = sorted(needed_libraries | {*analyses.libraries})
     advice = (
         f'Propose a card with analyses={{"programs": ["{digest}"], "reviewed_runs": 1, '
@@ -159,8 +161,8 @@ def _in_r(path: Path, request: BoxRequest) -> "subprocess.CompletedProcess[bytes
     if rscript is None:
         raise InvalidInputError(
             field="program",
-            problem="is in R, and Rscript is not on the path here",
-            advice="Install R (https://www.r-project.org), which runs the program on synthetic rows.",
+            problem="is in R, and Rscript is not on the PATH of this machine",
+            advice="Install R (https://www.r-project.org) to run the program on synthetic rows.",
         )
     with as_file(files("gencard.run").joinpath("start.R")) as start:
         return subprocess.run(

@@ -18,15 +18,15 @@ KINDS = {
     "loglinear": "log-linear model of a table: ~ a:b + b:c",
     "crosstab": "tables with chi-squared, Cramér's V, odds ratio: y ~ a, or ~ a:b",
     "means": "mean and variance of a number in each group: y ~ group",
-    "quantiles": "the level that holds a quantile, in each group: y ~ group",
+    "quantiles": "the level that contains a quantile, in each group: y ~ group",
     "ttest": "t test of a number between two groups: y ~ group",
     "anova": "analysis of variance of a number between groups: y ~ group",
     "correlation": "correlation matrix of numbers: ~ a + b + c",
     "components": "principal components of numbers: ~ a + b + c",
     "correspondence": "multiple correspondence analysis: ~ a + b + c",
-    "polychoric": "correlations behind ordered levels: ~ a + b + c",
+    "polychoric": "polychoric correlations of ordered attributes: ~ a + b + c",
     "naive-bayes": "naive Bayes classifier: y ~ a + b + c",
-    "chow-liu": "the tree of strongest dependences: ~ a + b + c",
+    "chow-liu": "Chow-Liu tree of the strongest dependences: ~ a + b + c",
     "discriminant": "linear discriminant analysis: y ~ a + b + c",
     "kaplan-meier": "survival curves of groups: time ~ event + group",
     "cox": "Cox regression: time ~ event + a + b",
@@ -121,11 +121,11 @@ class Question:
             expected = f"a whole number from {_FEWEST_DRAWS} to {_MOST_DRAWS}"
             raise InvalidNumberError(field="bootstrap", expected=expected)
         if self.bootstrap_seed < 0:
-            raise InvalidNumberError(field="bootstrap_seed", expected="a whole number from 0 up")
+            raise InvalidNumberError(field="bootstrap_seed", expected="a whole number of 0 or more")
         takes = TAKES.get(self.kind, ())
         for name in self.options:
             if name not in takes:
-                problem = f"is no option of kind {self.kind}"
+                problem = f"is not an option of kind {self.kind}"
                 raise InvalidInputError(
                     field=name, problem=problem, advice=advice_on(name, [*_OF_ALL, *takes])
                 )

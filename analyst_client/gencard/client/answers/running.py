@@ -67,7 +67,7 @@ def sent(question: AnalystQuestion) -> Question:
         InvalidInputError: A text is too long, an option has no JSON, or it is of answers from psi.
     """
     if question.bootstrap:
-        problem = "is for answers from psi with noise: a run has intervals by itself"
+        problem = "applies to answers from noisy psi only: a run has its own intervals"
         raise InvalidInputError(field="bootstrap", problem=problem)
     options = dict(question.options) | ({"values": question.values} if question.values else {})
     return Question(
@@ -117,7 +117,7 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
     keys = connection.keys.cards(envelope)
     signed = checked_signed_answer(envelope, keys, agreement.card, card_digest=agreement.digest)
     if signed.name != name or (question is not None and signed.question != question):
-        raise VerificationError(problem="the signed answer is to another question")
+        raise VerificationError(problem="the signed answer belongs to another question")
     logged = LogWatch(connection).answer_entry(got.log_entry, signed)
     if signed.verdict is Verdict.REFUSED:
         error = RunRefusedError(answer=name, reasons=", ".join(signed.reasons))

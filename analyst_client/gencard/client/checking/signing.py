@@ -110,7 +110,7 @@ def version_kind_of(receipts: Iterable[Receipt]) -> VersionKind | None:
     """
     kinds = {receipt.version_kind for receipt in receipts if receipt.version_kind is not None}
     if len(kinds) > 1:
-        raise VerificationError(problem="the receipts differ in what the version of the records is")
+        raise VerificationError(problem="the receipts differ in the kind of version of the records")
     return kinds.pop() if kinds else None
 
 
@@ -129,7 +129,7 @@ def checked_signed_answer(
     if answer.card_digest != card_digest or not answer.name.startswith(f"{card.name}/answers/"):
         raise VerificationError(problem="the signed answer belongs to another card")
     if answer.version != card.version:
-        raise VerificationError(problem="the signed answer is of other records than the card names")
+        raise VerificationError(problem="the signed answer is about other records than the card names")
     analyses, kind = card.terms.analyses, answer.question.kind
     granted = kind in analyses.kinds or answer.question.formula in analyses.programs
     if not granted or answer.numbers > max(analyses.numbers, analyses.program_numbers):
@@ -144,7 +144,9 @@ def _check_maker(receipt: Receipt, card: CardTerms) -> None:
     if (_tier_of(receipt), receipt.seed is None) != (card.tier, seedless):
         raise VerificationError(problem="the receipt and the card differ in tier")
     if receipt.most_records != card.most_records:
-        raise VerificationError(problem="the receipt and the card differ in whose records count")
+        raise VerificationError(
+            problem="the receipt and the card differ in the number of records that count for a person"
+        )
     if receipt.without_uniques != without:
         raise VerificationError(problem="the receipt and the card differ in the treatment of uniques")
     box = receipt.private_box if receipt.audited is None else receipt.audited.digest

@@ -107,7 +107,7 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
     record.note("Validity of the card", f"{over} {card.expire_time}")
     coding = record.check("Schema", partial(checked_schema, bundle, card), lambda _: card.coding_digest)
     receipts = _receipts(bundle, card, keys, record)
-    record.note("Tier", f"{card.tier}: holds against {card.tier.holds_against}")
+    record.note("Tier", f"{card.tier}: reliable for {card.tier.holds_against}")
     _check_audited(bundle, card, keys, receipts, record)
     if card.tier is Tier.PRIVATE:
         record.check("psi", partial(_no_psi, bundle), str)

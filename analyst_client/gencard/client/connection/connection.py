@@ -180,7 +180,7 @@ def _channel_to(
 ) -> grpc.Channel:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        advice = "Write the port behind the host, such as localhost:7443."
+        advice = "Add the port after the host, such as localhost:7443."
         raise InvalidInputError(field="address", problem="needs the form host:port", advice=advice)
     tls = grpc.ssl_channel_credentials(
         root_certificates=read(credentials.authority, "authority"),

@@ -104,7 +104,11 @@ def in_file(folder: Path) -> Allocate:
                 _reserve(file, size)
                 return np.memmap(file, dtype=dtype, mode="r+", shape=shape, order="F")
         except OSError:
-            raise InvalidInputError(field="file", problem=f"no room in {folder}") from None
+            raise InvalidInputError(
+                field="file",
+                problem=f"not enough free space in {folder}",
+                advice="Free disk space, or choose a folder on another disk.",
+            ) from None
 
     return allocate
 

@@ -70,7 +70,7 @@ def difference(path: Path, again: Path) -> str | None:
         if file.schema_arrow.field(field.name).type != field.type:
             return f"the type of '{field.name}'"
     if file.metadata.created_by == expected.metadata.created_by or not _is_plain(file):
-        return _different_column(file, expected) or "what the file says besides its rows"
+        return _different_column(file, expected) or "the metadata of the file"
     return _different_column(file, expected)
 
 

@@ -25,6 +25,8 @@ from gencard.run.levels import UNDECLARED, Midpoints, Values, code_of, names_of
 _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowError, MemoryError)
 """What readers raise at damaged files."""
 
+_CHECK_ROWS = "Check that it is a .csv or .parquet file, not damaged, and that you may read it."
+
 
 def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | None = None) -> None:
     """Write records with their labels; the file appears only once it is whole.
@@ -54,7 +56,9 @@ def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
     try:
         dataset: Dataset = reader(path, coding, domain)
     except (*_UNREADABLE, csv.Error):
-        raise InvalidInputError(field="file", problem=f"cannot read {path}") from None
+        raise InvalidInputError(
+            field="file", problem=f"cannot read {path}", advice=_CHECK_ROWS
+        ) from None
     return dataset
 
 

@@ -120,7 +120,7 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     yield "Workload" if card.tier is Tier.PRIVATE else "Phi", _phi(report)
     yield "Measured", _measured(report)
     yield "Generator", f"{terms.generator}, {card.tier}"
-    yield "Holds against", card.tier.holds_against
+    yield "Reliable for", card.tier.holds_against
     if card.reviewed_by:
         yield "Reviewed by", card.reviewed_by
     if card.claim is not None:

@@ -157,7 +157,7 @@ class CardReport(WrittenAsPage, Displayable):
             ("Card", f"{self.card.name} ({self.state})"),
             ("Release", self.receipt.name),
             ("Rows", f"{self.receipt.rows:,}"),
-            ("Tier", f"{self.card.tier}: holds against {self.card.tier.holds_against}"),
+            ("Tier", f"{self.card.tier}: reliable for {self.card.tier.holds_against}"),
             ("For", f"the {self.reader}"),
             *([("Measured on", MEASURED_ON)] if len(self.unexamined) < _EXAMINABLE else []),
             *_risk_bound(self.card),

@@ -111,7 +111,7 @@ def _(finding: distances.RatioFinding, axes: Axes) -> None:
         (finding.train, ALARM, "by records of train"),
     ):
         axes.stairs(100 * np.array(shares), edges, color=colour, linewidth=1.6, label=label)
-    axes.set_xlabel("distance to the closest by that to the second closest")
+    axes.set_xlabel("distance to the closest record, divided by that to the second closest")
     axes.set_ylabel("% of the rows")
     axes.legend(frameon=False)
 

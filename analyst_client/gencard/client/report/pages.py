@@ -110,13 +110,13 @@ def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
     yield "Rows in each run", f"{plan.rows:,}"
     yield "Runs on each side of each step", str(terms.runs)
     if report.looks_at_uniques:
-        yield "Runs of the box in all", f"at most {calls(terms.runs)}"
+        yield "Total runs of the box", f"at most {calls(terms.runs)}"
     yield "Order of the interactions", f"up to {terms.order} attributes"
     yield "Level over all attempts", terms.alpha
     yield "This attempt", f"number {plan.attempt}, at level {_number(plan.level)}"
     yield "Seed", str(plan.seed)
     yield "Time", f"{report.seconds:.1f} s"
-    yield "Versions", ", ".join(f"{name} {version}" for name, version in report.versions) or "not told"
+    yield "Versions", ", ".join(f"{name} {version}" for name, version in report.versions) or "not stated"
 
 
 def _number(value: float) -> str:

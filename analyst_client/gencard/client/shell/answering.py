@@ -44,11 +44,14 @@ Where = Annotated[
     str, typer.Option(help="Only these records, such as \"region == 'North' and age < 40\".")
 ]
 Missing = Annotated[
-    str, typer.Option(help="Missing values: 'level', a level of their own, or 'drop', left out.")
+    str,
+    typer.Option(
+        help="Missing values: 'level' makes them a level of their own, 'drop' leaves them out."
+    ),
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option("--option", help="What the kind takes besides, such as test=welch. Repeatable."),
+    typer.Option("--option", help="Option of the analysis, such as test=welch. Repeatable."),
 ]
 
 
@@ -95,11 +98,13 @@ def answer(
 
 def run(
     card: CardName,
-    formula: Annotated[str | None, typer.Argument(help="Model formula as in R; or --program.")] = None,
-    kind: Annotated[str, typer.Option(help="Type of analysis, one that the card grants.")] = "logistic",
+    formula: Annotated[
+        str | None, typer.Argument(help="Model formula as in R. Required unless --program is given.")
+    ] = None,
+    kind: Annotated[str, typer.Option(help="Type of analysis, which the card must grant.")] = "logistic",
     program: Annotated[
         Path | None,
-        typer.Option(help="A file in Python or R instead, which the card names by its digest."),
+        typer.Option(help="Program in Python or R to run instead; the card must name it by its digest."),
     ] = None,
     dry: Annotated[
         bool, typer.Option("--dry", help="Only run the program here, on the newest synthetic rows.")
@@ -122,9 +127,9 @@ def run(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Run an analysis on the records, once, through output rules. Each released number costs.
+    """Run an analysis on the records, once, through output rules. Each released number is charged.
 
-    The same question again costs nothing. The answer is signed and in the controller's log. A program
+    Repeating a question costs nothing. The answer is signed and in the controller's log. A program
     imports gencard.run, or begins with #!/usr/bin/env Rscript; it runs here on synthetic rows first, and
     a steward releases its numbers.
     """
@@ -136,7 +141,7 @@ def run(
         _run_program(card, given, connection, save, dry=dry, as_json=as_json)
         return
     if program is not None or dry or library or formula is None:
-        problem = "is needed, or --program FILE, with or without --dry"
+        problem = "is required unless --program FILE is given"
         raise InvalidInputError(field="formula", problem=problem)
     options = dict(map(_option, option or ()))
     options |= {"values": _values(values or []), "where": where or None, "missing": missing}
@@ -205,7 +210,9 @@ def _check_names(csv: Path | None, plot: Path | None) -> None:
 def _of_card(name: str, formula: str, kind: str, options: dict[str, Any], connection: Path) -> Answer:
     """Raises LackingMarginalsError with the command that proposes the card that would do."""
     if not name.startswith("datasets/"):
-        problem = f"{shlex.quote(name[:80])} is no folder, and no card: datasets/DATASET/cards/CARD"
+        problem = (
+            f"{shlex.quote(name[:80])} is neither a folder nor a card (datasets/DATASET/cards/CARD)"
+        )
         raise InvalidInputError(field="source", problem=problem)
     with connected(connection) as analyst:
         try:

@@ -40,7 +40,7 @@ AnalystKey = Annotated[
 ]
 AnalystFingerprint = Annotated[
     str | None,
-    typer.Option(help="Fingerprint of the analyst's key, which the analyst gave you; checked."),
+    typer.Option(help="Fingerprint of the analyst's key, as the analyst gave it to you, to be checked."),
 ]
 LogKey = Annotated[
     Path | None, typer.Option(help="The log's public key. Default: from the connection folder.")
@@ -104,7 +104,7 @@ def replay(
             _check_rows(file.path, release, dataset, coding)
     say(str(Replayed.of(release)))
     if not bundle.all("rows"):
-        say("No file of rows was compared; name one with --data.")
+        say("No rows were compared; name a file with --data.")
 
 
 def _check_rows(path: Path, receipt: Receipt, dataset: Dataset, coding: Coding) -> None:

@@ -30,22 +30,26 @@ from gencard.core.program_outputs import DIGITS
 from gencard.wire.documents.enrolment import LARGEST, grouped, request_of_document
 
 Reason = Annotated[
-    str | None, typer.Option(help="Why, in one line, for the log. Asked for in a terminal.")
+    str | None, typer.Option(help="Reason, in one line, for the log. Default: a terminal asks for it.")
 ]
 Shown = Annotated[
     str | None,
-    typer.Option(metavar="DIGEST", help="What you looked at: the digest that `show` prints."),
+    typer.Option(metavar="DIGEST", help="Digest of what you reviewed, as `show` prints it."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="With --shown: do not ask for confirmation.")]
 Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]
 AnswerName = Annotated[
     str, typer.Argument(help="datasets/DATASET/cards/CARD/answers/ANSWER", metavar="ANSWER")
 ]
-PersonName = Annotated[str, typer.Argument(help="As `gencard steward people` lists it.", metavar="NAME")]
+PersonName = Annotated[
+    str, typer.Argument(help="Name of the person, as `gencard steward people` lists it.", metavar="NAME")
+]
 Line = Annotated[int, typer.Argument(help="Number of the ledger line.", min=0)]
 
-_LOOK_FIRST = "Look first: the digest stands behind Shown. Then repeat with --shown DIGEST --yes."
-_NO_REASON = 'Write --reason "...": the log keeps it.'
+_LOOK_FIRST = (
+    "Review it first: its digest is printed after Shown. Then repeat with --shown DIGEST --yes."
+)
+_NO_REASON = 'Write --reason "...": it is recorded in the log.'
 
 
 def approve(
@@ -56,10 +60,10 @@ def approve(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Offer what was asked, or the nearest that the policy allows.
+    """Offer the proposed terms, or the nearest that the policy allows.
 
-    Without --shown, a terminal shows the card and asks. Where two stewards decide, the first decision
-    waits for another steward, and has no effect until then.
+    Without --shown, a terminal shows the card and asks. If two stewards must decide, the first decision
+    waits for another steward and has no effect until then.
     """
     with at_desk(connection) as desk:
         digest, why = confirmed("Approve", desk.review, name, shown, reason, yes)
@@ -78,9 +82,11 @@ def counter(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Offer less than was asked."""
+    """Offer fewer marginals or rows than proposed."""
     if not drop and rows is None:
-        raise InvalidInputError(field="counter", problem="needs --drop or --rows; else approve")
+        raise InvalidInputError(
+            field="counter", problem="needs --drop or --rows; to offer the terms unchanged, use approve"
+        )
     dropped = list(map(names_in, drop)) if drop else None
     with at_desk(connection) as desk:
         digest, why = confirmed("Counter", desk.review, name, shown, reason, yes)
@@ -96,7 +102,7 @@ def reject(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Reject a proposal."""
+    """Reject a pending proposal."""
     with at_desk(connection) as desk:
         digest, why = confirmed("Reject", desk.review, name, shown, reason, yes)
         _say(desk.reject(name, reason=why, remark=remark, shown=digest), as_json)
@@ -111,7 +117,7 @@ def revoke(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke an agreed card for good, by a signed revocation."""
+    """Revoke an agreed card permanently, by a signed revocation."""
     with at_desk(connection) as desk:
         digest, why = confirmed("Revoke", desk.review, name, shown, reason, yes)
         _say(desk.revoke(name, reason=why, remark=remark, shown=digest), as_json)
@@ -124,7 +130,7 @@ def release(
         typer.Option(help="Numbers to hold back: OUTPUT, OUTPUT/ROW or OUTPUT/ROW/COLUMN. Repeatable."),
     ] = None,
     digits: Annotated[
-        int | None, typer.Option(min=1, max=DIGITS, help="Round all numbers to so many digits.")
+        int | None, typer.Option(min=1, max=DIGITS, help="Round all numbers to this number of digits.")
     ] = None,
     red: Annotated[
         bool, typer.Option("--red", help="Release red numbers too; by default they are held back.")
@@ -144,14 +150,14 @@ def release(
 
 def refuse(
     name: AnswerName,
-    code: Annotated[str, typer.Option(help="Code of the reason, which the analyst gets.")] = "",
+    code: Annotated[str, typer.Option(help="Code of the reason, shown to the analyst.")] = "",
     shown: Shown = None,
     reason: Reason = None,
     yes: Yes = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Refuse an answer: no number leaves."""
+    """Refuse an answer: no number is released."""
     with at_desk(connection) as desk:
         digest, why = confirmed("Refuse", desk.answer, name, shown, reason, yes)
         _say(desk.refuse(name, reason=why, code=code, shown=digest), as_json)
@@ -165,7 +171,7 @@ def settle(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Charge a reservation for good: something may have been released for it."""
+    """Charge a reservation for which something may have been released."""
     _other("settle", f"ledger/{line}", (shown, reason, yes), connection, as_json)
 
 
@@ -189,7 +195,7 @@ def disable(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Refuse a person's certificate from the next call on."""
+    """Disable a person: their certificate is refused from the next call on."""
     _other("disable", f"people/{name}", (shown, reason, yes), connection, as_json)
 
 
@@ -201,7 +207,7 @@ def enable(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Accept a person's certificate again."""
+    """Enable a disabled person: their certificate is accepted again."""
     _other("enable", f"people/{name}", (shown, reason, yes), connection, as_json)
 
 
@@ -213,25 +219,30 @@ def dismiss(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Stop counting a failure at the records against its analyst."""
+    """Stop counting a failure on the records against its analyst."""
     _other("dismiss-refusal", operation, (shown, reason, yes), connection, as_json)
 
 
 def enrol(
     request: Annotated[Path, typer.Argument(help="Enrolment request, made by: gencard enrol NAME.")],
-    role: Annotated[str, typer.Option(help="Role to give. Default: that of the enrolled person.")] = "",
+    role: Annotated[
+        str, typer.Option(help="Role to grant. Default: the role of the enrolled person.")
+    ] = "",
     project: Annotated[
-        str, typer.Option(help="Project, whose members share one budget. Default: as before.")
+        str,
+        typer.Option(
+            help="Project, whose members share one budget. Default: the project of the enrolled person."
+        ),
     ] = "",
     fingerprint: Annotated[
         str | None,
-        typer.Option(help="Fingerprint that the person told you. Default: you are asked to compare."),
+        typer.Option(help="Fingerprint that the person gave you. Default: you are asked to compare."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="File for the answer. Default: NAME-answer.json.")
     ] = None,
     address: Annotated[
-        str, typer.Option(help="host:port for the person. Default: as the settings say.")
+        str, typer.Option(help="host:port for the person. Default: the address in the settings.")
     ] = "",
     again: Annotated[bool, typer.Option("--again", help="Replace an enrolled person's keys.")] = False,
     shown: Shown = None,
@@ -253,17 +264,20 @@ def enrol(
         file = output or Path(f"{person.name}-answer.json")
         write_bytes(file, answer.encode())
         if not as_json:
-            say(f"Written: {file}. {person.name} installs it: gencard enrol --answer {file.name}")
+            say(
+                f"Written: {file}. Send it to {person.name}, who runs: gencard enrol --answer "
+                f"{file.name}"
+            )
     _say(decision, as_json)
 
 
 def _compared(name: str, fingerprint: str) -> str:
     """The request's fingerprint, once the steward says that the person has the same."""
     if not is_interactive():
-        advice = f"Ask {name} for it over a channel that nobody else can change."
+        advice = f"Ask {name} for it through a secure channel, such as the telephone."
         raise InvalidInputError(field="--fingerprint", problem="is required here", advice=advice)
     say(f"{name} must have: {grouped(fingerprint)}")
-    typer.confirm("Did the person tell you this fingerprint?", abort=True)
+    typer.confirm("Is this the fingerprint that the person gave you?", abort=True)
     return fingerprint
 
 
@@ -303,7 +317,7 @@ def confirmed(
             ("--reason", reason, _NO_REASON),
         ):
             if not value:
-                problem = "is required where nobody is asked"
+                problem = "is required without a terminal, or with --yes"
                 raise InvalidInputError(field=option, problem=problem, advice=advice)
     if shown is None:
         review = look(name)
@@ -311,7 +325,7 @@ def confirmed(
         shown = review.shown
     why = reason or str(typer.prompt("Reason, for the log"))
     if not yes:
-        typer.confirm(f"{verb} what has this digest: {shown}?", abort=True)
+        typer.confirm(f"{verb} the version with digest {shown}?", abort=True)
     return shown, why
 
 
@@ -322,6 +336,6 @@ def _say(decision: Decision, as_json: bool) -> None:
         return
     console.print(Facts(decision.lines()).rich())
     if not decision.done:
-        say("Another steward looks at it, and types:")
+        say("Another steward must review it and run:")
         for command in decision.commands:
             say_next(command)

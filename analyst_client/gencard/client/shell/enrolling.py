@@ -28,7 +28,7 @@ def enrol(
     renew: Annotated[
         bool, typer.Option("--renew", help="Request a new certificate for your present keys.")
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Replace your keys by new ones.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Replace your keys with new ones.")] = False,
     role: Annotated[str, typer.Option(help=_WANTED_ROLE)] = "",
     project: Annotated[str, typer.Option(help="Requested project.")] = "",
     connection: Folder = HERE,

@@ -52,7 +52,7 @@ class Commands(LazyGroup):
         "synthesize": Home(
             SYNTHESIS,
             "synthesize",
-            "Generate rows for an analysis: plan, show the offer, ask, sign, generate.",
+            "Generate rows for an analysis in one step: plan, show the offer, confirm, sign, generate.",
         ),
         "psi": Home(SYNTHESIS, "psi", "Download psi, the measured statistics of the card, as JSON."),
         "answer": Home(
@@ -97,7 +97,7 @@ class Commands(LazyGroup):
         "canaries": Home(
             SYNTHESIS,
             "canaries",
-            "Bound epsilon from below: insert canaries, run a black box, look for them.",
+            "Compute a lower bound of epsilon: insert canaries, run a black box, search for them.",
         ),
         "budget": Home(
             CATALOGUE, "budget", "Show spending, newest first, and the remaining budget on a dataset."
@@ -107,7 +107,7 @@ class Commands(LazyGroup):
             "log",
             "Verify the log's newest checkpoint, and that it extends the last one seen.",
         ),
-        "steward": Home(STEWARDING, "app", "For stewards: see what waits, look at it, decide."),
+        "steward": Home(STEWARDING, "app", "For stewards: list, review and decide what is waiting."),
     }
 
     def invoke(self, ctx: Any) -> Any:

@@ -135,10 +135,12 @@ def cards(
         bool, typer.Option("--wait", help="Wait until the steward has answered the proposal.")
     ] = False,
     wait_for: Annotated[
-        str | None, typer.Option("--for", help="Wait until it is answered, agreed or audited.")
+        str | None,
+        typer.Option("--for", help="Wait until the card is 'answered', 'agreed' or 'audited'."),
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(help="With --wait or --for: seconds to wait at most.")
+        float | None,
+        typer.Option(help="With --wait or --for: longest wait in seconds. Default: no limit."),
     ] = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
@@ -325,7 +327,7 @@ def plan_next(plan: Plan) -> str:
     if plan.lacking:
         return plan.next_step
     if terms.privacy.noisy:
-        return "gencard propose with these marginals and the same options of noise"
+        return "gencard propose with these marginals and the same noise options"
     marginals = " ".join(f"--marginal {shlex.quote(','.join(clique))}" for clique in plan.marginals)
     about = f"--generator {terms.generator} --rows {terms.rows}"
     return f'gencard propose {terms.dataset.partition("/")[2]} {marginals} {about} --purpose "..."'

@@ -80,7 +80,7 @@ Measured = Annotated[
     bool,
     typer.Option(
         "--measure/--no-measure",
-        help="Run missing evaluations at the records; each number costs one statistic, once per card.",
+        help="Run missing evaluations on the records; each number costs one statistic, once per card.",
     ),
 ]
 
@@ -89,8 +89,7 @@ Answered = Annotated[
     list[str] | None,
     typer.Option(
         "--answer",
-        help="An analysis of psi to put in, such as 'health ~ age' or 'linear: income ~ age'. "
-        "Repeatable.",
+        help="Analysis of psi to include, such as 'health ~ age' or 'linear: income ~ age'. Repeatable.",
     ),
 ]
 

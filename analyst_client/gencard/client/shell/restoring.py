@@ -23,10 +23,13 @@ from gencard.wire.signatures.identity import Role
 
 
 def approve_restore(
-    backup: Annotated[Path, typer.Argument(help="The backup's list, backup.json; a copy will do.")],
+    backup: Annotated[Path, typer.Argument(help="The backup's list, backup.json, or a copy of it.")],
     complete: Annotated[
         bool,
-        typer.Option("--complete", help="Nothing was decided after the backup: release the budgets."),
+        typer.Option(
+            "--complete",
+            help="Confirm that nothing was decided after the backup, and release the budgets.",
+        ),
     ] = False,
     output: Annotated[
         Path | None, typer.Option(help="File for the approval. Default: NAME-approves.json.")
@@ -37,10 +40,10 @@ def approve_restore(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Sign that a backup may take the place of the state; the service may be stopped.
+    """Approve a restore: sign that a backup may replace the state. The service may be stopped.
 
-    The list holds the digest of every file of the backup. Two stewards sign, and whoever has the
-    controller's machine passes both files to `gencard-controller restore --approval`.
+    The list holds the digest of every file of the backup. Two stewards sign, and the operator of
+    the controller passes both files to `gencard-controller restore --approval`.
     """
     credentials = Credentials.of_folder(connection)
     who, key = credentials.identity(), credentials.private_signing_key()
@@ -59,7 +62,7 @@ def approve_restore(
     if as_json:
         say_json({"file": str(file), "backup": digest, "complete": complete, "by": who.uri})
         return
-    say(f"Written: {file}. It counts for {LIFE.days} days, with that of another steward, in:")
+    say(f"Written: {file}. It is valid for {LIFE.days} days. With the approval of another steward, run:")
     say(f"gencard-controller restore FOLDER --approval {file.name} --approval OTHER")
 
 

@@ -44,58 +44,64 @@ class Commands(LazyGroup):
     """Commands of stewards."""
 
     homes: ClassVar = {
-        "queue": Home(_HERE, "queue", "List what waits, oldest first, and for whom."),
-        "show": Home(_HERE, "show", "Show a card: what is asked, and what approving would offer."),
+        "queue": Home(_HERE, "queue", "List what is waiting, oldest first, and for whom."),
+        "show": Home(_HERE, "show", "Show a card: what was proposed, and what approving would offer."),
         "approve": Home(
-            _DECIDING, "approve", "Offer what was asked, or the nearest that the policy allows."
+            _DECIDING, "approve", "Offer the proposed terms, or the nearest that the policy allows."
         ),
-        "counter": Home(_DECIDING, "counter", "Offer less than was asked."),
-        "reject": Home(_DECIDING, "reject", "Reject a proposal."),
-        "revoke": Home(_DECIDING, "revoke", "Revoke an agreed card for good, by a signed revocation."),
+        "counter": Home(_DECIDING, "counter", "Offer fewer marginals or rows than proposed."),
+        "reject": Home(_DECIDING, "reject", "Reject a pending proposal."),
+        "revoke": Home(
+            _DECIDING, "revoke", "Revoke an agreed card permanently, by a signed revocation."
+        ),
         "risk": Home(
             _HERE, "risk", "Show what the exact counts of a card would reveal about the records."
         ),
         "answers": Home(
-            _HERE, "answers", "List answers that wait for a steward, or show one by numbers."
+            _HERE, "answers", "List answers waiting for a steward, or show the numbers of one."
         ),
         "release": Home(
             _DECIDING,
             "release",
             "Release an answer: green and amber numbers, unless options say otherwise.",
         ),
-        "refuse": Home(_DECIDING, "refuse", "Refuse an answer: no number leaves."),
+        "refuse": Home(_DECIDING, "refuse", "Refuse an answer: no number is released."),
         "ledger": Home(_HERE, "ledger", "Show budgets, and lines of the ledger, newest first."),
         "settle": Home(
             _DECIDING,
             "settle",
-            "Charge a reservation for good: something may have been released for it.",
+            "Charge a reservation for which something may have been released.",
         ),
         "void": Home(_DECIDING, "void", "Refund a reservation for which nothing was released."),
-        "people": Home(_HERE, "people", "List everybody enrolled."),
+        "people": Home(_HERE, "people", "List enrolled people."),
         "enrol": Home(
             _DECIDING,
             "enrol",
             "Enrol a person who sent a request, and write the answer for the person to install.",
         ),
-        "disable": Home(_DECIDING, "disable", "Refuse a person's certificate from the next call on."),
-        "enable": Home(_DECIDING, "enable", "Accept a person's certificate again."),
+        "disable": Home(
+            _DECIDING, "disable", "Disable a person: their certificate is refused from the next call on."
+        ),
+        "enable": Home(
+            _DECIDING, "enable", "Enable a disabled person: their certificate is accepted again."
+        ),
         "approve-restore": Home(
             "gencard.client.shell.restoring",
             "approve_restore",
-            "Sign that a backup may take the place of the state; the service may be stopped.",
+            "Approve a restore: sign that a backup may replace the state. The service may be stopped.",
         ),
         "refusals": Home(
-            _HERE, "refusals", "List failures at the records that count against their analysts."
+            _HERE, "refusals", "List failures on the records that count against their analysts."
         ),
-        "dismiss": Home(_DECIDING, "dismiss", "Stop counting a failure at the records."),
+        "dismiss": Home(_DECIDING, "dismiss", "Stop counting a failure on the records."),
         "log": Home(_HERE, "log", "Search the log, newest first, or prove one entry."),
     }
 
 
 app = typer.Typer(
     cls=Commands,
-    help="For stewards: see what waits, look at it, decide. `gencard-controller` on its machine is the "
-    "emergency way.",
+    help="For stewards: list, review and decide what is waiting. In emergencies, use "
+    "`gencard-controller` on the controller's machine.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -113,11 +119,11 @@ def at_desk(folder: Path) -> Steward:
 
 
 def queue(
-    mine: Annotated[bool, typer.Option("--mine", help="Only what waits for a steward.")] = False,
+    mine: Annotated[bool, typer.Option("--mine", help="Only what is waiting for a steward.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """List what waits, oldest first, and for whom."""
+    """List what is waiting, oldest first, and for whom."""
     with at_desk(connection) as desk:
         waiting = desk.queue()
     shown = [one for one in waiting if not mine or one.waits_for != "the analyst"]
@@ -128,13 +134,13 @@ def queue(
         cards = (one.resource for one in shown if one.kind == "proposal")
         say_next(f"gencard steward show {next(cards, 'CARD')}")
     else:
-        say("Nothing waits.")
+        say("Nothing is waiting.")
 
 
 def show(name: CardToReview, connection: Folder = HERE, as_json: AsJson = False) -> None:
-    """Show a card: what is asked, and what approving would offer, its price, who decided what.
+    """Show a card: what was proposed, and what approving would offer, its price, who decided what.
 
-    A decision names the digest behind "Shown": it holds for what was shown, and for nothing else.
+    A decision names the digest after "Shown", and applies only to what was shown.
     """
     with at_desk(connection) as desk:
         review = desk.review(name)
@@ -145,13 +151,13 @@ def show(name: CardToReview, connection: Folder = HERE, as_json: AsJson = False)
 
 def risk(
     name: CardToReview,
-    again: Annotated[bool, typer.Option("--again", help="Look at the records again.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Examine the records again.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """Show what the exact counts of a card would reveal about the records.
 
-    All exact counts granted before are taken with it. Decides nothing; the log says who looked.
+    All exact counts granted before are included. Decides nothing; the log records who looked.
     """
     with at_desk(connection) as desk:
         report = desk.risk(name, again=again)
@@ -163,11 +169,11 @@ def risk(
 
 def answers(
     name: Annotated[str | None, typer.Argument(help="Answer to show; default: list all.")] = None,
-    program: Annotated[bool, typer.Option("--program", help="Print the program's text alone.")] = False,
+    program: Annotated[bool, typer.Option("--program", help="Print only the program's text.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """List answers that wait for a steward, or show one by numbers."""
+    """List answers waiting for a steward, or show the numbers of one."""
     with at_desk(connection) as desk:
         if name is None:
             say_list(desk.answers(), as_json)
@@ -197,23 +203,27 @@ def ledger(
 
 
 def people(connection: Folder = HERE, as_json: AsJson = False) -> None:
-    """List everybody enrolled."""
+    """List enrolled people."""
     with at_desk(connection) as desk:
         say_list(desk.people(), as_json)
 
 
 def refusals(connection: Folder = HERE, as_json: AsJson = False) -> None:
-    """List failures at the records that count against their analysts, oldest first."""
+    """List failures on the records that count against their analysts, oldest first."""
     with at_desk(connection) as desk:
         say_list(desk.refusals(), as_json)
 
 
 def log(
     query: Annotated[
-        str, typer.Argument(help="Words that each entry holds. Default: every entry.")
+        str, typer.Argument(help="Words that entries must contain. Default: all entries.")
     ] = "",
-    entry: Annotated[int | None, typer.Option(help="Prove this entry, and show it whole.")] = None,
-    last: Annotated[int, typer.Option(min=1, max=10_000, help="Entries at most.")] = 50,
+    entry: Annotated[
+        int | None, typer.Option(help="Prove that this entry is in the log, and show it in full.")
+    ] = None,
+    last: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Largest number of entries to show.")
+    ] = 50,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:

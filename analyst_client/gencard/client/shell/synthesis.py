@@ -56,13 +56,13 @@ def generate(
     seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
     values: Annotated[
         ValueForm,
-        typer.Option(help="Form of attributes with edges."),
+        typer.Option(help="Form of attributes with edges: numbers, intervals as levels, or midpoints."),
     ] = "numbers",
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing files.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Generate rows and download them. They are written after digest and receipt were verified."""
+    """Generate rows and download them. They are written after their digest and receipt are verified."""
     folder.check_free(output, replace=replace)
     folder.make_folder(output.parent)
     with (
@@ -90,15 +90,18 @@ def synthesize(
     delta: Delta = None,
     neighbouring: Relation = None,
     weight: Weight = None,
-    values: Annotated[ValueForm, typer.Option(help="Form of attributes with edges.")] = "numbers",
+    values: Annotated[
+        ValueForm,
+        typer.Option(help="Form of attributes with edges: numbers, intervals as levels, or midpoints."),
+    ] = "numbers",
     yes: Annotated[bool, typer.Option("--yes", help="Sign the offer without confirmation.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing files.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Generate rows for an analysis: plan, show the offer, ask, sign, generate.
+    """Generate rows for an analysis in one step: plan, show the offer, confirm, sign, generate.
 
-    A card in force with the same terms is used again. Without a terminal, --yes is needed.
+    A card in force with the same terms is used again. Without a terminal, --yes is required.
     """
     folder.check_free(output, replace=replace)
     folder.make_folder(output.parent)
@@ -219,7 +222,7 @@ def canaries(
     neighbouring: Annotated[Neighbouring, typer.Option(help="Neighbouring relation of the claims.")],
     black_box: Annotated[str, typer.Option(help="Black box. Default: the card's generator.")] = "",
     number: Annotated[int, typer.Option(help="Number of canaries; half of them are inserted.")] = 400,
-    records: Annotated[int, typer.Option(help="Number of other records, made up.")] = 400,
+    records: Annotated[int, typer.Option(help="Number of made-up records besides the canaries.")] = 400,
     rows: Annotated[
         int | None, typer.Option(help="Rows to generate. Default: as many as records.")
     ] = None,
@@ -231,7 +234,10 @@ def canaries(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Bound epsilon from below: insert canaries, run a black box, look for them. Always exits 0."""
+    """Compute a lower bound of epsilon: insert canaries, run a black box, search for them.
+
+    Always exits 0.
+    """
     from gencard.client.canary_audit import CanaryTerms, canary_audit  # noqa: PLC0415 - scipy.stats
 
     terms = CanaryTerms(neighbouring, number, records, rows, delta, radius, beta=beta)

@@ -105,9 +105,7 @@ Moments = Annotated[
 ]
 Measures = Annotated[
     list[str] | None,
-    typer.Option(
-        help="An evaluation that reads records, such as dcr, to be run for the card. Repeatable."
-    ),
+    typer.Option(help="Evaluation to run on the records for the card, such as dcr. Repeatable."),
 ]
 WithoutUniques = Annotated[
     bool,
@@ -119,7 +117,7 @@ RunKinds = Annotated[
     str | None,
     typer.Option(
         "--analyses",
-        help="Analyses to be run on the records, such as linear,crosstab, by `gencard run`.",
+        help="Analyses to run on the records with `gencard run`, such as linear,crosstab.",
     ),
 ]
 CheckedRuns = Annotated[int, typer.Option(help="With --analyses: most runs under the card.")]
@@ -129,7 +127,9 @@ Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Defaul
 
 Part = Annotated[
     str | None,
-    typer.Option("--where", help="The part of the records that the card is about: \"sex == 'F'\"."),
+    typer.Option(
+        "--where", help="Subset of the records that the card is about, such as \"sex == 'F'\"."
+    ),
 ]
 
 
@@ -166,7 +166,9 @@ def requested_statistics(
 ) -> Marginals:
     """The named statistics; raises InvalidInputError if none is named, or marginals in both ways."""
     if (marginal and order is not None) or not (marginal or moment or order is not None):
-        raise InvalidInputError(field="marginals", problem="give --marginal or --marginals-of-order")
+        raise InvalidInputError(
+            field="marginals", problem="give either --marginal or --marginals-of-order"
+        )
     statistics: list[Statistic] = [names_in(names) for names in marginal or ()]
     if order is not None:
         statistics.append(all_marginals(order, None if attributes is None else names_in(attributes)))

@@ -134,7 +134,7 @@ class CardReview(Displayable):
         if self.refusal:
             lines.append(("Approve fails", self.refusal))
         if self.two:
-            lines.append(("Stewards", "two decide"))
+            lines.append(("Stewards", "two must decide"))
         return [*lines, ("Next", self.next_step), ("Shown", self.shown)]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
@@ -142,7 +142,7 @@ class CardReview(Displayable):
         if self.changes:
             parts += ["Approving changes the proposal:", Diff(CHANGE_HEADS, change_lines(self.changes))]
         if 0 < len(self.together.attributes) <= WIDEST_MAP:
-            parts += ["Attributes in one table, of this card and of cards granted before:"]
+            parts += ["Attributes that are in one table of this card or of cards granted before:"]
             parts += [self.together.grid()]
         if new := [named(pair) for pair in self.together.new_pairs()]:
             more = f" and {len(new) - _MOST_PAIRS} more" if len(new) > _MOST_PAIRS else ""
@@ -198,7 +198,7 @@ class Decision(Displayable):
         lines = [
             ("Decision", f"{self.kind} {self.resource}"),
             ("By", ", ".join(map(short_name, self.by))),
-            ("State", "done" if self.done else "waits for another steward, and has no effect yet"),
+            ("State", "done" if self.done else "waiting for another steward; no effect yet"),
         ]
         if self.expires is not None:
             lines.append(("Waits until", time_text(self.expires)))

@@ -32,7 +32,7 @@ from gencard.wire.codecs.privacy_codec import price_of
 from gencard.wire.signatures.canonical import Document, document_of, time_text
 
 _FOR_STEWARDS = (
-    "Numbers about records, for stewards only. Nothing is decided by them; the log says who looked."
+    "Numbers about records, for stewards only. They decide nothing; the log records who looked."
 )
 
 
@@ -73,7 +73,7 @@ class RiskReview(Displayable):
             f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables"
         )
         with_others = f", with the exact counts of {others} other cards" if others else ""
-        return f"{counts}{with_others}; looked at {time_text(self.time)}"
+        return f"{counts}{with_others}; examined {time_text(self.time)}"
 
     def __repr__(self) -> str:
         return f"<RiskReview {self.card}: {self.report.small.small:,} small counts>"
@@ -95,8 +95,8 @@ def _certain(report: PsiRisk) -> list[Part]:
         (f"up to {one.width}", f"{one.facts:,}", f"{one.guessed:,}", f"{one.skipped:,}")
         for one in report.facts
     ]
-    heads = ("Attributes known", "Facts", "Also true of the most frequent level", "Not looked at")
-    title = "Certain: who knows some attributes of a person knows another one."
+    heads = ("Attributes known", "Facts", "Also true of the most frequent level", "Not examined")
+    title = "Certain: some attributes of a person determine another one."
     return [title, Grid(heads, lines, numbers=True)]
 
 
@@ -105,8 +105,8 @@ def _guesses(report: PsiRisk) -> list[Part]:
         (str(one.width), f"{one.guesses:,}", f"{one.right:,}", f"{one.held:,}", f"{one.unexpected:,}")
         for one in report.guesses
     ]
-    heads = ("Attributes known", "Guesses", "Right", "Cells that hold somebody", "Of them unexpected")
-    title = "Likely: guesses above 90 % of what fewer than half of the records have."
+    heads = ("Attributes known", "Guesses", "Right", "Cells with a record", "Of them unexpected")
+    title = "Likely: guesses above 90 % at levels that fewer than half of the records have."
     return [title, Grid(heads, lines, numbers=True)] if lines else []
 
 
@@ -145,7 +145,7 @@ def card_review_of(message: pb.GetReviewResponse, name: str) -> CardReview:
     """A card to be decided on; raises VerificationError where it is another one."""
     card = card_of(message.card)
     if card.name != name:
-        raise VerificationError(problem="the controller sent another card than was asked for")
+        raise VerificationError(problem="the controller sent another card than requested")
     together = Together(
         tuple(message.attributes),
         tuple(tuple(row.here) for row in message.together),
@@ -202,7 +202,7 @@ def summary_of(message: pb.AnswerToReview) -> AnswerSummary:
 def answer_review_of(message: pb.GetAnswerReviewResponse, name: str) -> AnswerReview:
     """An answer to be decided on; raises VerificationError where it is another one."""
     if message.answer.name != name:
-        raise VerificationError(problem="the controller sent another answer than was asked for")
+        raise VerificationError(problem="the controller sent another answer than requested")
     return AnswerReview(
         summary_of(message.answer),
         tuple(map(_cell, message.numbers)),

@@ -131,12 +131,16 @@ class AnswerReview(Displayable):
             marks = [cell.mark for cell in self.cells]
             counts = ", ".join(f"{marks.count(colour)} {colour}" for colour in Colour)
             lines.append(
-                ("Numbers", f"{len(marks)}: {counts}. Read the program: it decides what they are")
+                (
+                    "Numbers",
+                    f"{len(marks)}: {counts}. Read the program: marks rely on the counts that it "
+                    "reports",
+                )
             )
         if self.reasons:
             lines.append(("Refused by", ", ".join(self.reasons)))
         if self.two:
-            lines.append(("Stewards", "two decide"))
+            lines.append(("Stewards", "two must decide"))
         return [*lines, ("Next", "release or refuse"), ("Shown", self.shown)]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
@@ -231,7 +235,7 @@ class Preview(Displayable):
         lines = [
             (name.replace("_", " ").capitalize(), _words(value)) for name, value in self.facts.items()
         ]
-        lines += [("Stewards", "two decide")] if self.two else []
+        lines += [("Stewards", "two must decide")] if self.two else []
         return [*lines, ("Shown", self.shown)]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
