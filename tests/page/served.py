@@ -85,4 +85,4 @@ def decide_on(page: Page, button: str, reason: str = "seen", *, done: bool = Tru
     if done:
         page.get_by_role("status").wait_for()
     else:
-        page.get_by_text("Not done").first.wait_for()
+        page.get_by_text("Request failed").first.wait_for()

@@ -141,7 +141,7 @@ def word_goes_out(cast: Cast) -> None:
     _, to, content = cast.mail.came[0]
     text = content.decode()
     assert to == ["stewards@agency.example"]
-    assert "A proposal waits" in text
+    assert "A proposal is waiting" in text
     assert not [secret for secret in SECRETS if secret in text]
 
 
@@ -163,7 +163,7 @@ def they_look(cast: Cast, name: str) -> None:
     assert page.locator(".statistics .removed").count() == 1, "the policy allows no three at once"
     expect(page.get_by_role("heading", name="Released together")).to_be_visible()
     cast.picture(page, "card")
-    page.get_by_role("button", name="Look at the records").click()
+    page.get_by_role("button", name="Examine the records").click()
     expect(page.get_by_text("Cells of one record")).to_be_visible(timeout=60_000)
     cast.picture(page, "risk", height=640, top="section:has(> #risk)")
 
@@ -174,7 +174,9 @@ def they_counter(cast: Cast, name: str) -> None:
     page.keyboard.press("c")
     page.get_by_label("work, age").check()
     _decide(page, "Offer these terms", "age and work need not be together")
-    expect(page.get_by_role("status")).to_contain_text("Another steward has to decide the same")
+    expect(page.get_by_role("status")).to_contain_text(
+        "It takes effect when another steward makes the same decision"
+    )
     _decide_the_same(cast, name, "counter", "second")
 
 
@@ -182,7 +184,9 @@ def they_approve(cast: Cast, name: str) -> None:
     """The analyst asks again with a reason; now both agree to it."""
     page = cast.sam.open(f"/cards/{name}")
     _decide(page, re.compile("^Offer"), "the analyst explained why")
-    expect(page.get_by_role("status")).to_contain_text("Another steward has to decide the same")
+    expect(page.get_by_role("status")).to_contain_text(
+        "It takes effect when another steward makes the same decision"
+    )
     _decide_the_same(cast, name, "approve")
 
 
@@ -217,7 +221,7 @@ def an_answer_is_released(cast: Cast, card: Card, folder: Path) -> None:
     expect(page.get_by_role("heading", name="health by region")).to_be_visible()
     page.get_by_label("Withhold health by region/south/very bad").check()
     cast.picture(page, "answer", top="form#release")
-    _decide(page, "Release what is not withheld", "all counts are large but one")
+    _decide(page, "Release all numbers that are not withheld", "all counts are large but one")
     page = cast.kim.open(f"/answers/{answer}")
     _decide(page, "Decide the same", "seen, and the same for me")
     table = card.run(program=program, seed=3, progress=False).estimates.table("health by region")

@@ -64,7 +64,7 @@ def test_a_proposal_is_refused_with_a_word_to_the_analyst(paged, chromium):
     with signed_in(paged, chromium) as sam:
         page = sam.open(f"/cards/{name}")
         page.keyboard.press("r")
-        page.get_by_label("Word to the analyst").fill("please ask the ethics board first")
+        page.get_by_label("Remark for the analyst").fill("please ask the ethics board first")
         decide_on(page, "Refuse")
         assert "please ask the ethics board first" in page.inner_text(".history")
     assert stored(paged, name).state is CardState.TERMINATED
@@ -110,7 +110,9 @@ def test_two_stewards_decide_each_with_a_passkey(of_two, chromium):
     name = propose(of_two, "Needs two")
     with signed_in(of_two, chromium, "sam") as sam, signed_in(of_two, chromium, "kim") as kim:
         decide_on(sam.open(f"/cards/{name}"), "Offer the changed terms")
-        expect(sam.page.get_by_role("status")).to_contain_text("Another steward has to decide the same")
+        expect(sam.page.get_by_role("status")).to_contain_text(
+            "It takes effect when another steward makes the same decision"
+        )
         assert "waits for another steward" in sam.page.inner_text(".second")
         assert stored(of_two, name).state is CardState.REQUESTED
         kim.verify_user(False)
@@ -138,7 +140,7 @@ def test_the_risk_of_psi_is_looked_at(paged, chromium):
     name = propose(paged, "To be looked at")
     with signed_in(paged, chromium) as sam:
         page = sam.open(f"/cards/{name}")
-        page.get_by_role("button", name="Look at the records").click()
+        page.get_by_role("button", name="Examine the records").click()
         expect(page.get_by_text("Claims of certainty that the records contradict: 0")).to_be_visible()
         assert page.locator(".shades").count() == 2
         assert grave_findings(page) == []

@@ -109,13 +109,13 @@ def certificate_ends(*files: Path) -> Iterator[tuple[str, datetime]]:
 
 
 _SENTENCES = {
-    Kind.PROPOSAL: "A proposal waits for a steward's decision.",
-    Kind.RUN: "The output of a reviewed run waits for a steward's decision.",
-    Kind.FAILURE: "An operation failed at the records and waits for a steward to look at it.",
-    Kind.SECOND: "A decision waits for a second steward.",
-    Kind.LONG: "Something has waited for a steward for more than a day.",
-    Kind.CERTIFICATE: "A certificate runs out within 14 days, or has run out.",
-    Kind.TEST: "This is a test. Nothing waits because of it.",
+    Kind.PROPOSAL: "A proposal is waiting for a steward's decision.",
+    Kind.RUN: "The output of a reviewed run is waiting for a steward's decision.",
+    Kind.FAILURE: "An operation on the records failed and is waiting for a steward's review.",
+    Kind.SECOND: "A decision is waiting for a second steward.",
+    Kind.LONG: "Something has been waiting for a steward for more than a day.",
+    Kind.CERTIFICATE: "A certificate expires within 14 days, or has expired.",
+    Kind.TEST: "This is a test. No action is needed.",
 }
 
 
@@ -160,7 +160,7 @@ class Message:
         mail["From"], mail["To"] = sender, ", ".join(to)
         mail["Date"], mail["Message-ID"] = format_datetime(self.time), f"<{self.name}@{self.controller}>"
         mail["Auto-Submitted"] = "auto-generated"
-        mail.set_content(f"{self.text}\n\nThis mail holds no data. Do not answer it.\n")
+        mail.set_content(f"{self.text}\n\nThis mail contains no data. Do not reply to it.\n")
         return mail
 
 
@@ -168,6 +168,6 @@ def sentences(kinds: Collection[str]) -> list[str]:
     """One for each kind; a kind of another version has none.
 
     >>> sentences(["proposal", "unheard-of"])
-    ["A proposal waits for a steward's decision."]
+    ["A proposal is waiting for a steward's decision."]
     """
     return [_SENTENCES[kind] for kind in Kind if kind in kinds]

@@ -167,7 +167,7 @@ class Page:
 
     def _refusal(self, error: GencardError) -> Response:
         status, message, advice = refusal_of(error)
-        context = {"title": "Not done", "message": message, "advice": advice, "who": None}
+        context = {"title": "Request failed", "message": message, "advice": advice, "who": None}
         return HTMLResponse(rendered("error.html", context), status)
 
     def _static(self, request: Request) -> Response:

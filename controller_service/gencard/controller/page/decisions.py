@@ -80,7 +80,7 @@ _PLACES = {
 
 _DONE = {
     Kind.APPROVE: "The card is offered to the analyst.",
-    Kind.COUNTER: "The other terms are offered to the analyst.",
+    Kind.COUNTER: "The changed terms are offered to the analyst.",
     Kind.REJECT: "The proposal is refused.",
     Kind.REVOKE: "The card is revoked.",
     Kind.RELEASE_ANSWER: "The answer is released.",
@@ -107,7 +107,7 @@ def action_of(form: Form) -> Action:
     except ValueError:
         kind = None
     if kind is None:
-        raise InvalidInputError(field="kind", problem="is no kind of decision")
+        raise InvalidInputError(field="kind", problem="is not a kind of decision")
     arguments = dict(_arguments(form, ARGUMENTS.get(kind, {})))
     return Action(kind, form.text("resource"), arguments, form.text("reason"), form.text("shown"))
 
@@ -169,7 +169,7 @@ class Decisions:
         except UnauthenticatedError:
             pass
         raise PermissionDeniedError(
-            advice="Two stewards have to agree on this: confirm the decision with your passkey."
+            advice="Two stewards must agree on this: confirm the decision with your passkey."
         )
 
 
@@ -190,4 +190,4 @@ def request_id_of(form: Form) -> str:
 def _notice(decision: Decision) -> str:
     if decision.done:
         return _DONE[decision.action.kind]
-    return "Your decision is in the log. Another steward has to decide the same before it takes effect."
+    return "Your decision is in the log. It takes effect when another steward makes the same decision."

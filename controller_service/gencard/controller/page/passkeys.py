@@ -42,7 +42,7 @@ from gencard.wire.signatures.identity import Identity, Role
 CHALLENGE_SECONDS = 120
 SIGN_IN = "sign-in"
 NO_PASSKEY = (
-    "Two stewards have to agree on this, each with a passkey, and you have none: "
+    "Two stewards must agree on this, each with a passkey, and you have none: "
     "`gencard-controller person passkey NAME` prints a link for one."
 )
 _FOREIGN = (WebAuthnException, ValueError, KeyError, TypeError, AttributeError)

@@ -135,7 +135,9 @@ class Wall:
         if headers.get("sec-fetch-dest") in ("embed", "fencedframe", "frame", "iframe", "object"):
             raise PermissionDeniedError
         if "transfer-encoding" in headers and "content-length" in headers:
-            raise InvalidInputError(field="content-length", problem="does not go with chunks")
+            raise InvalidInputError(
+                field="content-length", problem="cannot be combined with transfer-encoding"
+            )
         if method == "POST":
             self._check_origin(headers)
 

@@ -17,21 +17,21 @@ from gencard.core.program_outputs import DIGITS, Number
 from gencard.wire.signatures.identity import Identity
 
 RULES: Mapping[Rule, str] = {
-    Rule.THRESHOLD: "too few records stand behind it",
-    Rule.ZERO: "an empty cell says something of everybody in its row",
-    Rule.DOMINANCE: "a few contributions are most of the sum",
-    Rule.REMAINDER: "the sum says what its largest contribution is",
+    Rule.THRESHOLD: "it is based on too few records",
+    Rule.ZERO: "an empty cell reveals something about everybody in its row",
+    Rule.DOMINANCE: "a few contributions dominate the sum",
+    Rule.REMAINDER: "the sum reveals its largest contribution",
     Rule.NEGATIVE: "contributions may be negative: dominance is not defined",
     Rule.FREEDOM: "the model leaves too few degrees of freedom",
-    Rule.SATURATED: "the model is the table of its features",
-    Rule.LEVERAGE: "a fitted value rests on too few records",
+    Rule.SATURATED: "the model is saturated: it reveals the table of its features",
+    Rule.LEVERAGE: "a fitted value is based on too few records",
     Rule.SAME: "all records of the group have the same value",
-    Rule.EXTREME: "a smallest or largest value is that of one record",
-    Rule.RANK: "a quantile with too few records on one side",
+    Rule.EXTREME: "a smallest or largest value is the value of one record",
+    Rule.RANK: "a quantile has too few records on one side",
     Rule.SURVIVAL: "too few at risk, or too few events for a step",
-    Rule.MISSING: "a group with missing values",
-    Rule.DIFFERENCING: "with an earlier output it would describe too few records",
-    Rule.UNKNOWN: "no rule covers it: you have to judge",
+    Rule.MISSING: "the numbers describe a group with missing values",
+    Rule.DIFFERENCING: "combined with an earlier output, it would describe too few records",
+    Rule.UNKNOWN: "no rule covers it: you must decide",
 }
 """What a broken rule means, for whoever decides."""
 

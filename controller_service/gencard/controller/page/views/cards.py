@@ -148,8 +148,8 @@ def _left(cap: Price, spent: Price) -> Price:
 def besides(offer: Offer) -> list[tuple[str, str]]:
     """What an offer says besides terms and price."""
     lines = [
-        ("Evaluations, besides", offer.measures_price),
-        ("Runs, besides at most", offer.analyses_price),
+        ("Evaluations, in addition", offer.measures_price),
+        ("Runs, in addition at most", offer.analyses_price),
     ]
     texts = [(label, str(price)) for label, price in lines if price != FREE]
     return [*texts, ("Offer ends", f"{offer.expire_time:%Y-%m-%d}")]
@@ -202,7 +202,7 @@ def _terms(terms: Proposal) -> Mapping[tuple[str, str], str]:
         ("generator", "generator"): terms.generator,
         ("rows", "rows, at most"): f"{terms.rows:,}",
         ("privacy", "measured"): _privacy(terms),
-        ("measures", "evaluations at the records"): ", ".join(terms.measures),
+        ("measures", "evaluations on the records"): ", ".join(terms.measures),
         ("without_uniques", "replicated uniques"): "removed" if terms.without_uniques else "",
     }
     texts |= {("analyses", title.lower()): value for title, value in terms.analyses.about}

@@ -100,7 +100,7 @@ def _verified(request: Request, desk: Desk, who: Identity) -> Context:
 
 def _index(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise InvalidNumberError(field="index", expected="that of an entry of the log")
+        raise InvalidNumberError(field="index", expected="the number of an entry of the log")
     return int(text)
 
 

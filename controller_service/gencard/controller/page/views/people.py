@@ -22,9 +22,9 @@ SOON = timedelta(days=14)
 
 _EFFECTS = {
     "new": "A new person.",
-    "renewed": "Enrolled already: the certificate is renewed, the keys stay as they are.",
-    "replaced": "Enrolled already: the keys are replaced. The old signing key signs no more; what it "
-    "signed stays valid. Passkeys are removed, and sessions end.",
+    "renewed": "Already enrolled: the certificate is renewed, and the keys stay the same.",
+    "replaced": "Already enrolled: the keys are replaced. The old signing key can no longer sign; what "
+    "it signed stays valid. Passkeys are removed, and sessions end.",
 }
 _ORDER = ("steward", "auditor", "analyst")
 
@@ -61,9 +61,9 @@ def _rows(people: list[PersonView], now: datetime) -> Iterator[Row]:
         if person.disabled:
             yield Row(person, "disabled", "bad")
         elif until is not None and until < now:
-            yield Row(person, "certificate has ended", "bad")
+            yield Row(person, "certificate expired", "bad")
         elif until is not None and until < now + SOON:
-            yield Row(person, "certificate ends soon", "warn")
+            yield Row(person, "certificate expires soon", "warn")
         else:
             yield Row(person, "enabled", "good")
 

@@ -69,14 +69,14 @@ def maps_of(report: PsiRisk) -> list[Shades]:
         _shades(
             report,
             "Small cells",
-            f"{few.capitalize()} in the table of two attributes, of one on the diagonal.",
+            f"{few.capitalize()} in the table of two attributes; on the diagonal, of one.",
             lambda row, column: _count(report.small_pairs[row][column], largest, few),
             below=True,
         ),
         _shades(
             report,
             "Certain",
-            "Who knows the attribute of the row knows that of the column, % of the records.",
+            "% of the records for which the attribute of the row determines that of the column.",
             lambda row, column: _share(report.certain[row][column]),
         ),
     ]
