@@ -256,11 +256,14 @@ class TestStored:
     @pytest.mark.parametrize(
         ("question", "words"),
         [
-            ({"formula": "region ~ sex"}, "no number with declared edges"),
-            ({"formula": "log(income) ~ sex"}, "neither functions"),
-            ({"options": STORED | {"values": {"income": [1, 2, 3, 4]}}}, "neither functions"),
+            ({"formula": "region ~ sex"}, "is not a number with declared edges"),
+            ({"formula": "log(income) ~ sex"}, "cannot be combined with functions"),
+            (
+                {"options": STORED | {"values": {"income": [1, 2, 3, 4]}}},
+                "cannot be combined with functions",
+            ),
             ({"options": {"response": "raw"}}, "coded, stored"),
-            ({"kind": "ttest"}, "no 'response'"),
+            ({"kind": "ttest"}, "no option 'response'"),
             ({"kind": "quantiles", "options": STORED | {"q": 0.001}}, "multiples of 0.01"),
             ({"kind": "quantiles", "formula": "income ~ sex + ill"}, "one term"),
             ({"privacy": {"mechanism": "laplace"}}, "intervals only"),

@@ -90,7 +90,7 @@ def test_very_many_labels_become_other(tmp_path):
 def test_what_is_no_number_is_left_to_the_steward(tmp_path):
     one, left = undeclared(tmp_path, {"edges": [0, 9]}, ["1", "many", "12"])
     assert one.mended == {"edges": [0, 20]}
-    assert one.notes == ("No number: 'many'. Correct the records, or add it to missing.",)
+    assert one.notes == ("Not a number: 'many'. Correct the records, or add it to missing.",)
     assert left == [{"many": 1}]
 
 

@@ -168,8 +168,8 @@ class TestRefusals:
             (_link("0.parquet"), "symbolic link"),
             (lambda folder: (folder / "link").symlink_to("/etc"), "symbolic link"),
             (lambda folder: (folder / "_link").symlink_to(folder), "symbolic link"),
-            (lambda folder: os.mkfifo(folder / "2.parquet"), "no Parquet file"),
-            (lambda folder: (folder / "more.csv").write_text("sex\nf\n"), "no Parquet file"),
+            (lambda folder: os.mkfifo(folder / "2.parquet"), "not a Parquet file"),
+            (lambda folder: (folder / "more.csv").write_text("sex\nf\n"), "not a Parquet file"),
             (lambda folder: (folder / "_delta_log").mkdir(), "Delta table"),
             (lambda folder: (folder / "later" / "_temporary").mkdir(), "being written"),
             (_write("*.parquet"), "in its name"),
@@ -242,5 +242,5 @@ def test_init_and_check_take_a_folder(folder, tmp_path):
     (entry,) = Settings.load(settings).datasets
     assert (entry.name, entry.data) == ("records", folder)
     run("dataset", "add", "second", folder, "--config", settings)
-    with pytest.raises(InvalidInputError, match="holds the same records"):
+    with pytest.raises(InvalidInputError, match="contains the same records"):
         app(["check", "--config", str(settings)], standalone_mode=False)

@@ -188,7 +188,7 @@ def test_where_two_stewards_decide_nothing_is_offered_at_once(tmp_path, line):
     dataset = SMALLEST + DATASET.replace("[datasets.caps]", f"{line}\n[datasets.caps]")
     assert load(tmp_path, dataset).datasets[0].policy.policy().decided_by_two
     automatic = dataset.replace(line, f"{line}\nautomatic = true")
-    assert "where two stewards decide" in str(refused(tmp_path, automatic))
+    assert "if two stewards decide" in str(refused(tmp_path, automatic))
 
 
 def test_a_missing_file_is_refused(tmp_path):

@@ -77,7 +77,7 @@ def test_what_serve_would_stop_at_is_said_by_check(tmp_path, records):
     authority = house / "authority" / "certificate.pem"
     authority.write_text("no certificate")
     assert refused("check", "-c", house / "controller.toml") == (
-        "server.authority: is not a certificate in PEM. Correct the value named, then try again."
+        "server.authority: is not a certificate in PEM. Correct the named value, then try again."
     )
 
 

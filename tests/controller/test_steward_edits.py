@@ -100,7 +100,7 @@ class TestSchema:
             (["age", "--edges", "9,1"], "edges must increase"),
             (["age", "--edges", "1,x"], "'x' is neither a number nor a date"),
             (["age", "--edges", "1,2", "--labels", "x"], "cannot be given together"),
-            (["sex", "--new", "--labels", "x"], "in the schema already"),
+            (["sex", "--new", "--labels", "x"], "is already in the schema"),
             (["sex", "--ordered", "--dataset", "nope"], "must be one of survey"),
         ],
     )
@@ -193,7 +193,10 @@ class TestCaps:
             (["--rho", "-1"], "zero or more"),
             (["--statistics", "-1"], "must be 0 or more"),
             ([], "give --rho, --epsilon or --statistics"),
-            (["--rho", "1", "--analyst", "anna"], "nobody enrolled is 'anna'; there are ana, aud, sam"),
+            (
+                ["--rho", "1", "--analyst", "anna"],
+                "nobody is enrolled as 'anna'; enrolled: ana, aud, sam",
+            ),
             (["--rho", "1", "--analyst", "ana", "--each-project"], "give one"),
         ],
     )
@@ -225,7 +228,7 @@ class TestPeople:
         monkeypatch.chdir(tmp_path)
         house.edit({"address": '"localhost:7443"'})
         words = ["person", "add", "dora", "--role", "auditor", "--project", "pilot"]
-        assert "dora runs `gencard enrol dora`" in refused(house, *words)
+        assert "dora must run `gencard enrol dora`" in refused(house, *words)
         request = new_request(tmp_path / "dora", "dora")
         file = ["--request", request.file, "--fingerprint", request.fingerprint]
         assert "is 'dora' in" in refused(house, "person", "add", "eve", *words[3:], *file)

@@ -35,7 +35,7 @@ def test_s34_no_black_box_is_lent_by_default(lending_nothing, monkeypatch):
             for name in BOXES:
                 with pytest.raises(BoxNotLentError, match=f"'{name}'") as refused:
                     RemoteBox(who._connection, card.name, name)(records, 5, seed=1)
-                assert "black_boxes of [lending]" in refused.value.advice
+                assert "black_boxes in the [lending] section" in refused.value.advice
         with pytest.raises(NotFoundError):
             RemoteBox(ana._connection, card.name, "nobody")(records, 5, seed=1)
 

@@ -156,7 +156,10 @@ class TestWhoMayKnowWhat:
         """Two keys and a target: three attributes, and the policy allows two together."""
         for person in people.values():
             reasons = person.card(card.name).measures().unavailable
-            assert "does not allow the declared keys with the target together" in reasons["disclosure"]
+            assert (
+                "does not allow examining the declared keys with the target together"
+                in reasons["disclosure"]
+            )
 
 
 class TestRounding:

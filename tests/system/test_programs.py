@@ -55,7 +55,7 @@ def test_s30_what_a_hostile_program_carries_stays(name):
     limits = {"cpu_seconds": 3} if name == "never ends" else {}
     with pytest.raises(BlackBoxError) as caught:
         sandboxed(HOSTILE[name], **limits).agreed_outputs(rows(), schema(), ONE_NUMBER, seed=0)
-    assert caught.value.fields == {"problem": "its run at the records did not finish correctly"}
+    assert caught.value.fields == {"problem": "its run on the records did not finish correctly"}
 
 
 def test_s30_numbers_have_few_digits():
@@ -117,7 +117,7 @@ def test_s34_a_hostile_program_in_r_ends_as_one_in_python(name):
     limits = {"cpu_seconds": 3} if name == "never ends" else {}
     with pytest.raises(BlackBoxError) as caught:
         in_r(HOSTILE_R[name], **limits).agreed_outputs(rows(), schema(), ONE_NUMBER, seed=0)
-    assert caught.value.fields == {"problem": "its run at the records did not finish correctly"}
+    assert caught.value.fields == {"problem": "its run on the records did not finish correctly"}
 
 
 @needs_r

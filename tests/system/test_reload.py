@@ -213,7 +213,7 @@ class TestProgram:
             assert until("Settings reloaded").strip().endswith("datasets/survey")
             assert len(generate(ana)) == 10
         process.send_signal(signal.SIGHUP)
-        assert until("nothing differs")
+        assert until("nothing has changed")
         house.edit({"cpu_seconds": "1_799"})
-        assert until("Waits for a restart").strip().endswith("limits")
+        assert until("Needs a restart").strip().endswith("limits")
         assert '"event": "settings refused"' in (house.folder.parent / "log").read_text()

@@ -293,7 +293,7 @@ def test_a_run_under_noise_spends_its_own_budget(tmp_path):
         card = propose(ana, epsilon="0.4", **tiny).accept()
         with pytest.raises(RunRefusedError, match="noise-drowns") as refused:
             card.run("age ~ health", "linear", progress=False)
-        assert "more budget" in str(refused.value)
+        assert "larger budget" in str(refused.value)
 
 
 def test_rules_that_the_policy_makes_stricter(tmp_path):

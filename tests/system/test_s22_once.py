@@ -224,6 +224,6 @@ class TestS21Caps:
         assert Counter(ending.reason for ending in endings) == {"": 3, "BUDGET_EXCEEDED": 1}
         refusal = next(ending for ending in endings if ending.reason)
         assert refusal.code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert refusal.text == "The price exceeds what is left of the dataset's budget."
+        assert refusal.text == "The price exceeds the remaining budget of the dataset."
         with state_unchanged(careful_house, ("balances", "lines")):
             assert generate(asked[0]).reason in ("", "BUDGET_EXCEEDED")

@@ -190,7 +190,7 @@ class TestS69Standby:
             for card in cards:
                 decision = ("revoke", card.name, "--reason", "a test", "--steward", "sam")
                 assert card.name in run(there, "cards")
-                with pytest.raises(NotLeadingError, match="on the machine whose controller leads"):
+                with pytest.raises(NotLeadingError, match="on the machine of the leading controller"):
                     run(there, *decision)
                 assert card.refresh().state is CardState.AGREED
                 run(here, *decision)

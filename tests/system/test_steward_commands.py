@@ -67,7 +67,7 @@ def decided(run, who, verb, name, *words, digest=None, **others):
 class TestTwoStewards:
     def test_the_second_decision_offers_the_card(self, run, card):
         first = decided(run, "sam", "approve", card.name)
-        assert "waits for another steward, and has no effect yet" in first
+        assert "waiting for another steward; no effect yet" in first
         (command,) = re.findall(r"gencard steward (approve .*)", first)
         assert card.refresh().state == "requested"
         again = json.loads(run("eve", "show", card.name, "--json"))
@@ -87,7 +87,9 @@ class TestTwoStewards:
 
     def test_two_different_decisions_are_not_one(self, run, card):
         decided(run, "sam", "counter", card.name, "--drop", "sex,work")
-        assert "waits for another" in decided(run, "eve", "counter", card.name, "--drop", "sex,health")
+        assert "waiting for another steward" in decided(
+            run, "eve", "counter", card.name, "--drop", "sex,health"
+        )
         assert card.refresh().state == "requested"
 
     def test_a_counter_offer_of_two(self, run, card):
@@ -106,9 +108,9 @@ class TestTwoStewards:
         decided(run, "zoe", "approve", card.name)
         run("eve", "disable", "zoe", "--shown", person(run, "zoe"), "--reason", "left", "--yes")
         assert "UNAUTHENTICATED" in run("zoe", "queue", code=1)
-        assert "waits for another" in decided(run, "eve", "approve", card.name)
+        assert "waiting for another steward" in decided(run, "eve", "approve", card.name)
         words = ("--shown", person(run, "zoe"), "--reason", "back", "--yes")
-        assert "waits for another" in run("eve", "enable", "zoe", *words)  # two make a steward
+        assert "waiting for another steward" in run("eve", "enable", "zoe", *words)  # two make a steward
         assert "done" in run("sam", "enable", "zoe", *words)
 
 
@@ -150,7 +152,7 @@ class TestWhatWasShown:
         said = run("sam", "approve", card.name, typed="Fine\ny\n")
         assert "To see" in said
         assert shown(run, card.name) in said
-        assert "waits for another steward" in said
+        assert "waiting for another steward" in said
         run("eve", "reject", card.name, typed="Not fine\nn\n", code=1)
         assert card.refresh().state == "requested"
 
@@ -214,7 +216,12 @@ class TestOthers:
 class TestRisk:
     def test_a_look_is_kept_and_shown(self, run, card):
         said = run("sam", "risk", card.name)
-        for words in ("3,000 records", "Small counts", "Certain: who knows", "for stewards only"):
+        for words in (
+            "3,000 records",
+            "Small counts",
+            "Certain: some attributes of a person",
+            "for stewards only",
+        ):
             assert words in said
         first, second = (json.loads(run(who, "risk", card.name, "--json")) for who in ("sam", "eve"))
         assert first["time"] == second["time"]

@@ -120,7 +120,7 @@ def test_a_proposal_is_told_by_mail_and_webhook_and_the_word_carries_no_data(hou
     assert document["data"]["waiting"] == ["proposal"]
     mail = message_from_bytes(content, policy=default)
     assert (sender, to) == ("gencard@example.org", ["sam@example.org", "eva@example.org"])
-    assert "A proposal waits for a steward's decision." in mail.get_content()
+    assert "A proposal is waiting for a steward's decision." in mail.get_content()
     assert re.fullmatch(r"<word_[0-9a-f]{24}@.+>", mail["Message-ID"])
     sinks = {"webhook": repr(headers).encode() + body, "mail": content}
     assert_none(sinks)
@@ -339,7 +339,10 @@ def test_notify_test_sends_one_message_and_says_what_failed(house, tmp_path):
         tell(house, chat)
         tell_by_mail(house, server)
         answer = run(app, ["notify", "test", *config])
-        assert (answer.exit_code, answer.output.split()) == (0, ["webhook:", "taken", "mail:", "taken"])
+        assert (answer.exit_code, answer.output.split()) == (
+            0,
+            ["webhook:", "accepted", "mail:", "accepted"],
+        )
         assert json.loads(chat.came[0][1])["type"] == "steward.test"
         (house.folder / "notify" / "password").write_text("another")
         answer = run(app, ["notify", "test", "--json", *config])

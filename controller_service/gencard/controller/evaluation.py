@@ -148,7 +148,9 @@ class Evaluations:
     def _check_ready(self, tx: Connection, card: str) -> None:
         """Raises InvalidInputError before the first release, ServiceBusyError beside another run."""
         if not self.releases.list(tx, card=card, limit=1).rows:
-            raise InvalidInputError(field="card", problem="has no release yet; make one, then ask again")
+            raise InvalidInputError(
+                field="card", problem="has no release yet; generate one, then try again"
+            )
         if any(row.state in UNFINISHED for row in self.operations.of_kind(tx, KIND, card)):
             raise ServiceBusyError(what="concurrent evaluations of one card")
 

@@ -82,7 +82,7 @@ class TestCopies:
         if url.startswith("sqlite"):
             database.copy_to(tmp_path / "copy")
             return
-        with pytest.raises(InvalidInputError, match="its own tools"):
+        with pytest.raises(InvalidInputError, match="the database's own tools"):
             database.copy_to(tmp_path / "copy")
         assert not (tmp_path / "copy").exists()
 

@@ -210,7 +210,7 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
     if question.kind not in kinds:
         granted = ", ".join(kinds) or "none"
         raise InvalidInputError(
-            field="kind", problem=f"is not granted by the card, which has: {granted}"
+            field="kind", problem=f"is not granted by the card; granted kinds: {granted}"
         )
     from gencard.controller.answers.run_question import (  # noqa: PLC0415 - loads formulaic and pandas
         RunQuestion,
@@ -220,14 +220,14 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
     run.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy
     if run.stored and not policy.analyses.stored:
-        why = "the policy offers coded responses alone (analyses.stored)"
+        why = "the policy offers coded responses only (analyses.stored)"
         raise RecordsProtectedError(what='response="stored"', why=why)
     if (apart := policy.kept_apart(run.attributes)) is not None:
-        why = f"the policy keeps {' and '.join(apart)} apart"
+        why = f"the policy does not allow {' and '.join(apart)} together"
         raise RecordsProtectedError(what="The analysis", why=why)
     if run.widest > policy.largest_order:
         why = (
-            f"it tells cells of {run.widest} attributes together, those of 'where' among them, "
-            f"and the policy allows {policy.largest_order}"
+            f"it uses tables of {run.widest} attributes, including those of 'where', and the "
+            f"policy allows {policy.largest_order}"
         )
         raise RecordsProtectedError(what="The analysis", why=why)

@@ -49,7 +49,7 @@ class Outcome:
     def of(cls, row: RunRow) -> "Outcome":
         """Raises InvalidInputError where the run has not come so far."""
         if row.outcome is None:
-            raise InvalidInputError(field="answer", problem="has nothing to decide on")
+            raise InvalidInputError(field="answer", problem="is not ready for a decision")
         document = json.loads(row.outcome)
         return cls(**document | {"reasons": tuple(document["reasons"])})
 

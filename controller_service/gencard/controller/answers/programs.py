@@ -81,7 +81,7 @@ class DryRun:
         except (KeyError, TypeError, ValueError):
             raise InvalidInputError(field="dry_run", problem="is not that of a program") from None
         if not 0 <= seed < 1 << 64:
-            raise InvalidInputError(field="dry_run", problem="has a seed that is no number of 64 bits")
+            raise InvalidInputError(field="dry_run", problem="has a seed that is not a 64-bit number")
         return cls(release, seed, outputs)
 
 
@@ -161,7 +161,7 @@ def check_program(program: bytes, dry: DryRun, card: Card) -> None:
     """Refuse, by what is public alone, what the card does not grant; raises InvalidInputError."""
     analyses = offer_of(card).terms.analyses
     if analysis_digest(program) not in analyses.programs:
-        raise InvalidInputError(field="program", problem="is not one that the card names by its digest")
+        raise InvalidInputError(field="program", problem="is not listed on the card by its digest")
     analysis_program(program.decode(), analyses.libraries)
     check_outputs(dry.outputs, analyses.program_numbers)
 

@@ -57,7 +57,7 @@ class Cell:
     @property
     def marks(self) -> tuple[str, ...]:
         """Codes of the rules that it breaks, and how it is rounded."""
-        rounding = (f"leaves as a multiple of {self.base}",) if self.base > 1 else ()
+        rounding = (f"is released as a multiple of {self.base}",) if self.base > 1 else ()
         return (*map(str, self.verdict.broken), *rounding)
 
     def is_named_by(self, name: str) -> bool:
@@ -132,10 +132,12 @@ class Review:
         cells = list(self.cells())
         for name in withheld:
             if not any(cell.is_named_by(name) for cell in cells):
-                raise InvalidInputError(field="--withhold", problem=f"names no number: '{name}'")
+                raise InvalidInputError(
+                    field="--withhold", problem=f"does not name a number of this answer: '{name}'"
+                )
         left = [cell.value is not None and cell.leaves(withheld, red=red) for cell in cells]
         if not any(left):
-            raise InvalidInputError(field="answer", problem="would hold no number; refuse it instead")
+            raise InvalidInputError(field="answer", problem="would contain no number; refuse it instead")
         withholds = any(
             cell.value is not None and not leaves for cell, leaves in zip(cells, left, strict=True)
         )

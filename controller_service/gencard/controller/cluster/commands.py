@@ -28,26 +28,31 @@ from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
 from gencard.wire.signatures.identity import Identity
 
-app = new_typer(help="Machines that perform the runs of audits, by Dask.", no_args_is_help=True)
+app = new_typer(help="Set up machines that run audits, with Dask.", no_args_is_help=True)
 
 CONTROLLER = "controller"
 """The member that is the controller itself."""
 
 Files = Annotated[
-    Path, typer.Option(help="Folder that `worker certificate` made: authority, certificate and key.")
+    Path, typer.Option(help="Folder made by `worker certificate`, with authority, certificate and key.")
 ]
 
 
 @app.command()
 def certificate(
-    name: Annotated[str, typer.Argument(help="Of the worker or scheduler: a-z, 0-9, dot, - and _.")],
-    to: Annotated[Path | None, typer.Option(help="New folder. Default: worker-NAME, here.")] = None,
+    name: Annotated[
+        str, typer.Argument(help="Name of the worker or scheduler: a-z, 0-9, dot, - and _.")
+    ],
+    to: Annotated[
+        Path | None,
+        typer.Option(help="New folder to create. Default: worker-NAME, in the current folder."),
+    ] = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Make a certificate for a worker or scheduler, with a new key, in a folder to be moved there.
+    """Make a certificate and key for a worker or scheduler. Move the new folder to its machine.
 
-    The cluster has an authority of its own, which the first call makes: no certificate of a person opens
-    it. Whoever has a certificate of the cluster can run programs on all of its machines.
+    The cluster has its own authority, which the first call makes; certificates of people are not
+    accepted. Anyone with a certificate of the cluster can run programs on all of its machines.
     """
     settings = Settings.load(config)
     folder = settings.cluster.folder.parent if settings.cluster else config.absolute().parent / "cluster"
@@ -59,7 +64,7 @@ def certificate(
         _write(own, authority, project, CONTROLLER)
     if target.absolute() != own.absolute():
         _write(target, authority, project, name)
-    console.print(f"Made [bold]{escape(str(target))}[/]; move it to its machine, and there:")
+    console.print(f"Made [bold]{escape(str(target))}[/]; move it to its machine, then run there:")
     console.print(
         f"  gencard-controller worker start --scheduler tls://HOST:8786 --files {escape(str(target))}",
         soft_wrap=True,
@@ -85,11 +90,11 @@ def _write(folder: Path, authority: KeyPair, project: str, name: str) -> None:
 def scheduler(
     files: Files,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any.")] = 8786,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free port.")] = 8786,
 ) -> None:
     """Serve the scheduler of a cluster until interrupted.
 
-    It hands runs to workers, and sees the inputs of runs pass by: keep it inside the perimeter.
+    The scheduler passes runs and their inputs to workers: keep it inside the perimeter.
     """
     workers = _dask(files)
     workers.schedule(host, port, files.absolute(), say=_say)
@@ -102,16 +107,17 @@ def start(
     ],
     files: Files,
     runs: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="At the same time. Default: one per core.")
+        int | None,
+        typer.Option(min=1, max=1024, help="Number of simultaneous runs. Default: one per core."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Shown to operators. Default: host and process.")
+        str | None, typer.Option(help="Name shown to operators. Default: host and process.")
     ] = None,
 ) -> None:
-    """Perform runs of audits on this machine, in sandboxes, until the scheduler ends.
+    """Run audits on this machine, in sandboxes. Ends when the scheduler ends.
 
-    Refuses to begin where no sandbox can be closed. Records are held in memory only, and leave it with
-    the process of their job. Needs the controller's version of Gencard, Python, numpy and scipy.
+    Refuses to start if sandboxes cannot be isolated. Records are held in memory only, until the process
+    of their job ends. Needs the controller's version of Gencard, Python, numpy and scipy.
     """
     if not scheduler_address.startswith("tls://"):
         raise InvalidInputError(field="--scheduler", problem="must begin with tls://")

@@ -176,7 +176,7 @@ class ClusterExecutor(Executor):
             ClusterError: Every worker of this controller's version has refused a run.
         """
         if fn is not perform:
-            raise TypeError("workers perform orders and nothing else")
+            raise TypeError("workers accept orders only")
         among = self._fitting() if self._refused else None
         if among == []:
             raise ClusterError(problem=_NO_WORKER)

@@ -79,7 +79,7 @@ def audit(job: Job, progress: Progress) -> Job:
             progress=progress,
         )
         return {"report": report_to_json_object(report)}
-    raise BlackBoxError(problem="its runs at the records did not finish correctly")
+    raise BlackBoxError(problem="its runs on the records did not finish correctly")
 
 
 def _performed(job: Job) -> BlackBox:

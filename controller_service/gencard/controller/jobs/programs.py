@@ -28,7 +28,10 @@ def rehearse(job: Job, progress: Progress) -> Job:
     stored_numbers = drawn_numbers(rows, coding, job["stored"], job["drawing_seed"])
     outputs = _program(job).outputs(rows, coding, stored_numbers, seed=job["seed"])
     if (name := difference_in_shape(agreed_outputs, outputs)) is not None:
-        problem = f"gives '{name}' another shape than in the dry run; repeat that on the same rows"
+        problem = (
+            f"produces '{name}' in another shape than in the dry run; repeat the dry run on the "
+            "same rows"
+        )
         raise InvalidInputError(field="program", problem=problem)
     return outputs_to_json(outputs)
 

@@ -88,7 +88,7 @@ def error_of_document(document: bytes | None) -> GencardError:
     return error or InternalError(incident="unlisted")
 
 
-_BOX_FAILED = "its runs at the records did not finish correctly"
+_BOX_FAILED = "its runs on the records did not finish correctly"
 
 _REFUSAL: Mapping[tasks.Task, Callable[[], GencardError]] = {
     tasks.MEASURE: MeasurementRefusedError,

@@ -106,7 +106,9 @@ def examined(
     enrolled = enrolled_in(entry) if entry.is_file() else None
     identity = _identity(enrolled, trust_domain, request.name, role, project)
     if enrolled is not None and enrolled.disabled:
-        problem = f"{request.name} is disabled; first `gencard-controller person enable {request.name}`"
+        problem = (
+            f"{request.name} is disabled; run `gencard-controller person enable {request.name}` first"
+        )
         raise InvalidInputError(field="name", problem=problem)
     people = read_identities(folder / "identities")
     _check_keys_are_free(people, request, identity)
@@ -124,11 +126,11 @@ def examined(
     if enrolled.signing_key == request.signing_key:
         return Enrolment(Kind.RENEWED, replace(enrolled, tls_keys=tls_keys), request)
     if request.signing_key in enrolled.earlier:
-        problem = "was replaced by a newer key before; the person runs `gencard enrol NAME --again`"
+        problem = "was replaced by a newer key; the person must run `gencard enrol NAME --again`"
         raise InvalidInputError(field="signing key", problem=problem)
     if not again:
         problem = (
-            f"{request.name} is already enrolled with another signing key; --again replaces that key"
+            f"{request.name} is already enrolled with another signing key; use --again to replace it"
         )
         raise InvalidInputError(field="name", problem=problem)
     earlier = (*enrolled.earlier, enrolled.signing_key)

@@ -53,7 +53,7 @@ class Quotas:
         try:
             self.check_space()
         except StorageReserveError as error:
-            return f"{error.message} No card, offer or operation begins. {error.advice}"
+            return f"{error.message} Until then, no card, offer or operation can start. {error.advice}"
         return ""
 
     def check_size(self, usage: "CardUsage") -> None:

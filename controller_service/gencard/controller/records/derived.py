@@ -108,7 +108,9 @@ class DerivedTable(Section):
         if self.of and not edges:
             return recoded(name, stored.attribute(self.of), self.recode, form)
         if edges is None or self.recode:
-            raise InvalidCodingError(attribute=name, problem="it needs edges, and no recode beside them")
+            raise InvalidCodingError(
+                attribute=name, problem="it needs edges, and cannot also have recode"
+            )
         if self.of:
             return cut(name, stored.attribute(self.of), edges.edges, missing=form.missing)
         return of_person(name, stored, self.number or {}, edges)
@@ -146,14 +148,19 @@ def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) 
     """
     numbers = level_values(Coding((replace(source, derivation=None),))).get(source.name)
     if numbers is None:
-        raise InvalidCodingError(attribute=name, problem=f"'{source.name}' has no numbers to cut")
+        raise InvalidCodingError(
+            attribute=name,
+            problem=f"'{source.name}' is not a number, so it cannot be cut into intervals",
+        )
     like = source.coding if isinstance(source.coding, Edges) else Edges((0.0, 1.0), decimals=0)
     if isinstance(source.coding, Edges) and not set(edges) <= set(source.coding.edges):
         raise InvalidCodingError(attribute=name, problem=f"an edge is not one of '{source.name}'")
     coding = replace(like, edges=tuple(edges), missing=missing)
     last = len(edges) - 1
     if not all(missing if isnan(one) else edges[0] <= one <= edges[last] for one in numbers):
-        raise InvalidCodingError(attribute=name, problem=f"a level of '{source.name}' lies outside")
+        raise InvalidCodingError(
+            attribute=name, problem=f"a level of '{source.name}' lies outside the edges"
+        )
     codes = tuple(
         last if isnan(one) else min(sum(edge <= one for edge in edges), last) - 1 for one in numbers
     )
@@ -169,7 +176,10 @@ def compared(name: str, one: Attribute, other: Attribute, *, missing: bool) -> A
     if _values(one) != _values(other):
         raise InvalidCodingError(attribute=name, problem="it compares attributes with different levels")
     if not missing and (one.coding.missing or other.coding.missing):
-        raise InvalidCodingError(attribute=name, problem="it compares what may be missing, so it may be")
+        raise InvalidCodingError(
+            attribute=name,
+            problem="it compares attributes that may be missing, so it may be missing too",
+        )
     ordered = isinstance(one.coding, Edges) or one.coding.ordered
     labels, values = (_ORDERS if ordered else _SAME), len(_values(one))
 
@@ -208,7 +218,7 @@ def of_person(name: str, stored: Coding, levels: Levels, edges: Edges | None) ->
 def _check_levels(name: str, source: Attribute, levels: "Mapping[str, int] | Sequence[str]") -> None:
     if unknown := [level for level in levels if level not in source.coding.level_names]:
         raise InvalidCodingError(
-            attribute=name, problem=f"'{unknown[0]}' is no level of '{source.name}'"
+            attribute=name, problem=f"'{unknown[0]}' is not a level of '{source.name}'"
         )
 
 

@@ -62,7 +62,7 @@ class FileFormat:
                 problem = "must be one character or empty"
                 raise InvalidInputError(field=f"format.{name}", problem=problem)
         if self.decimal not in (".", ",") or self.thousands == self.decimal:
-            problem = "must be a point or a comma, and not the mark between thousands"
+            problem = "must be a point or a comma, and differ from the thousands separator"
             raise InvalidInputError(field="format.decimal", problem=problem)
         if self.skip < 0:
             raise InvalidInputError(field="format.skip", problem="must be 0 or more")

@@ -151,9 +151,9 @@ def _check_entry(entry: os.DirEntry[str]) -> None:
         raise _refusal("has a file or folder in it with *, ? or [ in its name")
     is_folder = entry.is_dir(follow_symlinks=False)
     if not is_folder and not (entry.name.endswith(".parquet") and entry.is_file(follow_symlinks=False)):
-        problem = "has something in it that is no Parquet file; `find FOLDER -type f -not -name "
+        problem = "contains something that is not a Parquet file; `find FOLDER -type f -not -name "
         raise _refusal(
-            problem + "'*.parquet'` lists such files; names that begin with _ or . do not count"
+            problem + "'*.parquet'` lists such files; names that begin with _ or . are ignored"
         )
 
 

@@ -31,7 +31,7 @@ from gencard.core.errors import InvalidInputError
 
 _MOST_NUMBER_LABELS = 20
 _LONGEST_LABEL = 60
-_RECORDS_NOTE = "Rounded, drafted from the records. Uncomment it if everybody may know it."
+_RECORDS_NOTE = "Rounded, drafted from the records. Uncomment it if it may be public."
 _AGES = (0, 18, 25, 35, 45, 55, 65, 75, 85, 120)
 """Edges of ages in use by statistical offices; they are no fact about the records."""
 
@@ -176,15 +176,15 @@ def _why_left_out(profile: Profile) -> str:
 
 def _why_identifying(profile: Profile) -> str:
     if profile.kind == "number" and _looks_like_a_key(profile):
-        return "it looks like a running number"
+        return "it looks like a serial number"
     if _NAMES_OF_PEOPLE.search(profile.name) and not (profile.kind == "number" and profile.values):
-        return "its name is that of an identifier"
+        return "its name suggests an identifier"
     return ""
 
 
 def _why_no_labels(profile: Profile) -> str:
     if _NAMES_OF_TEXT.search(profile.name):
-        return "its name is that of free text"
+        return "its name suggests free text"
     if profile.longest > _LONGEST_LABEL:
         return "it looks like free text"
     if profile.values:

@@ -196,7 +196,7 @@ class _SchemaTable(Section):
         plain = Coding(tuple(one.attribute(stored_coding) for one in tables))
         of_persons = [one for one in plain.attributes if one.derivation and one.derivation.per_person]
         if of_persons and self.most_records != 1:
-            problem = "is of persons, so each must be one row: most_records = 1"
+            problem = "is an attribute of persons, so each person must be one row: set most_records = 1"
             raise InvalidCodingError(attribute=of_persons[0].name, problem=problem)
         return Coding(plain.attributes, tuple(part.zeros(plain) for part in self.structural_zeros))
 
@@ -204,7 +204,9 @@ class _SchemaTable(Section):
         """Raises InvalidCodingError where column and number do not go together."""
         one_alone = bool(self.person) != bool(self.most_records)
         if one_alone or self.person in {part.name for part in self.attributes}:
-            problem = "says whose a record is: it is no attribute, and goes with most_records"
+            problem = (
+                "identifies the person of a record: it must not be an attribute, and needs most_records"
+            )
             raise InvalidCodingError(attribute=self.person or "person", problem=problem)
 
 

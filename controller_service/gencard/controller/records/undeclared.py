@@ -163,7 +163,7 @@ def _unreadable(texts: list[str], kind: str) -> tuple[str, ...]:
     texts_listed = ", ".join(map(repr, texts[:_MOST_NAMED])) + (
         ", ..." if len(texts) > _MOST_NAMED else ""
     )
-    return (f"No {kind}: {texts_listed}. Correct the records, or add it to missing.",)
+    return (f"Not a {kind}: {texts_listed}. Correct the records, or add it to missing.",)
 
 
 def _mended_labels(coding: Labels, texts: list[str]) -> tuple[Table, tuple[str, ...]]:
@@ -175,7 +175,9 @@ def _mended_labels(coding: Labels, texts: list[str]) -> tuple[Table, tuple[str, 
         return {"labels": [*other_labels, OTHER], "other": OTHER}, (note,)
     labels, known = in_order((*coding.labels, *texts))
     if coding.ordered and not known:
-        return {"labels": [*coding.labels, *texts]}, ("Put the new labels in their place in the order.",)
+        return {"labels": [*coding.labels, *texts]}, (
+            "Move the new labels to their places in the order.",
+        )
     return {"labels": list(labels) if coding.ordered else [*coding.labels, *texts]}, ()
 
 

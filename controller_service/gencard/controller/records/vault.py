@@ -148,7 +148,9 @@ def open_source(
     from gencard.controller.records.tables.person_table import PersonTable  # noqa: PLC0415
 
     if replace(file_format, dates=tuple(file_format.dates)) != USUAL:  # a job has lists
-        raise InvalidInputError(field="format", problem="is for files; a table of a database has none")
+        raise InvalidInputError(
+            field="format", problem="applies to files only, not to tables of a database"
+        )
     with open_table(place, secret, schema.coding, schema.readings) as table:
         yield PersonTable(table, schema.coding, schema.readings, persons) if persons else table
 

@@ -85,7 +85,8 @@ def check_libraries(libraries: Iterable[str]) -> None:
         if name not in (R, *LIBRARIES) and not name.startswith(PACKAGE):
             offered = ", ".join((*LIBRARIES, R))
             problem = (
-                f"name '{name}'; allowed are {offered}, and packages of R such as {PACKAGE}survival"
+                f"name '{name}', which is not allowed; allowed are {offered}, and packages of "
+                f"R such as {PACKAGE}survival"
             )
             raise InvalidInputError(field="libraries", problem=problem)
     check_installed(libraries)
@@ -184,4 +185,4 @@ class SandboxedAnalysis:
             outputs = self.outputs(dataset, coding, stored, seed=seed)
             if difference_in_shape(agreed, outputs) is None:
                 return outputs
-        raise BlackBoxError(problem="its run at the records did not finish correctly")
+        raise BlackBoxError(problem="its run on the records did not finish correctly")

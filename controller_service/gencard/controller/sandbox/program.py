@@ -130,7 +130,9 @@ def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
         for number, path in enumerate(path for path in paths if not _is_folder(path)):
             left -= path.lstat().st_size
             if number >= MOST_FILES or left < 0:
-                raise _refusal("folder", f"holds over {MOST_FILES} files or {MOST_BYTES >> 20} MiB")
+                raise _refusal(
+                    "folder", f"contains more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB"
+                )
             yield path.relative_to(folder).as_posix(), path.read_bytes()
         return
     except OSError:
@@ -141,7 +143,7 @@ def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
 def _is_folder(path: Path) -> bool:
     mode = path.lstat().st_mode
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-        raise _refusal("folder", "holds a link or a device; only files and folders are read")
+        raise _refusal("folder", "contains a link or a device; only files and folders are allowed")
     return stat.S_ISDIR(mode)
 
 
@@ -150,7 +152,7 @@ def _check_command(command: Sequence[str], files: Mapping[str, bytes]) -> None:
     if not files:
         raise _refusal("folder", "contains no files")
     if any(word.startswith("./") and word[2:] not in files for word in command):
-        raise _refusal("command", "names a file that the folder does not hold")
+        raise _refusal("command", "names a file that is not in the folder")
     if not (first == PYTHON or first.startswith("./") or _is_of_the_system(first)):
         raise _refusal(
             "command", "must begin with an interpreter: python, one of the system's, or ./ and a file"

@@ -90,9 +90,9 @@ _REVIEW = (
     "labels in an order, integer = true for whole numbers, missing = true (empty values are a level of",
     'their own) or missing = ["NA", "-9"] (these, too), and other = "other", a label for all values',
     "that are not declared.",
-    "A value that is none of an attribute's levels stops everything: widen edges, add labels.",
-    "An attribute that is commented as drafted shows everybody something of the records: declare public",
-    "classes where there are any. What looks like a name, an identifier or free text was left out.",
+    "A value outside an attribute's levels is an error: widen edges, or add labels.",
+    "An attribute with the comment 'drafted' reveals something of the records to everybody: use public",
+    "classes where they exist. What looks like a name, an identifier or free text was left out.",
 )
 
 

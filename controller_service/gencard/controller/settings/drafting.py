@@ -34,7 +34,7 @@ HOSTS = ("localhost", "127.0.0.1", "::1")
 
 _SETTINGS = """\
 # Settings of the Gencard controller. Relative paths start at this folder; GENCARD_SERVER__ADDRESS
-# in the environment stands above address in [server], and so on.
+# in the environment overrides address in [server], and so on.
 
 [server]
 address = {address}
@@ -69,8 +69,8 @@ releases = 5_000                         # of all cards of one analyst
 release_mib = 32_768                     # of all releases of one analyst, in MiB
 keep_days = 90                           # then proposals that nobody agreed to are deleted; 0: never
 reserve_mib = 256                        # free space, in MiB, that is kept for ledger and log
-# Operations end at ticks of a grid, so that their time says little of records: more seconds than the
-# longest step takes hide all of it. See docs/threat-model.md.
+# Operations end at multiples of this time, so that their durations reveal little about records; a time
+# longer than the longest step hides it completely. See docs/threat-model.md.
 # tick_seconds = 10
 
 {dataset}
@@ -79,8 +79,8 @@ name = "honest"
 kind = "honest"
 description = "Measures what the card says, fits IPF, draws rows."
 
-# Black boxes that auditors and analysts may run on datasets that they made up; none unless named here.
-# No such run goes on while a job is at records. See docs/controllers.md.
+# Black boxes that auditors and analysts may run on their own made-up datasets; none unless named here.
+# No such run is active while a job reads records. See docs/controllers.md.
 # [lending]
 # black_boxes = ["honest"]
 

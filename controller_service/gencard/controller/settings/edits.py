@@ -154,7 +154,7 @@ def _apply(table: Any, edit: AttributeEdit) -> None:
 
 def _new_attribute(attributes: AoT, name: str) -> Any:
     if any(table.get("name") == name for table in attributes):
-        raise InvalidInputError(field="attribute", problem=f"{name!r} is in the schema already")
+        raise InvalidInputError(field="attribute", problem=f"{name!r} is already in the schema")
     return tomlkit.parse(f"\n[[attributes]]\nname = {toml_text(name)}\n")["attributes"][0]
 
 
@@ -163,7 +163,7 @@ def _place(tables: AoT, name: str, field: str) -> int:
     if name in names:
         return names.index(name)
     close = get_close_matches(name, names, n=1) or names
-    raise InvalidInputError(field=field, problem=f"{name!r} is not there; did you mean {close[0]!r}")
+    raise InvalidInputError(field=field, problem=f"there is no {name!r}; did you mean {close[0]!r}")
 
 
 def _value(text: str) -> Any:

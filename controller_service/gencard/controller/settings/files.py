@@ -172,7 +172,7 @@ def secret_bytes(path: Path, field: str) -> bytes:
             field=field, problem="other users can access the file; set its mode to 0600"
         )
     if not content or len(content) == _LARGEST:
-        raise InvalidInputError(field=field, problem="the file does not hold a secret")
+        raise InvalidInputError(field=field, problem="the file does not contain a secret")
     return content
 
 

@@ -220,7 +220,7 @@ class PolicyTable(Section):
     def _somebody_looks(self) -> "PolicyTable":
         offers = self.stewards > 1 or policy.TwoStewards.EXACT_COUNTS in self.two_stewards
         if self.automatic and offers:
-            problem = "must be false where two stewards decide on offers"
+            problem = "must be false if two stewards decide on offers"
             raise InvalidInputError(field="policy.automatic", problem=problem)
         return self
 

@@ -288,7 +288,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _a_page_has_a_certificate(self) -> "Settings":
         if self.page is not None and self.server.insecure_dev:
-            problem = "needs a certificate, and so goes without server.insecure_dev"
+            problem = "needs a certificate, so it cannot be combined with server.insecure_dev"
             raise InvalidInputError(field="page", problem=problem)
         return self
 

@@ -107,7 +107,7 @@ def _problem(url: str) -> str:
     if not host or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
         return "is not an address"
     if parts.username or parts.password:
-        return "must hold no password; the messages are signed with secret_file"
+        return "must contain no password; the messages are signed with secret_file"
     at = f"[{host}]:{port or 0}" if ":" in host else f"{host}:{port or 0}"
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(at)):
         return "must begin with https://, or http:// for a receiver on this machine"
@@ -133,11 +133,11 @@ class MailTable(Section):
     @model_validator(mode="after")
     def _is_private(self) -> "MailTable":
         if self.security == "none" and not is_loopback(f"{self.host}:{self.port}"):
-            problem = "may be none only for a server on this machine"
+            problem = "may be 'none' only for a server on this machine"
             raise InvalidInputError(field="notify.mail.security", problem=problem)
         if bool(self.user) != (self.password_file is not None):
             raise InvalidInputError(
-                field="notify.mail.user", problem="needs password_file, and the other way round"
+                field="notify.mail.user", problem="and password_file must be given together"
             )
         return self
 

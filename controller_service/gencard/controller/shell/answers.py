@@ -29,7 +29,7 @@ from gencard.shell import new_typer, visible
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
 
-app = new_typer(help="Show, release or refuse answers that wait for a steward.", no_args_is_help=True)
+app = new_typer(help="Show, release or refuse answers waiting for a steward.", no_args_is_help=True)
 
 AnswerName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD/answers/ANSWER")]
 
@@ -38,7 +38,7 @@ _STYLES = {Colour.GREEN: "green", Colour.AMBER: "yellow", Colour.RED: "red"}
 
 @app.command("list")
 def list_answers(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
-    """List the answers that wait for a steward, oldest first."""
+    """List the answers waiting for a steward, oldest first."""
     with local_desk(config, None) as desk:
         rows = desk.desk.answers(desk.who)
     if as_json:
@@ -55,11 +55,11 @@ def list_answers(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
 @app.command()
 def show(
     name: AnswerName,
-    program: Annotated[bool, typer.Option("--program", help="Print the program's text alone.")] = False,
+    program: Annotated[bool, typer.Option("--program", help="Print only the program's text.")] = False,
     config: ConfigFile = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Show every number that waits, beside that of the dry run, with its mark and the rule."""
+    """Show every number of a waiting answer, with its mark. The dry run's number stands beside it."""
     with local_desk(config, None) as desk:
         view = desk.desk.answer(desk.who, name)
     if view.row.tier is RunTier.CHECKED:
@@ -80,7 +80,7 @@ def release(
         typer.Option(help="Numbers to hold back: OUTPUT, OUTPUT/ROW or OUTPUT/ROW/COLUMN. Repeatable."),
     ] = None,
     digits: Annotated[
-        int | None, typer.Option(min=1, max=DIGITS, help="Round all numbers to so many digits.")
+        int | None, typer.Option(min=1, max=DIGITS, help="Round all numbers to this number of digits.")
     ] = None,
     red: Annotated[
         bool, typer.Option("--red", help="Release red numbers too; by default they are held back.")
@@ -90,7 +90,7 @@ def release(
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Release an answer: green and amber numbers, unless options say otherwise; signed and logged."""
+    """Release an answer, signed and logged. By default, its green and amber numbers are released."""
     arguments: dict[str, Any] = {"withhold": withhold} if withhold else {}
     arguments |= ({} if digits is None else {"digits": digits}) | ({"red": True} if red else {})
     with local_desk(config, steward, emergency=emergency) as desk:
@@ -103,11 +103,11 @@ def release(
 @app.command()
 def refuse(
     name: AnswerName,
-    reason: Annotated[str, typer.Option(help="Code of the reason, which the analyst gets.")] = STEWARD,
+    reason: Annotated[str, typer.Option(help="Code of the reason, shown to the analyst.")] = STEWARD,
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Refuse an answer: no number leaves; the refusal is signed and costs one statistic."""
+    """Refuse an answer: no number is released. The refusal is signed and costs one statistic."""
     with local_desk(config, steward) as desk:
         result = desk.decide(Kind.REFUSE_ANSWER, name, reason, code=reason)
     if result is not None:
@@ -131,7 +131,9 @@ def _say(view: AnswerView) -> None:
         console.print(lines)
     colours = [cell.verdict.colour for cell in cells]
     counts = ", ".join(f"{colours.count(colour)} {colour}" for colour in Colour)
-    console.print(f"{len(cells)} numbers: {counts}. A mark is worth what the program's text is.")
+    console.print(
+        f"{len(cells)} numbers: {counts}. Read the program: marks rely on the counts that it reports."
+    )
 
 
 def _text(value: Number) -> str:

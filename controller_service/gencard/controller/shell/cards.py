@@ -67,7 +67,7 @@ def approve(
 ) -> None:
     """Offer the proposed terms, or the nearest that the policy allows.
 
-    The emergency way, without the service; else `gencard steward approve`.
+    For emergencies, without the service; otherwise use `gencard steward approve`.
     """
     with local_desk(config, steward, emergency=emergency) as desk:
         _decide(desk, Kind.APPROVE, name, reason)
@@ -84,9 +84,9 @@ def counter(
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Offer other terms than proposed.
+    """Offer fewer marginals or rows than proposed.
 
-    The emergency way, without the service; else `gencard steward counter`.
+    For emergencies, without the service; otherwise use `gencard steward counter`.
     """
     arguments: dict[str, Any] = {
         "drop": [[part.strip() for part in marginal.split(",")] for marginal in drop or ()]
@@ -105,7 +105,7 @@ def reject(
 ) -> None:
     """Reject a pending proposal.
 
-    The emergency way, without the service; else `gencard steward reject`.
+    For emergencies, without the service; otherwise use `gencard steward reject`.
     """
     with local_desk(config, steward) as desk:
         _decide(desk, Kind.REJECT, name, reason or remark, remark=remark)
@@ -121,7 +121,7 @@ def revoke(
 ) -> None:
     """Revoke an agreed card permanently, by a signed revocation.
 
-    The emergency way, without the service; else `gencard steward revoke`.
+    For emergencies, without the service; otherwise use `gencard steward revoke`.
     """
     with local_desk(config, steward, emergency=emergency) as desk:
         _decide(desk, Kind.REVOKE, name, reason or remark, remark=remark)
@@ -184,7 +184,7 @@ def _say_terms(terms: Proposal) -> None:
 def _say_offer(offer: Offer) -> None:
     console.print(f"  price     {offer.price}")
     if offer.analyses_price != FREE:
-        console.print(f"  runs      at most {offer.analyses_price}, besides")
+        console.print(f"  runs      at most {offer.analyses_price}, in addition")
     console.print(f"  expires   {time_text(offer.expire_time)}")
     for change in offer.changes:
         console.print(

@@ -42,10 +42,10 @@ from gencard.wire.codecs.card_codec import card_of_bytes
 
 dataset_app = new_typer(help="Add, list or remove datasets.")
 caps_app = new_typer(
-    help="Show or set the most that may ever be spent on a dataset.", invoke_without_command=True
+    help="Show or set caps: the most that may ever be spent on a dataset.", invoke_without_command=True
 )
 
-_RELOADED = "A running service reads the change by itself; `serve` says so."
+_RELOADED = "A running service reads the change automatically; `serve` reports it."
 
 
 @dataset_app.command()
@@ -54,13 +54,14 @@ def add(
     file: Annotated[
         str,
         typer.Argument(
-            help="The records: FILE.csv, FILE.parquet, a folder of Parquet, or the address of a table."
+            help="The records: FILE.csv, FILE.parquet, a folder of Parquet files, or the address "
+            "of a database table."
         ),
     ],
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Draft schema, policy and caps of one more dataset, and add it to the settings."""
+    """Add a dataset, with a drafted schema, policy and caps."""
     records = records_at(file, "file")
     schema_file = config.absolute().parent / f"{name}-schema.toml"
     if not re.fullmatch(NAME, name):
@@ -86,7 +87,7 @@ def add(
     say_columns(drafted.format, drafted.attributes)
     options = f"--dataset {name} --config {shlex.quote(str(config))}"
     say("\nNext:")
-    say(f"  1. Read {schema_file} line by line; change it by gencard-controller schema set ATTRIBUTE")
+    say(f"  1. Read {schema_file} line by line; change it with gencard-controller schema set ATTRIBUTE")
     say(f"  2. gencard-controller schema review {options}")
     say(f"  3. Read policy and caps of {name} in {config}.")
     say(f"  4. gencard-controller check --config {shlex.quote(str(config))}")
@@ -140,20 +141,23 @@ def remove(
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Take a dataset off the settings. Records, schema file, cards and ledger stay."""
+    """Remove a dataset from the settings. Records, schema file, cards and ledger are kept."""
     entry = dataset_entry(config, name)
     open_cards = _open_cards(Settings.load(config), entry.name)
     if open_cards and not force:
         problem = f"has {len(open_cards)} cards that have not ended, such as {open_cards[0]}; end them "
-        problem += "by `gencard-controller revoke` or `reject`, or repeat the command with --force"
+        problem += "with `gencard-controller revoke` or `reject`, or repeat the command with --force"
         raise InvalidInputError(field=f"{PREFIX}{entry.name}", problem=problem)
     remove_dataset(config, entry.name)
     note_rules(config, steward)
     say(f"{entry.name} is no longer in {config}. These files are still there:")
     for file in filter(None, (entry.data, entry.schema_file, entry.holdout)):
         say(f"  {file}")
-    say("What was spent counts again if the name comes back. Do not offer these records under another")
-    say("name: it would have a budget of its own. A running service needs a restart.")
+    say(
+        "What was spent counts again if a dataset of this name is added. Do not offer these "
+        "records under another"
+    )
+    say("name: it would have a budget of its own. Restart the service if it is running.")
 
 
 def _open_cards(settings: Settings, dataset: str) -> list[str]:
@@ -169,7 +173,7 @@ def _open_cards(settings: Settings, dataset: str) -> list[str]:
 
 @caps_app.callback()
 def show_caps(context: typer.Context, config: ConfigFile = HERE) -> None:
-    """Show the most that may ever be spent; `ledger` shows what was."""
+    """Show caps, the most that may ever be spent; `ledger` shows what was spent."""
     if context.invoked_subcommand is not None:
         return
     caps = table("Caps", "dataset", "of", "cap")
@@ -182,21 +186,23 @@ def show_caps(context: typer.Context, config: ConfigFile = HERE) -> None:
 @caps_app.command(name="set")
 def set_caps(
     dataset: Annotated[str, typer.Argument(help="Name of the dataset.")],
-    rho: Annotated[str | None, typer.Option(help="Budget of Gaussian noise.")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="Budget of Laplace noise.")] = None,
-    statistics: Annotated[int | None, typer.Option(help="Independent exact statistics.")] = None,
-    project: Annotated[str | None, typer.Option(help="Of this project alone.")] = None,
-    analyst: Annotated[str | None, typer.Option(help="Of this analyst alone.")] = None,
+    rho: Annotated[str | None, typer.Option(help="Cap on rho, the budget of Gaussian noise.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="Cap on epsilon, the budget of Laplace noise.")
+    ] = None,
+    statistics: Annotated[int | None, typer.Option(help="Cap on independent exact statistics.")] = None,
+    project: Annotated[str | None, typer.Option(help="Cap of this project only.")] = None,
+    analyst: Annotated[str | None, typer.Option(help="Cap of this analyst only.")] = None,
     each_project: Annotated[
-        bool, typer.Option("--each-project", help="Of every project without a cap of its own.")
+        bool, typer.Option("--each-project", help="Cap of every project that has no cap of its own.")
     ] = False,
     each_analyst: Annotated[
-        bool, typer.Option("--each-analyst", help="Of every analyst without a cap of their own.")
+        bool, typer.Option("--each-analyst", help="Cap of every analyst who has no cap of their own.")
     ] = False,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Set a cap, of everybody together unless an option says of whom. What is spent stays spent."""
+    """Set a cap: of the dataset, or of a project or analyst, if named. What was spent stays spent."""
     options: dict[str, str | int | None] = {"statistics": statistics, "epsilon": epsilon, "rho": rho}
     amounts = {currency: amount for currency, amount in options.items() if amount is not None}
     if not amounts:
@@ -205,7 +211,9 @@ def set_caps(
     accounts += [("project", "")] * each_project + [("analyst", "")] * each_analyst
     accounts_named = [(scope, holder) for scope, holder in accounts if holder is not None]
     if len(accounts_named) > 1:
-        raise InvalidInputError(field="caps", problem="is of one project, analyst or all; give one")
+        raise InvalidInputError(
+            field="caps", problem="applies to one project, one analyst or all of them; give one option"
+        )
     scope, holder = accounts_named[0] if accounts_named else ("dataset", "")
     settings = Settings.load(config)
     _check_holder(settings, scope, holder)
@@ -228,5 +236,5 @@ def _check_holder(settings: Settings, scope: str, holder: str) -> None:
     people = [one.identity for one in read_identities(settings.signing.identities).values()]
     names = {person.project if scope == "project" else person.name for person in people}
     if holder and holder not in names:
-        problem = f"nobody enrolled is {holder!r}; there are {', '.join(sorted(names)) or 'none'}"
+        problem = f"nobody is enrolled as {holder!r}; enrolled: {', '.join(sorted(names)) or 'none'}"
         raise InvalidInputError(field=scope, problem=problem)

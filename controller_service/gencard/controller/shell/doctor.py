@@ -58,7 +58,7 @@ SOON = timedelta(days=30)
 
 
 def doctor(as_json: AsJson = False, config: ConfigFile = HERE) -> None:
-    """Check what the service needs of this machine; change nothing. Exit code 1 where a part is broken.
+    """Check that this machine can run the service. Changes nothing. Exits 1 if a part is broken.
 
     Reads no record: `gencard-controller check` does.
     """
@@ -93,7 +93,7 @@ def _files(settings: Settings) -> Finding:
             if isinstance(path, Path) and not os.access(path, os.R_OK):
                 problem = f"there is no file {path} that this account can read"
                 raise InvalidInputError(field=f"datasets/{entry.name}", problem=problem)
-    return Finding("settings", Health.OK, f"datasets: {len(settings.datasets)}; their files are there")
+    return Finding("settings", Health.OK, f"datasets: {len(settings.datasets)}; all files found")
 
 
 def _permissions(settings: Settings) -> Finding:
@@ -103,7 +103,7 @@ def _permissions(settings: Settings) -> Finding:
     if not settings.server.insecure_dev:
         secret_bytes(settings.server.key, "server.key")
     if folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        problem = f"other users can look into {folder}; set its mode to 0700"
+        problem = f"other users can read {folder}; set its mode to 0700"
         raise InvalidInputError(field="state.folder", problem=problem)
     if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
         raise InvalidInputError(field="state.folder", problem=f"this account cannot write to {folder}")
@@ -112,7 +112,7 @@ def _permissions(settings: Settings) -> Finding:
 
 def _disk(settings: Settings) -> Finding:
     if not settings.state.folder.is_dir():
-        return Finding("disk", Health.OK, "no state yet; the first `serve` makes it")
+        return Finding("disk", Health.OK, "no state yet; the first `serve` creates it")
     quotas = quotas_of(settings)
     quotas.check_space()
     free = quotas.free(quotas.folder) >> 20
@@ -171,7 +171,7 @@ def _state_of_database(settings: Settings) -> Finding:
     if problem != "ok":
         advice = "Stop the service, then restore the last backup."
         return Finding("database", Health.BROKEN, "its file is damaged", advice)
-    return Finding("database", Health.OK, f"in order, {last.index + 1 if last else 0:,} log entries")
+    return Finding("database", Health.OK, f"intact, {last.index + 1 if last else 0:,} log entries")
 
 
 def _clock(settings: Settings) -> Finding:
@@ -183,9 +183,15 @@ def _clock(settings: Settings) -> Finding:
     except StorageError:  # told under "database"
         return Finding("clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry")
     if last is not None and last.time > now + timedelta(minutes=1):
-        behind = f"{now:%Y-%m-%d %H:%M} UTC lies before the newest log entry, {last.time:%Y-%m-%d %H:%M}"
-        return Finding("clock", Health.BROKEN, behind, "Set the clock; let NTP keep it.")
-    return Finding("clock", Health.OK, f"{now:%Y-%m-%d %H:%M} UTC, not before the newest log entry")
+        behind = (
+            f"{now:%Y-%m-%d %H:%M} UTC is earlier than the newest log entry, {last.time:%Y-%m-%d %H:%M}"
+        )
+        return Finding(
+            "clock", Health.BROKEN, behind, "Set the clock, and keep it synchronised with NTP."
+        )
+    return Finding(
+        "clock", Health.OK, f"{now:%Y-%m-%d %H:%M} UTC, not earlier than the newest log entry"
+    )
 
 
 def _sandbox(settings: Settings) -> Finding:
@@ -211,9 +217,9 @@ def _tables(settings: Settings) -> Finding:
         return Finding("tables", Health.OK, "not configured")
     known = [check_rights(entry, settings.datasets) for entry in settings.datasets]
     if not all(known):
-        advice = "Let the account of Spark read the declared tables alone."
-        return Finding("tables", Health.WARNING, "rights on Spark cannot be asked", advice)
-    return Finding("tables", Health.OK, "read-only, and no others can be seen")
+        advice = "Allow the Spark account to read the declared tables only."
+        return Finding("tables", Health.WARNING, "rights on Spark cannot be queried", advice)
+    return Finding("tables", Health.OK, "read-only; no other tables are visible")
 
 
 def _page(settings: Settings) -> Finding:
@@ -223,7 +229,7 @@ def _page(settings: Settings) -> Finding:
         import gencard.controller.page.server  # noqa: F401, PLC0415  # only where there is a page
     except ModuleNotFoundError:
         return Finding("page", Health.BROKEN, "a library is missing", "pip install 'gencard[page]'")
-    return Finding("page", Health.OK, f"at {settings.page.address} once the service runs")
+    return Finding("page", Health.OK, f"at {settings.page.address} when the service runs")
 
 
 def _cluster(settings: Settings) -> Finding:

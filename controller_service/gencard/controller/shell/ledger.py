@@ -63,7 +63,7 @@ def settle(
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Charge a reservation for good: something may have been released for it."""
+    """Charge a reservation for which something may have been released."""
     with local_desk(config, steward) as desk:
         if desk.decide(Kind.SETTLE, f"ledger/{line}", reason) is not None:
             console.print(f"Line {line} is settled.")

@@ -60,7 +60,7 @@ def show(
 
 @app.command()
 def verify(config: ConfigFile = HERE) -> None:
-    """Verify every entry, the hash chain and every checkpoint; names the first invalid entry."""
+    """Verify every entry, the hash chain and every checkpoint. Names the first invalid entry."""
     reading = console.status("Reading the whole log")
     with controller_state(config) as state, reading, state.database.reading() as tx:
         keys = key_history(tx, state.keys[LOG])

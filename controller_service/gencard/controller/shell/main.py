@@ -33,7 +33,9 @@ class Commands(LazyGroup):
         "check": Home(SETUP, "check", "Check settings, schemas, keys and every record."),
         "schema": Home(SCHEMA, "app", "Show, change or review the public schema of a dataset."),
         "dataset": Home(DATASETS, "dataset_app", "Add, list or remove datasets."),
-        "caps": Home(DATASETS, "caps_app", "Show or set the most that may ever be spent on a dataset."),
+        "caps": Home(
+            DATASETS, "caps_app", "Show or set caps: the most that may ever be spent on a dataset."
+        ),
         "person": Home(PERSONS, "app", "Add, list, disable or enable people; give stewards passkeys."),
         "enrol": Home(
             PEOPLE,
@@ -41,33 +43,29 @@ class Commands(LazyGroup):
             "Enrol a person who sent a request, and write the answer for the person to install.",
         ),
         "renew": Home(PEOPLE, "renew", "Renew a certificate in place, for the same key."),
-        "doctor": Home(
-            DOCTOR, "doctor", "Check what the service needs of this machine; change nothing."
-        ),
+        "doctor": Home(DOCTOR, "doctor", "Check that this machine can run the service."),
         "serve": Home(SETUP, "serve", "Run the service until interrupted."),
         "backup": Home(
             UPKEEP, "backup", "Copy ledger, log, cards, psi and rows while the service runs."
         ),
-        "restore": Home(UPKEEP, "restore", "Take a backup into service."),
+        "restore": Home(UPKEEP, "restore", "Restore a backup."),
         "cards": Home(CARDS, "show", "Show cards, newest first."),
         "approve": Home(
             CARDS, "approve", "Offer the proposed terms, or the nearest that the policy allows."
         ),
-        "counter": Home(CARDS, "counter", "Offer other terms than proposed."),
+        "counter": Home(CARDS, "counter", "Offer fewer marginals or rows than proposed."),
         "reject": Home(CARDS, "reject", "Reject a pending proposal."),
         "revoke": Home(CARDS, "revoke", "Revoke an agreed card permanently, by a signed revocation."),
-        "answers": Home(ANSWERS, "app", "Show, release or refuse answers that wait for a steward."),
+        "answers": Home(ANSWERS, "app", "Show, release or refuse answers waiting for a steward."),
         "risk": Home(RISK, "risk", "Show what the exact counts of a card would reveal about records."),
         "audits": Home(REVIEWS, "audits_app", "Show or clear audit evidence, by black box."),
         "boxes": Home(REVIEWS, "boxes_app", "Show or review black boxes."),
-        "keys": Home(PEOPLE, "keys_app", "Keys that sign cards and the log."),
+        "keys": Home(PEOPLE, "keys_app", "List or replace the keys that sign cards and the log."),
         "ledger": Home(LEDGER, "app", "Show spending; settle or void a reservation."),
         "log": Home(LOG, "app", "Show, verify or sign the append-only log."),
-        "notify": Home(
-            UPKEEP, "notify_app", "Word to stewards by webhook and mail, as the settings say."
-        ),
-        "refusals": Home(REVIEWS, "refusals_app", "Show or dismiss failures at the records."),
-        "worker": Home(WORKER, "app", "Machines that perform the runs of audits, by Dask."),
+        "notify": Home(UPKEEP, "notify_app", "Test notifications to stewards by webhook and mail."),
+        "refusals": Home(REVIEWS, "refusals_app", "Show or dismiss failures on the records."),
+        "worker": Home(WORKER, "app", "Set up machines that run audits, with Dask."),
     }
 
 

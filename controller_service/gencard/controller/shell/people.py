@@ -48,9 +48,9 @@ Fingerprint = Annotated[
 
 _EFFECT = {
     "new": "Enrol a new person.",
-    "renewed": "Renew the certificate; the keys stay as they are.",
-    "replaced": "Replace the keys; the old signing key signs no more, what it signed stays valid. "
-    "Passkeys are removed.",
+    "renewed": "Renew the certificate; the keys stay the same.",
+    "replaced": "Replace the keys; the old signing key can no longer sign, but what it signed stays "
+    "valid. Passkeys are removed.",
 }
 
 
@@ -159,7 +159,9 @@ def _compared(request: EnrolmentRequest, fingerprint: str | None) -> str:
     return fingerprint
 
 
-keys_app = new_typer(help="Keys that sign cards and the log.", invoke_without_command=True)
+keys_app = new_typer(
+    help="List or replace the keys that sign cards and the log.", invoke_without_command=True
+)
 
 
 class Use(StrEnum):

@@ -54,8 +54,8 @@ def add(
         bool,
         typer.Option(
             "--keys-here",
-            help="Trials only: make the person's keys in this controller's folder, so that its operator "
-            "could sign in their name.",
+            help="Trials only: create the person's keys in this controller's folder, so that its "
+            "operator could sign in their name.",
         ),
     ] = False,
     authority_key: AuthorityKey = None,
@@ -64,14 +64,14 @@ def add(
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Enrol a person, by the request that `gencard enrol NAME` made on the person's machine."""
+    """Enrol a person from a request made by `gencard enrol NAME`."""
     if keys_here:
         _make_person(config, {name: role}, project, authority_key)
         note_rules(config, steward)
         return
     file = request or Path(f"{name}-request.json")
     if not file.is_file():
-        problem = f"there is no file {file}; {name} runs `gencard enrol {name}` and sends it"
+        problem = f"there is no file {file}; {name} must run `gencard enrol {name}` and send it to you"
         raise InvalidInputError(field="request", problem=problem)
     if (requested := read_request(file).name) != name:
         raise InvalidInputError(field="name", problem=f"is {requested!r} in {file}")
@@ -107,7 +107,7 @@ def disable_person(
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Refuse a person from the next call on. What they signed stays valid; the name stays taken."""
+    """Disable a person from the next call on. What they signed stays valid; the name stays taken."""
     with local_desk(config, steward) as desk:
         desk.decide(Kind.DISABLE, f"people/{name}", reason)
     note_rules(config, steward)
@@ -122,7 +122,7 @@ def enable(
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Let a disabled person in again, with the same keys and certificate."""
+    """Enable a disabled person, with the same keys and certificate."""
     with local_desk(config, steward, emergency=emergency) as desk:
         result = desk.decide(Kind.ENABLE, f"people/{name}", reason)
     if result is not None:
@@ -135,23 +135,26 @@ def passkey(
     name: Annotated[str, typer.Argument(help="Name of the steward.")],
     remove: Annotated[
         str | None,
-        typer.Option(help="Remove the passkeys whose fingerprints begin so; `all` for all of them."),
+        typer.Option(help="Remove the passkeys whose fingerprints begin with this, or `all`."),
     ] = None,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Print a link by which a steward makes a passkey for the page; it works once, for 15 minutes."""
+    """Print a link for a steward to make a passkey. It works once, for 15 minutes."""
     settings = Settings.load(config)
     holder = _steward(settings, name, removing=remove is not None)
     with controller_state(config) as state:
         actor = steward_uri(settings, steward)
         if remove is not None:
             removed = state.passkeys.remove(holder, actor, "" if remove == "all" else remove)
-            say(f"Removed: {removed} passkey{'' if removed == 1 else 's'} of {name}. Sessions end too.")
+            say(
+                f"Removed: {removed} passkey{'' if removed == 1 else 's'} of {name}. Their "
+                "sessions end too."
+            )
             return
         token = state.passkeys.new_link(holder, actor)
         passkeys = state.passkeys.of(holder)
-    say(f"{name} opens this link within 15 minutes; it works once, and must reach nobody else:")
+    say(f"{name} must open this link within 15 minutes. It works once; nobody else may get it:")
     say(f"  {_page_origin(settings)}/passkey#{token}")
     for one in passkeys:
         say(f"{name} has a passkey already: {one.key[:16]}, made {one.created:%Y-%m-%d}")
@@ -163,9 +166,9 @@ def _steward(settings: Settings, name: str, *, removing: bool) -> str:
         if person.identity.name != name:
             continue
         if person.identity.role is not Role.STEWARD and not removing:
-            raise InvalidInputError(field="name", problem=f"{name} is no steward")
+            raise InvalidInputError(field="name", problem=f"{name} is not a steward")
         if person.disabled and not removing:
-            problem = f"{name} is disabled; first `gencard-controller person enable {name}`"
+            problem = f"{name} is disabled; run `gencard-controller person enable {name}` first"
             raise InvalidInputError(field="name", problem=problem)
         return uri
     raise InvalidInputError(field="name", problem=f"nobody is enrolled as {name!r}")
@@ -187,7 +190,7 @@ def _page_origin(settings: Settings) -> str:
 
 @app.command(name="list")
 def list_people(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
-    """List people with role, project, end of the certificate, and their last entry in the log."""
+    """List people, their certificates and last log entries."""
     with local_desk(config, None) as desk:
         views = desk.desk.people(desk.who)
     documents = [

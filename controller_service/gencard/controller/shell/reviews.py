@@ -70,7 +70,7 @@ def clear(
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Clear the evidence against a black box: its next audit counts as the first attempt.
+    """Clear the evidence against a black box. Its next audit counts as the first attempt.
 
     Cards whose audit failed stay failed. Audits of the same code under another name still count.
     """
@@ -100,15 +100,15 @@ def _family_document(tries: list[AuditRow]) -> dict[str, str | int]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-refusals_app = new_typer(help="Show or dismiss failures at the records.", invoke_without_command=True)
+refusals_app = new_typer(help="Show or dismiss failures on the records.", invoke_without_command=True)
 Operation = Annotated[str, typer.Argument(help="Name of the operation.")]
 
 
 @refusals_app.callback()
 def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = False) -> None:
-    """List unreviewed operations that failed at the records, oldest first.
+    """List unreviewed operations that failed on the records, oldest first.
 
-    An analyst with limits.refusals of them on a dataset cannot start another there.
+    An analyst with limits.refusals of them on a dataset cannot start another operation there.
     """
     if context.invoked_subcommand is not None:
         return
@@ -120,9 +120,9 @@ def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: As
     for row in waiting:
         document = _refusal_document(row)
         console.print(f"[bold]{row.name}[/]  {document['time']}  {document['reason']}", soft_wrap=True)
-        console.print(f"  {short_name(row.owner)}  {row.kind} at {row.resource}", soft_wrap=True)
+        console.print(f"  {short_name(row.owner)}  {row.kind} on {row.resource}", soft_wrap=True)
     if not waiting:
-        console.print("No unreviewed failures at the records.")
+        console.print("No unreviewed failures on the records.")
 
 
 @refusals_app.command()
@@ -136,7 +136,7 @@ def seen(
     """Mark a failure as reviewed: it no longer counts. Its price stays charged."""
     with local_desk(config, steward, emergency=emergency) as desk:
         if desk.decide(Kind.DISMISS_REFUSAL, operation, reason) is not None:
-            console.print(f"{operation} no longer counts.")
+            console.print(f"{operation} no longer counts against its analyst.")
 
 
 def _refusal_document(row: OperationRow) -> dict[str, str]:
@@ -190,7 +190,7 @@ def boxes(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = F
         console.print(f"  sha256  {one.facts.digest}", soft_wrap=True)
         console.print(f"  review  {escape(one.review)}", soft_wrap=True)
     if not entries:
-        console.print("The settings name no black boxes.")
+        console.print("No black boxes are configured.")
 
 
 @boxes_app.command()
@@ -202,7 +202,7 @@ def review(
     ] = False,
     config: ConfigFile = HERE,
 ) -> None:
-    """Record in the settings who reviewed a black box, with its present digest."""
+    """Record in the settings who reviewed a black box. The review holds for its present digest."""
     facts = next((one.facts for one in _listed(config) if one.box.name == name), None)
     if facts is None:
         raise InvalidInputError(field="name", problem="is not a black box of the settings")

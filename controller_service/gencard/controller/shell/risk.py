@@ -35,9 +35,9 @@ def risk(
 ) -> None:
     """Show what the exact counts of a card would reveal about records.
 
-    All exact counts granted before are taken with it. Reads the records, and prints numbers about
-    them: for the steward alone. Nothing is decided by them; the log records who looked. Statistics
-    with noise are not looked at: epsilon bounds them.
+    All exact counts granted before are included. Reads the records and prints numbers about them, for
+    the steward only. Decides nothing; the log records who looked. Statistics with noise are not
+    examined: their budget bounds what they reveal.
     """
     with controller_state(config) as state:
         dataset_entry = state.cards.catalogue.named(dataset_of(name))
@@ -59,7 +59,7 @@ def _look(opened: ControllerState, dataset_entry: DatasetEntry, cliques: Sequenc
     with console.status("Reading the records") as status:
         answer = tasks.LOOK(
             jobs.look(dataset_entry, cliques),
-            progress=lambda step, share: status.update(f"Looking at {step}: {share:.0%}"),
+            progress=lambda step, share: status.update(f"Examining {step}: {share:.0%}"),
         )
     return PLAIN.read(PsiRisk, answer["risk"], field="risk")
 
@@ -83,7 +83,7 @@ def _say(view: RiskView, report: PsiRisk) -> None:
 
 
 def _say_facts(view: RiskView, report: PsiRisk) -> None:
-    title = "Certain: who knows some attributes of a person knows another one"
+    title = "Certain: some attributes of a person determine another one"
     facts = table(title, "attributes known", "facts", "also true of the most frequent level")
     for one in report.facts:
         known = "1" if one.width == 1 else f"up to {one.width}"
@@ -97,8 +97,10 @@ def _say_facts(view: RiskView, report: PsiRisk) -> None:
 
 
 def _say_guesses(report: PsiRisk) -> None:
-    title = "Likely: guesses above 90 % of what fewer than half of the records have"
-    guesses = table(title, "attributes known", "guesses", "right", "cells that certainly hold somebody")
+    title = "Likely: guesses above 90 % at levels that fewer than half of the records have"
+    guesses = table(
+        title, "attributes known", "guesses", "right", "cells that certainly contain a record"
+    )
     for one in report.guesses:
         held_text = f"{one.held:,}, {one.unexpected:,} of them unexpected"
         guesses.add_row(str(one.width), f"{one.guesses:,}", f"{one.right:,}", held_text)
@@ -106,7 +108,7 @@ def _say_guesses(report: PsiRisk) -> None:
         held_text = (
             f"{report.wide.held + report.wide.cells:,}, {report.wide.unexpected:,} of them unexpected"
         )
-        guesses.add_row("3", "not looked at", "", held_text)
+        guesses.add_row("3", "not examined", "", held_text)
     console.print(guesses)
 
 

@@ -41,7 +41,7 @@ def set_attribute(
     attribute: Annotated[str, typer.Argument(help="Name of the attribute.")],
     labels: Annotated[
         str | None,
-        typer.Option(help='All labels, such as "low,mid,high"; one with a comma stands in quotes.'),
+        typer.Option(help='All labels, such as "low,mid,high"; put a label with a comma in quotes.'),
     ] = None,
     add_label: Annotated[
         list[str] | None, typer.Option(help="One more label, after the others. Repeatable.")
@@ -51,14 +51,17 @@ def set_attribute(
         typer.Option(help="Edges of intervals, such as 0,18,65 or 2019-01-01,2020-12-31."),
     ] = None,
     ordered: Annotated[
-        bool | None, typer.Option("--ordered/--not-ordered", help="Labels are in order.")
+        bool | None,
+        typer.Option("--ordered/--not-ordered", help="Declare that the labels are in order."),
     ] = None,
     integer: Annotated[
-        bool | None, typer.Option("--integer/--not-integer", help="Values are whole numbers.")
+        bool | None,
+        typer.Option("--integer/--not-integer", help="Declare that values are whole numbers."),
     ] = None,
-    decimals: Annotated[int | None, typer.Option(help="Most decimals of a value.")] = None,
+    decimals: Annotated[int | None, typer.Option(help="Largest number of decimals of a value.")] = None,
     missing: Annotated[
-        bool | None, typer.Option("--missing/--not-missing", help="Empty values are a level.")
+        bool | None,
+        typer.Option("--missing/--not-missing", help="Make empty values a level of their own."),
     ] = None,
     absent: Annotated[
         list[str] | None,
@@ -68,15 +71,15 @@ def set_attribute(
     age_at: Annotated[
         str | None, typer.Option(help="Values are dates of birth; levels are ages on this day.")
     ] = None,
-    description: Annotated[str | None, typer.Option(help="What everybody reads about it.")] = None,
+    description: Annotated[str | None, typer.Option(help="Public description of the attribute.")] = None,
     leave_out: Annotated[
-        bool, typer.Option("--leave-out", help="Take the attribute out of the schema.")
+        bool, typer.Option("--leave-out", help="Remove the attribute from the schema.")
     ] = False,
     new: Annotated[bool, typer.Option("--new", help="Add an attribute that was left out.")] = False,
     dataset: DatasetName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Change an attribute of a schema file; comments stay. It then waits for a review again."""
+    """Change an attribute of a schema file; comments are kept. The schema then needs a new review."""
     values = _levels(labels, edges)
     values |= {"age_at": _day(age_at)} if age_at else {}
     options: Table = {"ordered": ordered, "integer": integer, "missing": missing}
@@ -94,11 +97,13 @@ def review(
     declared_by: Annotated[
         str | None, typer.Option(help="Who declares the schema, as shown on cards.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="You have read every line; ask nothing.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Confirm, without a question, that you have read every line.")
+    ] = False,
     dataset: DatasetName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Mark a schema as reviewed, after showing it: labels and edges become public."""
+    """Mark a schema as reviewed, after showing it. Labels and edges become public."""
     entry = dataset_entry(config, dataset)
     _say_schema(entry)
     if not yes:
@@ -156,9 +161,12 @@ def _change(entry: DatasetTable, edit: AttributeEdit, config: Path) -> None:
             new_line = [f"+ {name} = {toml_text(after[name])}"] if name in after else []
             say("\n".join(old_line + new_line))
     if coding_digest(old.coding) != coding_digest(new.coding):
-        say("Cards agreed under the schema as it was give no more rows: their counts would be others.")
+        say(
+            "Cards agreed under the previous schema can generate no more rows, because their "
+            "counts would differ."
+        )
     options = f"--dataset {entry.name} --config {shlex.quote(str(config))}"
-    say(f"The schema waits for a review. Next: gencard-controller schema review {options}")
+    say(f"The schema needs a review. Next: gencard-controller schema review {options}")
 
 
 def _attribute_table(entry: DatasetTable, name: str) -> Table:

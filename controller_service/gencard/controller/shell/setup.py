@@ -62,7 +62,7 @@ from gencard.core.errors import (
 )
 from gencard.wire.signatures.identity import Role
 
-_TRIAL = "Trials only: make the keys of an {} of this name here, too. Repeatable."
+_TRIAL = "Trials only: also create the keys of this {} here. Repeatable."
 
 
 def init(
@@ -71,7 +71,8 @@ def init(
         str,
         typer.Option(
             "--data",
-            help="The records: FILE.csv, FILE.parquet, a folder of Parquet, or the address of a table.",
+            help="The records: FILE.csv, FILE.parquet, a folder of Parquet files, or the address "
+            "of a database table.",
         ),
     ],
     demo_people: Annotated[
@@ -89,7 +90,7 @@ def init(
     authority_key: Annotated[
         Path | None,
         typer.Option(
-            help="New file, for instance on another disk, for the private key that enrols people. "
+            help="New file, for example on another disk, for the private key that enrols people. "
             "The service does not need it."
         ),
     ] = None,
@@ -138,7 +139,7 @@ def check(
         typer.Option(
             "--show-values",
             help="Show each undeclared value with the number of its records, and schema lines that "
-            "declare them. For the steward alone.",
+            "declare them. For the steward only.",
         ),
     ] = False,
     config: ConfigFile = HERE,
@@ -148,7 +149,10 @@ def check(
     _check_files(settings)
     for entry in settings.datasets:
         if not check_rights(entry, settings.datasets):
-            say(f"{entry.name}: Spark does not say what its account may do beside reading these tables.")
+            say(
+                f"{entry.name}: Spark does not report what its account may do besides reading "
+                "these tables."
+            )
     with controller_state(config) as state:
         check_apart(state.cards.catalogue)
         check_policies(state.cards.catalogue, state.boxes.names, state.boxes.facts)
@@ -165,7 +169,7 @@ def check(
         with console.status(f"Counting {entry.name}"):
             schema = read_schema(entry.schema_file)
             small.append((entry, small_cells(entry, schema)))
-        reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: serve will refuse[/]"
+        reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: `serve` will refuse it[/]"
         datasets.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
     console.print(datasets)
     _say_small_cells(small)
@@ -242,8 +246,9 @@ def _say_too_many(small: Sequence[tuple[DatasetTable, SmallCells]], most: int) -
     for entry, counts in small:
         if counts.records > most:
             say(
-                f"{entry.name}: more records than limits.records, {most:,}. Statistics are measured of "
-                "any number; black boxes, audits, evaluations and runs at the records are refused."
+                f"{entry.name}: more records than limits.records, {most:,}. Statistics can be "
+                "measured; black boxes, audits, evaluations and runs on the records are "
+                "refused."
             )
 
 
@@ -272,9 +277,9 @@ def serve(
 ) -> None:
     """Run the service until interrupted. Unfinished operations resume at the next start.
 
-    Changed caps and policies and new datasets are read within seconds, or on SIGHUP. Where another
-    controller serves the same PostgreSQL database, this one stands by, and takes over once that is gone.
-    Exit code 3 where another one has taken over from this one.
+    Changed caps and policies and new datasets are read within seconds, or on SIGHUP. If another
+    controller serves the same PostgreSQL database, this one stays on standby and takes over when the
+    other one stops. Exits 3 if another controller has taken over from this one.
     """
     logs.configure()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -286,7 +291,7 @@ def serve(
         signal.signal(number, partial(_set, event))
     settings = Settings.load(config)
     watch = SettingsWatch(config.absolute(), settings)
-    leading = lead(settings, is_over, partial(say, "Standing by: another controller leads."))
+    leading = lead(settings, is_over, partial(say, "On standby: another controller is the leader."))
     if is_over.is_set():
         return
     with console.status("Starting"):
@@ -306,8 +311,10 @@ def serve(
             _reload(controller, watch, config)
     if not controller.leads:
         controller.stop(0.0)
-        raise NotLeadingError(advice="Start it again: it stands by until the other one is gone.")
-    with console.status("Stopping after the running calls"):
+        raise NotLeadingError(
+            advice="Start it again: it stays on standby until the other controller stops."
+        )
+    with console.status("Waiting for running calls to finish"):
         controller.stop(GRACE_SECONDS)
     console.print("Stopped.")
 
@@ -320,17 +327,17 @@ def _reload(controller: Controller, watch: SettingsWatch, config: Path) -> None:
         outcome = controller.reload(settings)
     except GencardError as error:
         report_refused(error)
-        say(f"Settings refused, those before stay in force: {error}")
+        say(f"Settings refused; the previous settings stay in force: {error}")
         return
     except Exception as error:  # whatever it is, the service goes on
         report("settings", secrets.token_hex(8), type(error).__name__)
         return
     if outcome == Reload((), ()):
-        say("Settings read again; nothing differs.")
+        say("Settings reloaded; nothing has changed.")
     for place in outcome.changed:
         say(f"Settings reloaded: {place}")
     for place in outcome.waiting:
-        say(f"Waits for a restart: {place}")
+        say(f"Needs a restart: {place}")
 
 
 def _set(event: threading.Event, _number: int, _frame: FrameType | None) -> None:

@@ -44,10 +44,12 @@ AuthorityKey = Annotated[
     Path | None,
     typer.Option(help="The authority's private key, if not in the controller's folder."),
 ]
-Reason = Annotated[str | None, typer.Option(help="Why; one line, recorded in the log.")]
+Reason = Annotated[str | None, typer.Option(help="Reason, in one line, recorded in the log.")]
 Emergency = Annotated[
     bool,
-    typer.Option("--emergency", help="Decide alone where two stewards have to; the log says so."),
+    typer.Option(
+        "--emergency", help="Decide alone where two stewards are required; recorded in the log."
+    ),
 ]
 NO_REASON = "none given"
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -93,8 +95,11 @@ class LocalDesk:
         decision = self.desk.decide(self.who, action, str(uuid4()))
         if decision.done:
             return decision.result
-        say(f"Two stewards decide: {resource} waits for another one until {decision.expires:%Y-%m-%d}.")
-        say("The other one gives the same command with --steward, from an account of their own.")
+        say(
+            f"Two stewards must decide: {resource} waits for another steward until "
+            f"{decision.expires:%Y-%m-%d}."
+        )
+        say("The other steward runs the same command with --steward, from their own account.")
         return None
 
 
@@ -126,7 +131,7 @@ def note_rules(config: Path, steward: str | None) -> None:
             if has_log:
                 _log_rules(state, steward)
     except GencardError as error:
-        say(f"The change is made, but not in the log yet, since not all can be read: {error}")
+        say(f"The change is made, but could not be recorded in the log yet: {error}")
 
 
 def _log_rules(opened: ControllerState, steward: str | None) -> None:

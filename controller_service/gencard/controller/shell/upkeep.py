@@ -48,7 +48,7 @@ def backup(
 def restore(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="Backup folder. Omit it if the state is in its place already."),
+        typer.Argument(help="Backup folder. Omit it if the state is already in place."),
     ] = None,
     checkpoint: Annotated[
         list[Path] | None,
@@ -56,30 +56,33 @@ def restore(
     ] = None,
     complete: Annotated[
         bool,
-        typer.Option("--complete", help="Nothing was decided after the backup: release the budgets."),
+        typer.Option(
+            "--complete",
+            help="Confirm that nothing was decided after the backup, and release the budgets.",
+        ),
     ] = False,
     approval: Annotated[
         list[Path] | None,
-        typer.Option(help="File of `gencard steward approve-restore`. Repeatable."),
+        typer.Option(help="Approval made by `gencard steward approve-restore`. Repeatable."),
     ] = None,
     emergency: Emergency = False,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
-    """Take a backup into service. Remaining budgets are blocked until you know what was lost.
+    """Restore a backup. Remaining budgets are blocked until you know what was lost.
 
-    Where the settings let two stewards decide on it ([stewards] two = ["restore"]), both approve the
-    backup beforehand: `gencard steward approve-restore`.
+    If the settings require two stewards ([stewards] two = ["restore"]), both approve the backup
+    first, with `gencard steward approve-restore`.
     """
     settings = Settings.load(config)
     known = [_read(path, "--checkpoint") for path in checkpoint or ()]
     approvals = [_read(path, "--approval") for path in approval or ()]
     agreement = agreed_on(settings, folder, approvals, complete=complete, emergency=emergency)
-    with state_lock(settings.state.folder), console.status("Reading all of it"):
+    with state_lock(settings.state.folder), console.status("Reading the whole backup"):
         placed = None if folder is None else place(folder, settings.state)
         try:
             if placed is not None and sha256(placed.encoded()) != agreement["digest"]:
-                raise VerificationError(problem="the backup was changed meanwhile")
+                raise VerificationError(problem="the backup was changed in the meantime")
             restored = _taken_over(settings, steward, known, agreement, complete=complete)
         except BaseException:
             if folder is not None:
@@ -135,30 +138,30 @@ def _read(path: Path, option: str) -> bytes:
         raise InvalidInputError(field=option, problem=f"there is no file {path}") from None
 
 
-notify_app = new_typer(help="Word to stewards by webhook and mail, as the settings say.")
+notify_app = new_typer(help="Test notifications to stewards by webhook and mail.")
 
 _ADVICE = {
-    "webhook": "Look at url, secret_file and authority of [notify.webhook].",
-    "mail": "Look at host, port, security, user and password_file of [notify.mail].",
+    "webhook": "Check url, secret_file and authority of [notify.webhook].",
+    "mail": "Check host, port, security, user and password_file of [notify.mail].",
 }
 
 
 @notify_app.callback()
 def commands() -> None:
-    """Word to stewards by webhook and mail, as the settings say."""
+    """Test notifications to stewards by webhook and mail."""
 
 
 @notify_app.command("test")
 def try_out(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
-    """Send a test message by each way of the settings, and show whether it was taken.
+    """Send a test message by each configured channel. Shows whether it was accepted.
 
-    The message holds fixed words and the trust domain. Nothing is retried. Exit code 1 where a
-    receiver did not take it, or the settings name no way.
+    The message contains fixed text and the trust domain. Nothing is retried. Exits 1 if a receiver
+    did not accept it, or no channel is configured.
     """
     settings = Settings.load(config)
     channels = channels_of(settings.notify)
     if not channels:
-        say("The settings name nobody to notify: they need [notify.webhook] or [notify.mail].")
+        say("No notifications are configured: add [notify.webhook] or [notify.mail] to the settings.")
         raise typer.Exit(1)
     outcomes = {channel.name: _problem(channel, settings) for channel in channels}
     if as_json:
@@ -167,7 +170,7 @@ def try_out(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
         )
     else:
         for name, problem in outcomes.items():
-            say(f"{name}: not taken ({problem}). {_ADVICE[name]}" if problem else f"{name}: taken")
+            say(f"{name}: not accepted ({problem}). {_ADVICE[name]}" if problem else f"{name}: accepted")
     raise typer.Exit(int(any(outcomes.values())))
 
 

@@ -170,7 +170,7 @@ class Database:
             StorageError: It cannot be read, or the copy not be written.
         """
         if self._engine.dialect.name != "sqlite":
-            problem = "is not SQLite, and is backed up by its own tools: see docs/controllers.md"
+            problem = "is not SQLite; back it up with the database's own tools: see docs/controllers.md"
             raise InvalidInputError(field="state.url", problem=problem)
         _create_private(file)
         with translated(), self._engine.connect() as tx, closing(sqlite3.connect(file)) as copy:

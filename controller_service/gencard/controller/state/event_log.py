@@ -88,7 +88,7 @@ class EventLog:
             query = select(events.c.body).where(events.c.index == index)
             body = tx.execute(query).scalar_one_or_none()
         if body is None:
-            raise InvalidNumberError(field="index", expected="that of an entry of the log")
+            raise InvalidNumberError(field="index", expected="the number of an entry of the log")
         return bytes(body)
 
     def inclusion(self, tx: Connection, index: int, size: int) -> tuple[bytes, list[bytes]]:

@@ -37,7 +37,9 @@ _NOTE_EVERY = 10
 """Looks from one note on the disk to the next."""
 _MARK = "leads"
 """File of a controller: number and name of its last leadership."""
-_ELSEWHERE = "Give the command on the machine whose controller leads; where none does, start one here."
+_ELSEWHERE = (
+    "Run the command on the machine of the leading controller; if there is none, start one here."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class Leadership:
             present = _present(session)
         if present.is_older_than(self._seen):
             problem = (
-                "holds an older state than this controller has seen; take it into service with "
+                "holds an older state than this controller has seen; restore it with "
                 "`gencard-controller restore`"
             )
             raise InvalidInputError(field="state.url", problem=problem)

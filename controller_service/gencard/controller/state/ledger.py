@@ -119,7 +119,7 @@ class Ledger:
         """
         ended_line = _end(tx, line, SpendState.SETTLED, now)
         if not price.fits(ended_line.price):
-            raise InvalidInputError(field="line", problem="holds less than the price")
+            raise InvalidInputError(field="line", problem="reserves less than the price")
         before, units = columns_of(ended_line.price), columns_of(price)
         tx.execute(update(lines).where(lines.c.number == line).values(units))
         for account in accounts_of(ended_line.dataset, ended_line.project, ended_line.analyst):

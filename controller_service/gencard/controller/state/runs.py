@@ -137,7 +137,7 @@ class RunStore:
         """
         legal = update(runs).where(runs.c.name == name, runs.c.state.in_(_BEFORE[state]))
         if tx.execute(legal.values(state=state, **values)).rowcount != 1:
-            raise InvalidInputError(field="answer", problem="has been decided")
+            raise InvalidInputError(field="answer", problem="has already been decided")
 
     def forget(self, tx: Connection, name: str) -> None:
         """Delete a run that ended before it could look at a record."""

@@ -233,7 +233,7 @@ def texts(arguments: Mapping[str, Any], name: str) -> tuple[str, ...]:
 def refuse_others(arguments: Mapping[str, Any], *names: str) -> None:
     """Raises InvalidInputError where there is an argument of another name."""
     if not arguments.keys() <= {*names}:
-        problem = f"may have {', '.join(names) or 'none'}"
+        problem = f"may contain only {', '.join(names) or 'nothing'}"
         raise InvalidInputError(field="arguments", problem=problem)
 
 

@@ -128,7 +128,7 @@ def released(row: RunRow, outcome: Outcome, arguments: Mapping[str, Any]) -> Out
     refuse_others(arguments, "withhold", "digits", "red")
     if row.tier is not RunTier.REVIEWED:
         if arguments:
-            problem = "goes with programs; our own analyses are released or refused as a whole"
+            problem = "applies to programs only; built-in analyses are released or refused as a whole"
             raise InvalidInputError(field="option", problem=problem)
         return replace(outcome, reasons=())
     digits = argument(arguments, "digits", int, DIGITS + 1)

@@ -248,7 +248,7 @@ def _terms_of(document: Document) -> Proposal:
         return terms_of_document(document)
     except (KeyError, AttributeError, TypeError, ValueError):
         pass
-    raise InvalidInputError(field="arguments.terms", problem="are no terms of a card")
+    raise InvalidInputError(field="arguments.terms", problem="are not terms of a card")
 
 
 def _cliques(arguments: Mapping[str, Any]) -> list[Clique]:

@@ -217,7 +217,7 @@ class Deciding:
         except UnauthenticatedError:  # nobody, or budget that a restoration holds
             return
         if subject == who.uri or (person is not None and person.keys & held):
-            raise SecondStewardError(why="the decision is about yourself")
+            raise SecondStewardError(why="the decision concerns you")
 
     def _counting(self, tx: Connection, action: Action, now: datetime) -> FirstDecision | None:
         """The first decision on the same action, while whoever took it may still decide."""

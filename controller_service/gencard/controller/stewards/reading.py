@@ -138,7 +138,7 @@ class Queue:
 
     def _refusals(self, tx: Connection) -> Iterator[Waiting]:
         for row in self.refusals.waiting(tx):
-            text = f"{row.kind} of {short_name(row.owner)} failed at the records"
+            text = f"{row.kind} of {short_name(row.owner)} failed on the records"
             yield Waiting(row.changed, row.name, "refusal", STEWARD, text, row.owner)
 
 

@@ -48,13 +48,13 @@ class LineEffect(InTheState):
         return {"line": name, "state": str(line.state), "price": price, "resource": line.resource}
 
     def demands(self, tx: Connection, action: Action) -> Demands:
-        """Raises InvalidInputError where the line pays for an answer that is not decided yet."""
+        """Raises InvalidInputError where the line pays for an answer that is still undecided."""
         line = self.ledger.line(tx, _number(action.resource))
         run = self.runs.undecided(tx, line.line)
         if run is not None:
             raise InvalidInputError(
                 field="line",
-                problem="pays for an answer that is not decided yet",
+                problem="pays for an answer that is still undecided",
                 advice=f"Release or refuse the answer, which ends the line: {run.name}",
             )
         return Demands(line.dataset, action.kind is Kind.VOID, subject=line.analyst)

@@ -48,7 +48,7 @@ from gencard.wire.signatures.identity import Identity, Role
 
 KIND, LOOK = "risk", "look-at-risk"
 NO_COUNTS = "neither this card nor one granted before releases exact counts"
-BOUNDED = "There is nothing to look at: what statistics with noise reveal is bounded by their budget."
+BOUNDED = "There is nothing to examine: the budget of statistics with noise bounds what they reveal."
 
 
 class RiskState(StrEnum):

@@ -53,7 +53,7 @@ def agreed_on(
     if emergency:
         return agreement | {"emergency": "one steward decided alone"}
     if backup_list is None:
-        problem = "is required: two stewards approve, by the digest of its list"
+        problem = "is required, because two stewards approve the digest of its list"
         raise InvalidInputError(field="FOLDER", problem=problem)
     people, now = read_identities(settings.signing.identities), datetime.now(UTC)
     names = approved_by(backup_list, approvals, people, complete=complete, now=now)
@@ -93,16 +93,16 @@ def _signed(envelope: bytes, stewards: Sequence[Enrolled]) -> tuple[Enrolled, Re
         approval = approval_of(envelope, steward.signing_key)
         if approval is not None and approval.steward == steward.identity.uri:
             return steward, approval
-    problem = "was not signed by a steward who is enrolled now, with the present key"
+    problem = "was not signed by an enrolled steward with their current key"
     raise InvalidInputError(field="--approval", problem=problem)
 
 
 def _problem(approval: RestoreApproval, wanted: tuple[str, bool], now: datetime) -> str:
     """Why an approval does not count; empty where it does."""
     if approval.backup != wanted[0]:
-        return "is of another backup"
+        return "is for another backup"
     if approval.complete != wanted[1]:
-        return f"is of a restore with{'' if approval.complete else 'out'} --complete"
+        return f"is for a restore with{'' if approval.complete else 'out'} --complete"
     if not -SKEW <= now - time_of(approval.time) <= LIFE:
-        return f"is older than {LIFE.days} days, or of the future"
+        return f"is older than {LIFE.days} days, or dated in the future"
     return ""

@@ -89,7 +89,7 @@ class Watched(Collector):
             "answer": len([*RunStore().waiting(tx)]),
             "refusal": len([*self.state.refusals.waiting(tx)]),
         }
-        family = GaugeMetricFamily("gencard_waiting", "What waits for a steward.", labels=("kind",))
+        family = GaugeMetricFamily("gencard_waiting", "Items waiting for a steward.", labels=("kind",))
         for kind, count in waiting.items():
             family.add_metric((kind,), count)
         return family
@@ -112,7 +112,9 @@ class Watched(Collector):
 
     def _certificates(self) -> Metric:
         family = GaugeMetricFamily(
-            "gencard_certificate_end_timestamp_seconds", "When it expires.", labels=("certificate",)
+            "gencard_certificate_end_timestamp_seconds",
+            "Time at which it expires.",
+            labels=("certificate",),
         )
         server = self.state.settings.server
         for name in ("certificate", "authority"):

@@ -82,7 +82,7 @@ def check_apart(catalogue: Catalogue) -> None:
         other = first.setdefault(dataset_entry.digest, dataset_entry.name)
         if other != dataset_entry.name:
             raise InvalidInputError(
-                field=dataset_entry.name, problem=f"holds the same records as {other}"
+                field=dataset_entry.name, problem=f"contains the same records as {other}"
             )
 
 
@@ -98,7 +98,7 @@ def check_evaluations(catalogue: Catalogue) -> None:
     digests = {dataset_entry.digest for dataset_entry in catalogue}
     for dataset_entry in catalogue:
         if dataset_entry.holdout is not None and dataset_entry.holdout.digest in digests:
-            problem = "holds the same records as a dataset, which releases are made from"
+            problem = "contains the same records as a dataset that releases are made from"
             raise InvalidInputError(field=f"{dataset_entry.name}: holdout", problem=problem)
         declarations = dataset_entry.declared
         names = [*declarations.keys, *([declarations.target] if declarations.target else [])]
@@ -126,7 +126,7 @@ def _vain_runs(policy: Policy) -> Iterator[str]:
         and policy.transform != AS_COUNTED
         and set(policy.mechanisms) == {Mechanism.EXACT}
     ):
-        yield "offers checked runs, but exact counts with rounding or checks alone"
+        yield "offers checked runs, but only exact counts with rounding or checks"
     if most.checked_runs and not most.kinds:
         yield "offers checked runs, but no kinds"
 
@@ -148,7 +148,7 @@ def _vain_measures(dataset_entry: DatasetEntry) -> Iterator[str]:
         if needs:
             yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in needs)}"
         if not _can_look(measure, dataset_entry):
-            yield f"names '{name}', but does not allow {measure.sight} together"
+            yield f"names '{name}', but does not allow examining {measure.sight} together"
 
 
 def _can_look(measure: Evaluation, dataset_entry: DatasetEntry) -> bool:
@@ -165,9 +165,9 @@ def _can_look(measure: Evaluation, dataset_entry: DatasetEntry) -> bool:
 
 _SETTING = {
     Need.HOLDOUT: "a holdout",
-    Need.TARGET: "measures.target, of which the policy allows a marginal",
-    Need.GAP: "measures.gap, of whose attributes the policy allows marginals",
-    Need.KEYS: "measures.keys, of which the policy allows a marginal",
+    Need.TARGET: "measures.target, with a marginal that the policy allows",
+    Need.GAP: "measures.gap, with marginals that the policy allows",
+    Need.KEYS: "measures.keys, with a marginal that the policy allows",
 }
 """What a measure can lack before there is a release."""
 
@@ -219,7 +219,7 @@ def _check_columns(dataset_entry: DatasetEntry) -> None:
     if unknown:
         raise InvalidInputError(
             field=f"{dataset_entry.name}: policy.analyses.columns",
-            problem=f"names '{unknown[0]}', which is no attribute with edges",
+            problem=f"names '{unknown[0]}', which is not an attribute with edges",
         )
 
 

@@ -63,7 +63,7 @@ def check_restored(state: State) -> None:
         InvalidInputError: The folder holds a backup that was copied there and not restored.
     """
     if (state.folder / FILE).exists():
-        problem = "holds a backup; take it into service with `gencard-controller restore`"
+        problem = "holds a backup; restore it with `gencard-controller restore`"
         raise InvalidInputError(field="state.folder", problem=problem)
 
 
@@ -77,7 +77,7 @@ def place(backup: Path, state: State) -> BackupList:
     """
     if state.url is not None:
         raise InvalidInputError(
-            field="state.url", problem="names a database that is restored by its own tools"
+            field="state.url", problem="names a database that must be restored with its own tools"
         )
     if any(path.name != "lock" for path in state.folder.glob("*")):
         raise InvalidInputError(field="state.folder", problem="is not empty, and no file is overwritten")

@@ -66,11 +66,11 @@ class TableAddress:
         if self.engine not in _OPTIONS:
             raise _refusal(f"must be a file, a folder, or an address of {', '.join(_OPTIONS)}")
         if "token=" in self.text or ":" in urlsplit(self.text).netloc.rpartition("@")[0]:
-            raise _refusal("holds a password: name password_file or password_variable instead")
+            raise _refusal("contains a password: use password_file or password_variable instead")
         if unknown := self.options.keys() - _OPTIONS[self.engine]:
             known = ", ".join(sorted(_OPTIONS[self.engine]))
             problem = "password" if "password" in unknown else "an option that is not known"
-            raise _refusal(f"holds {problem}; {self.engine} takes {known}")
+            raise _refusal(f"contains {problem}; {self.engine} accepts {known}")
         if len(self.options.keys() & {"table", "parquet"}) != 1:
             raise _refusal("must name the table, as in ?table=people")
         if not all(self.table_parts) or len(self.table_parts) > 3:
