@@ -88,13 +88,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks; default: all")
-    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for each (%(default)s)")
     parser.add_argument(
-        "--logs", type=Path, default=Path("dist/benchmarks"), help="folder of their output"
+        "--limit",
+        type=float,
+        default=LIMIT,
+        help="time limit of each benchmark in seconds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--logs", type=Path, default=Path("dist/benchmarks"), help="folder for their output"
     )
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(names()):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(names())}")
+        parser.error(
+            f"unknown benchmarks: {', '.join(sorted(unknown))}; available: {', '.join(names())}"
+        )
     options.logs.mkdir(parents=True, exist_ok=True)
     runs = []
     for name in options.names or names():

@@ -33,7 +33,7 @@ GRANTED = (
 OTHERS = ("rate_marriage", "age", "yrs_married", "children", "religious", "educ")
 MARGINALS = tuple((name, "affairs") for name in OTHERS)
 ONE_NUMBER = (Output(OutputKind.SCALAR, "x", ("value",), ("value",), ((1.0,),)),)
-FAILED = "its run at the records did not finish correctly"
+FAILED = "its run on the records did not finish correctly"
 _SHELL = Path(sys.executable).with_name("gencard-controller")
 
 

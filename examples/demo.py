@@ -188,7 +188,10 @@ def replay(card: Card, release: Release) -> None:
 
 def ask(meter: WireMeter, card: Card) -> None:
     """An answer from psi, beside the same analysis of the records."""
-    chapter("The analyst asks psi", f'gencard answer {card.name} "{FORMULA}" --kind linear')
+    chapter(
+        "The analyst answers an analysis from psi",
+        f'gencard answer {card.name} "{FORMULA}" --kind linear',
+    )
     meter.since_last()
     answer = card.answer(FORMULA, "linear")
     show_answer(answer)
@@ -198,9 +201,12 @@ def ask(meter: WireMeter, card: Card) -> None:
         for column, other in ((answer.params, estimates), (answer.bse, errors))
         for ours, theirs in zip(column, other, strict=True)
     )
-    say("The controller's side may look: statsmodels on the 6,366 records, with the schema's levels,")
+    say(
+        "For comparison, on the controller's side: statsmodels on the 6,366 records, with the "
+        "schema's levels,"
+    )
     say(f"gives the same estimates and standard errors; largest relative difference {apart:.0e}.")
-    crossed(meter, "nothing of the records: the answer is computed from psi, and costs nothing")
+    crossed(meter, "no records: the answer is computed from psi and costs nothing")
 
 
 def run(meter: WireMeter, card: Card) -> None:
@@ -210,10 +216,10 @@ def run(meter: WireMeter, card: Card) -> None:
     try:
         card.answer(RUN_FORMULA, RUN_KIND)
     except LackingMarginalsError as lacking:
-        say(f"psi does not have it: {lacking.message}")
+        say(f"psi is not enough. {lacking.message}")
     answer = card.run(RUN_FORMULA, RUN_KIND)
     show_answer(answer)
-    say("Output rules judged every number, and rounded it to what its standard error earns:")
+    say("Output rules checked every number and rounded it according to its standard error:")
     facts = dict(answer.about)
     for name in ("Released by", "Signed", "Paid"):
         say(f"  {name}: {facts[name]}")
