@@ -124,7 +124,7 @@ class TestProposal:
             proposal()
         with pytest.raises(InvalidInputError, match="transform"):
             proposal(mean, transform=Transform(rounding=5))
-        with pytest.raises(InvalidInputError, match="one for each"):
+        with pytest.raises(InvalidInputError, match="one entry for each"):
             proposal(mean, privacy=laplace(1, neighbouring="add-remove"), weights=(1, 2))
 
 
