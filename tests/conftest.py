@@ -1,14 +1,17 @@
 """What holds for all tests."""
 
+import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
+from tempfile import mkdtemp
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,6 +50,26 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+MEMORY = Path("/dev/shm")
+NEEDED_BYTES = 4 * 2**30
+FOLDER = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Folders of tests are in memory where there is room: hundreds of databases wait for no disk."""
+    if config.option.basetemp is None and "PYTEST_XDIST_WORKER" not in os.environ:
+        with suppress(OSError):
+            if shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
+                folder = config.stash[FOLDER] = Path(mkdtemp(prefix="gencard-tests-", dir=MEMORY))
+                config.option.basetemp = folder / "tests"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    gc.unfreeze()  # libraries look at their end whether something is left
+    if folder := config.stash.get(FOLDER, None):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 CORE = Path(__file__).with_name("core")
 COVERAGE = pytest.StashKey[Coverage]()
 TRACED_SECONDS = 0.25
@@ -59,14 +82,26 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.stash[COVERAGE] = coverage
         coverage.stop()
         threading.settrace(None)  # type: ignore[arg-type]  # as in ``traced``
+    forget()
+
+
+def forget() -> None:
+    """What is there now stays: later collections of garbage need not look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, Any, Any]:
     """Coverage of the core is what its own tests reach."""
     coverage = item.config.stash.get(COVERAGE, None)
     with traced(coverage) if coverage and item.path.is_relative_to(CORE) else nullcontext():
-        return (yield)
+        result = yield
+    if nextitem is None or nextitem.path != item.path:
+        forget()
+    return result
 
 
 @contextmanager
