@@ -104,7 +104,7 @@ def test_releases_of_one_dataset(lived_in, chromium):
         assert page.get_by_role("heading", name="Releases and audits of survey").is_visible()
         assert page.locator(f'a[href="/cards/{card}"]').count() == 2, "a release and an audit"
         page = sam.open("/releases/of/datasets/elsewhere")
-        assert page.get_by_text("No release yet of this dataset").is_visible()
+        assert page.get_by_text("No releases yet of this dataset").is_visible()
         page.get_by_role("link", name="All").click()
         page.get_by_role("heading", name="Releases and audits", exact=True).wait_for()
         assert page.locator(f'a[href="/cards/{card}"]').count() == 2
