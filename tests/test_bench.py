@@ -172,4 +172,4 @@ def test_an_unknown_benchmark_is_refused_before_one_runs(capsys):
     with pytest.raises(SystemExit) as ended:
         every.main(["start", "stat"])
     assert ended.value.code == 2
-    assert "unknown: stat; known: answers, " in capsys.readouterr().err
+    assert "unknown benchmarks: stat; available: answers, " in capsys.readouterr().err
