@@ -1,11 +1,18 @@
-"""docs/reference.md, from the settings and the registries: ``python -m docs.reference``."""
+"""docs/reference.md, from the settings and the registries: ``python -m docs.reference``.
 
+What a setting means is the string below its field in the code. It is read from the source, here alone.
+"""
+
+import ast
 import inspect
+import json
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
+from itertools import groupby, pairwise
 from math import comb
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -24,38 +31,62 @@ Made from the code by `make docs`. `gencard --help` and `gencard-controller --he
 
 ## Settings
 
-`controller.toml`; relative paths start at its folder, and unknown names are refused. The environment
-takes precedence: `GENCARD_SERVER__ADDRESS` is `address` of `[server]`. Settings are shown with defaults.
+The settings are in `controller.toml`. Relative paths start at the folder of this file. Unknown names
+are refused. Environment variables take precedence: `GENCARD_SERVER__ADDRESS` replaces `address` in
+`[server]`. A running service applies new datasets and changes of `[datasets.policy]` and
+`[datasets.caps]` within seconds; other changes need a restart.
+
+{sections}
+"""
+
+_COLUMNS = """
+| setting | default | meaning |
+|---|---|---|
 """
 
 _GENERATORS = """
 ## Generators
 
-| name | needs | counted against `limits.model_cells` | bytes for each cell |
+A proposal is refused with `MODEL_TOO_LARGE` or `TOO_LARGE` if the model of its generator has more cells
+than `model_cells` in [`[limits]`](#limits).
+
+| generator | statistics that it needs | cells of its model | bytes of memory for each cell, at most |
 |---|---|---|---|
 """
 
 _BOXES = """
 ## Built-in black boxes
 
-| `box` | parameters, with defaults | promises by default |
+In [`[[black_boxes]]`](#black_boxes-kind--built_in) `box` names the method, and `parameters` replaces
+defaults. A card states the claim for the parameters in use; this table states it for the defaults.
+
+| `box` | parameters and their defaults | claim with these defaults |
 |---|---|---|
 """
 
 _EVALUATIONS = """
 ## Evaluations
 
-Settings and options call them `measures`. Prices are in exact statistics, for cards with all pairs of
-their attributes:
+Settings and commands call evaluations `measures`. The price of an evaluation is one exact statistic for
+each number that it releases about the records, and is paid from `statistics` in
+[`[datasets.caps]`](#datasetscaps). The table shows the prices for cards with 5 and with 10 attributes,
+and with all pairs of these as marginals. Keys, target and gap are declared in
+[`[datasets.measures]`](#datasetsmeasures), the holdout in [`[[datasets]]`](#datasets).
 
-| name | 5 attributes | 10 attributes | needs |
+| evaluation | price, 5 attributes | price, 10 attributes | needs |
 |---|---|---|---|
 """
 
 
 def page() -> str:
-    """The whole page."""
-    parts = [_HEAD, *_settings(Settings, "", {}), _GENERATORS]
+    """The whole page.
+
+    Raises:
+        LookupError: A section or a setting has no docstring.
+    """
+    shown: dict[type[BaseModel], str] = {}
+    settings = [*_settings(Settings, "", shown)]
+    parts = [_HEAD.format(sections="\n".join(_contents(shown.values()))), *settings, _GENERATORS]
     parts += [
         f"| `{name}` | {entry.needs} | {entry.bound} | {entry.cell_bytes} |\n"
         for name, entry in GENERATORS.items()
@@ -69,25 +100,84 @@ def main() -> None:
     PAGE.write_text(page(), encoding="utf-8")
 
 
+def meanings(table: type[BaseModel]) -> dict[str, str]:
+    """What each field of a section means: the string below it, in its class or in one above.
+
+    The field that tells the kinds of a section apart is left out: headings show it.
+
+    Raises:
+        LookupError: A field has none.
+    """
+    found: dict[str, str] = {}
+    for kind in reversed(table.__mro__):
+        if issubclass(kind, BaseModel) and kind is not BaseModel:
+            found |= _strings_below_fields(kind)
+    fields = [name for name in table.model_fields if name != "kind"]
+    for name in fields:
+        if not found.get(name):
+            place = f"{table.__module__}.{table.__qualname__}.{name}"
+            raise LookupError(f"{place} has no docstring: write what it means below the field")
+    return {name: found[name] for name in fields}
+
+
+def _strings_below_fields(kind: type[BaseModel]) -> dict[str, str]:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    body = tree.body if isinstance(tree, ast.ClassDef) else []
+    found = {}
+    for field, below in pairwise(body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = _prose(text)
+    return found
+
+
+def _prose(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+
+
+def _contents(titles: Iterable[str]) -> Iterator[str]:
+    """Links to the sections, those inside one another on one line."""
+    for _, group in groupby(titles, lambda title: re.findall(r"\w+", title)[0]):
+        yield f"* {', '.join(f'[{title}](#{_anchor(title)})' for title in group)}"
+
+
 def _settings(model: type[BaseModel], path: str, shown: dict[type[BaseModel], str]) -> Iterator[str]:
     """The sections below a model, depth first, each once."""
     for name, field in model.model_fields.items():
+        many = get_origin(field.annotation) is tuple and not path
         for table in _tables_in(field.annotation):
             if table not in shown:
-                shown[table] = f"{path}{field.alias or name}"
-                yield from _section(table, shown)
+                place = f"{path}{field.alias or name}"
+                shown[table] = _title(table, f"[[{place}]]" if many else f"[{place}]")
+                yield from _section(table, f"{place}.", shown)
 
 
-def _section(table: type[BaseModel], shown: dict[type[BaseModel], str]) -> Iterator[str]:
-    path, kind = shown[table], table.model_fields.get("kind")
-    title = f"`{path}`" if kind is None else f'`{path}`, `kind = "{get_args(kind.annotation)[0]}"`'
-    settings = [
-        _setting(field.alias or name, field, shown)
-        for name, field in table.model_fields.items()
-        if name != "kind"
-    ]
-    yield f"\n**{title}**: {_meaning(table)} Settings: {', '.join(settings)}.\n"
-    yield from _settings(table, f"{path}.", shown)
+def _title(table: type[BaseModel], place: str) -> str:
+    kind = table.model_fields.get("kind")
+    return f"`{place}`" if kind is None else f'`{place}`, `kind = "{get_args(kind.annotation)[0]}"`'
+
+
+def _section(table: type[BaseModel], path: str, shown: dict[type[BaseModel], str]) -> Iterator[str]:
+    if not table.__doc__:
+        raise LookupError(f"{table.__module__}.{table.__qualname__} has no docstring")
+    described = meanings(table)
+    below = list(_settings(table, path, shown))  # first: rows link to the sections below
+    purpose = _prose(re.split(r"\n\s*Args:", table.__doc__)[0])
+    yield f"\n### {shown[table]}\n\n{purpose}\n{_COLUMNS}"
+    for name, meaning in described.items():
+        field = table.model_fields[name]
+        tables = [shown[each] for each in _tables_in(field.annotation)]
+        link = f" See [{tables[0]}](#{_anchor(tables[0])})." if tables else ""
+        yield f"| `{field.alias or name}` | {_default(field, bool(tables))} | {meaning}{link} |\n"
+    yield from below
+
+
+def _anchor(title: str) -> str:
+    """Of a heading, as the page's host makes it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def _tables_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -98,34 +188,27 @@ def _tables_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _tables_in(part)
 
 
-def _setting(name: str, field: FieldInfo, shown: dict[type[BaseModel], str]) -> str:
-    """A setting with its default, or a table with where it is described."""
-    tables = list(_tables_in(field.annotation))
-    if tables:
-        return f"`{name}` (as `{shown[tables[0]]}`)" if tables[0] in shown else f"`{name}` (below)"
+def _default(field: FieldInfo, holds_table: bool) -> str:
+    """As it would stand in the file."""
     if field.is_required():
-        return f"`{name}` (required)"
-    return f"`{name}` {_value(field.get_default(call_default_factory=True))}".rstrip()
+        return "required"
+    default = field.get_default(call_default_factory=True)
+    if default is None or default in ((), "", {}):
+        return "none"
+    return "as below" if holds_table else f"`{_toml(default)}`"
 
 
-def _value(default: object) -> str:
-    match default:
-        case None | () | "":
-            return ""
+def _toml(value: Any) -> str:
+    match value:
         case bool():
-            return str(default).lower()
+            return str(value).lower()
         case int():
-            return f"{default:,}"
+            return f"{value:_}"
         case tuple():
-            return "(" + ", ".join(map(str, default)) + ")"
-    return "" if default == {} else str(default)
-
-
-def _meaning(table: type[BaseModel]) -> str:
-    """The docstring without its arguments and without references to code."""
-    text = re.split(r"\n\s*Args:", inspect.getdoc(table) or "")[0]
-    text = re.sub(r"; see [^.]*(\.[a-zA-Z_`/]+)*", "", text)
-    return " ".join(text.split()).replace("``", "`").strip()
+            return f"[{', '.join(map(_toml, value))}]"
+        case str() | Path():
+            return json.dumps(str(value)) if '"' not in str(value) else f"'{value}'"
+    return str(value)
 
 
 def _box_row(name: str) -> str:

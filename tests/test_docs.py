@@ -18,6 +18,7 @@ from typer.main import get_command
 from docs import errors, examples, reference
 from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.audits.run import _payload
+from gencard.controller.settings.files import Section
 from gencard.controller.settings.policy import Caps, PolicyTable
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.event_log import signed_checkpoint
@@ -41,6 +42,25 @@ def test_the_error_page_has_not_drifted():
 
 def test_the_reference_has_not_drifted():
     assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), "run `make docs`"
+
+
+def test_every_setting_needs_a_docstring():
+    class Bare(Section):
+        """A section."""
+
+        told: int = 1
+        """A number."""
+        untold: int = 2
+
+    class Told(Bare):
+        """The same, with what was missing."""
+
+        untold: int = 3
+        """Another ``number``."""
+
+    with pytest.raises(LookupError, match=r"Bare\.untold has no docstring"):
+        reference.meanings(Bare)
+    assert reference.meanings(Told) == {"told": "A number.", "untold": "Another `number`."}
 
 
 def test_every_error_is_on_the_page():

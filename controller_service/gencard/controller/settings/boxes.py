@@ -17,17 +17,16 @@ from gencard.core.generators.registry import GENERATORS
 
 
 class ClaimTable(Section):
-    """Privacy guarantee that somebody declares for a program; recorded and shown, not checked.
-
-    Args:
-        by: Who declares it, in a few words.
-        delta: 0 for pure differential privacy.
-    """
+    """Privacy guarantee that somebody declares for a program; it is shown as such, and not checked."""
 
     by: str = Field(pattern=r"^[^\s\x00-\x1f][^\x00-\x1f]{0,199}$")
+    """Who declares it, in up to 200 characters."""
     epsilon: Decimal
+    """Epsilon of one run, from 1e-9 to 1,000,000."""
     delta: Decimal = ZERO
+    """Delta of one run, from 1e-18 to below 1; 0 for pure differential privacy."""
     neighbouring: Neighbouring
+    """Neighbouring relation: ``add-remove`` or ``replace-one``."""
 
     @model_validator(mode="after")
     def _is_a_claim(self) -> "ClaimTable":
@@ -65,52 +64,71 @@ Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
 class CellTable(Section):
-    """Isolation of black boxes, and limits of one run; see ``cell.limits``.
+    """Sandbox of black boxes and of analysts' programs: isolation, and limits of one run.
 
-    ``isolation = "processes"`` isolates nothing and is refused without ``server.insecure_dev``.
+    The limits of the job in ``[limits]`` hold too, where they are lower.
     """
 
     isolation: Isolation = Isolation.NAMESPACES
+    """``namespaces`` closes the sandbox with bubblewrap: no network, no other files, no other processes.
+    ``processes`` isolates nothing; it is refused without ``insecure_dev`` in ``[server]``."""
     memory_mib: Annotated[int, Field(ge=64)] = 2_048
+    """Memory of all processes and files together, in MiB, at least 64. What ``work_mib`` leaves is
+    divided equally among ``processes`` and must be at least 16 for each."""
     cpu_seconds: PositiveInt = 900
+    """CPU time of each process, in seconds; then the process is killed."""
     wall_seconds: PositiveInt = 1_200
+    """Duration of the run, in seconds; then the run is ended."""
     processes: PositiveInt = 1
+    """Processes at the same time. With 1, the process may have up to 16 threads and start no other
+    process; with more, each thread counts as a process."""
     work_mib: PositiveInt = 64
+    """Size of the files in the working folder, in MiB. They are kept in memory."""
     fit_mib: PositiveInt = 256
+    """Size of the fit that a black box returns, in MiB; a run with a larger one fails."""
 
     def bounds(self) -> SandboxLimits:
         return SandboxLimits(**{name: value for name, value in self if name != "isolation"})
 
 
 class CellLimitsTable(Section):
-    """Limits of one black box that differ from those in ``[cell]``."""
+    """Limits of one black box. A limit that is not set is that of ``[cell]``."""
 
     memory_mib: Annotated[int, Field(ge=64)] | None = None
+    """Memory of all processes and files together, in MiB, at least 64."""
     cpu_seconds: PositiveInt | None = None
+    """CPU time of each process, in seconds."""
     wall_seconds: PositiveInt | None = None
+    """Duration of the run, in seconds."""
     processes: PositiveInt | None = None
+    """Processes at the same time: 1 for Python, about 8 for a shell script."""
     work_mib: PositiveInt | None = None
+    """Size of the files in the working folder, in MiB."""
     fit_mib: PositiveInt | None = None
+    """Size of the fit that the black box returns, in MiB."""
 
 
 class ReviewTable(Section):
-    """Reviewer of a black box, and the digest that was reviewed.
-
-    Args:
-        name: A person, in a few words; it stands on cards.
-        digest: SHA-256, in hex, as ``gencard-controller boxes`` shows it.
-    """
+    """Review of a black box; ``gencard-controller boxes review`` writes it."""
 
     name: str = Field(pattern=r"^[^\s\x00-\x1f][^\x00-\x1f]{0,199}$")
+    """Reviewer, in up to 200 characters; cards show it."""
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Digest that was reviewed, SHA-256 in hex, as ``gencard-controller boxes`` shows it. After a change
+    of the black box it no longer matches, and a new review is needed."""
 
 
 class _InCell(Section):
     name: Name
+    """Name: a letter, then up to 62 of a-z, 0-9, ``_`` and ``-``. It must not be that of a generator."""
     description: str = ""
+    """Description for analysts; a built-in black box has one by default."""
     reviewed_by: ReviewTable | None = None
+    """The review, which a black box of tier ``audited`` needs before cards can name it."""
     parameters: Mapping[str, str] = Field(default_factory=dict)
+    """Parameters by name; all values are text in quotes."""
     limits: CellLimitsTable = CellLimitsTable()
+    """Its own limits in the sandbox."""
 
     def limits_in(self, cell: CellTable) -> SandboxLimits:
         """The cell's bounds, with those that are the box's own."""
@@ -119,51 +137,68 @@ class _InCell(Section):
 
 
 class ProgramBox(_InCell):
-    """A program by any author: all files in ``folder``, run by ``command``; see docs/controllers.md."""
+    """A program by any author, which runs in the sandbox."""
 
     kind: Literal["program"]
     folder: Path
+    """Folder of the program; all files in it belong to the program and to its digest."""
     command: tuple[str, ...] = Field(min_length=1)
+    """Command line. It begins with ``python``, an interpreter of the system such as
+    ``/usr/bin/Rscript``, or ``./`` and a file of the folder."""
     libraries: tuple[Distribution, ...] = ()
+    """Python packages that the program imports besides numpy and scipy, by the names under which they
+    are installed."""
     author: Author = ""
+    """Author, in up to 200 characters. Evidence of audits is pooled over black boxes of one name and
+    author on one dataset."""
     claim: ClaimTable | None = None
+    """Privacy guarantee that the author or somebody else declares."""
 
 
 class BuiltInBox(_InCell):
-    """A built-in box, by its name in the registry."""
+    """A black box that comes with Gencard, which runs in the sandbox."""
 
     kind: Literal["built_in"]
     box: str
+    """Name of the method in the table of built-in black boxes below, such as ``synthpop``."""
 
 
 class LendingTable(Section):
-    """Black boxes and generators that callers may run on their own datasets; none by default."""
+    """What callers may run on datasets of their own. Its rows leave without an audit."""
 
     black_boxes: tuple[Name, ...] = ()
+    """Names of black boxes of these settings, or of generators; all others are refused with
+    ``BOX_NOT_LENT``."""
 
 
 class HonestBox(Section):
-    """Demonstration: measures Phi and draws rows from it."""
+    """Demonstration of a black box without a leak: it measures Phi, fits a generator and draws rows."""
 
     kind: Literal["honest"]
     name: Name
+    """Name: a letter, then up to 62 of a-z, 0-9, ``_`` and ``-``. It must not be that of a generator."""
     generator: Generator = "ipf"
+    """Name of the generator that it fits."""
     description: str = ""
+    """Description for analysts."""
     reviewed_by: ReviewTable | None = None
+    """The review, which a black box of tier ``audited`` needs before cards can name it."""
 
 
 class AddsMarginalBox(HonestBox):
-    """Demonstration of a leak: uses one marginal outside Phi."""
+    """Demonstration of a leak: it uses one marginal that is not in Phi."""
 
     kind: Literal["adds_marginal"]  # type: ignore[assignment]  # narrows the tag of the union
     clique: Clique = Field(min_length=1)
+    """Attributes of that marginal, such as ``["sex", "age"]``."""
 
 
 class CopiesRowsBox(HonestBox):
-    """Demonstration of a leak: copies records, each row with probability ``share``."""
+    """Demonstration of a leak: some of its rows are copies of records."""
 
     kind: Literal["copies_rows"]  # type: ignore[assignment]  # narrows the tag of the union
     share: Share
+    """Probability that a row is a copy: above 0, at most 1."""
 
 
 BoxEntry = Annotated[

@@ -36,22 +36,32 @@ from gencard.core.generators.registry import GENERATORS
 class Server(Section):
     """Address, certificates and call limits of the service.
 
-    ``insecure_dev`` serves plaintext without certificates, on loopback only. ``key_passphrase_file``:
-    of a ``key`` that is encrypted, for service and page alike. ``per_identity`` and
-    ``maximum_concurrent_rpcs`` limit simultaneous calls, ``calls_per_second`` the average rate of one
-    certificate, ``request_seconds`` the time for receiving one message.
+    A call over a limit is refused with ``SERVICE_BUSY``; health checks and cancellations do not count.
     """
 
     address: Address = "localhost:7443"
+    """Address to listen on, as ``host:port``. Port 0 takes any free port."""
     insecure_dev: bool = False
+    """``true`` serves plaintext without certificates, for development, on loopback only. Every caller is
+    then the analyst ``developer``."""
     certificate: Path = Path("server/certificate.pem")
+    """Certificate of the service, in PEM. The files of certificate, key and authority are read again
+    when they change."""
     key: Path = Path("server/key.pem")
+    """Private key of the certificate, in PEM. Other users must not have access to the file."""
     key_passphrase_file: Path | None = None
+    """File with the passphrase of ``key``: required if the key is encrypted, refused if it is not."""
     authority: Path = Path("authority/certificate.pem")
+    """Certificate of the authority that issues the certificates of callers, in PEM."""
     maximum_concurrent_rpcs: PositiveInt = 64
+    """Simultaneous calls of all callers together."""
     per_identity: PositiveInt = 8
+    """Simultaneous calls of one caller."""
     calls_per_second: PositiveInt = 100
+    """Average rate of calls of one caller. After a pause, the calls of up to 10 seconds may come at
+    once."""
     request_seconds: PositiveInt = 60
+    """Seconds within which one message of a caller must arrive; then the call is cancelled."""
 
     @model_validator(mode="after")
     def _plaintext_stays_on_loopback(self) -> "Server":
@@ -63,10 +73,14 @@ class Server(Section):
 
 
 class State(Section):
-    """Folder of the service's state; ``url`` names a database outside it, such as PostgreSQL."""
+    """Where cards, ledger, log, releases and unfinished work are stored."""
 
     folder: Path = Path("state")
+    """Folder of the SQLite database, releases, fits and unfinished work."""
     url: SecretStr | None = None
+    """Address of a PostgreSQL database that replaces SQLite,
+    ``postgresql+psycopg://user:password@host/name``; releases and fits are then stored in it too. It
+    holds a password: set it in the environment, as ``GENCARD_STATE__URL``."""
 
     @property
     def database_url(self) -> str:
@@ -97,58 +111,96 @@ class State(Section):
 
 
 class Identities(Section):
-    """Trust domain of all certificates, and the controller's own URI."""
+    """Names in certificates; ``init`` sets them."""
 
     trust_domain: str = Field(pattern=r"^[a-z0-9.-]{1,100}$")
+    """Trust domain, the first part of the URI of each person: 1 to 100 of a-z, 0-9, ``.`` and ``-``."""
     uri: str
+    """URI of the controller, such as ``spiffe://gencard.local/service/controller/controller``. Cards and
+    log name it."""
 
 
 class Signing(Section):
-    """Keys for cards and log, salt of dataset versions, folder of enrolled people."""
+    """Signing keys, the secret for dataset versions, and the folder of enrolled people.
+
+    Keys are Ed25519 private keys in PEM. Other users must not have access to the files of keys and salt.
+    """
 
     card_key: Path = Path("signing/card_key.pem")
+    """Key that signs cards, receipts and verdicts."""
     log_key: Path = Path("signing/log_key.pem")
+    """Key that signs checkpoints of the log."""
     version_salt: Path = Path("signing/version_salt")
+    """File with the secret from which digests of records are made, so that nobody can guess records from
+    them. With another secret, all records count as changed."""
     identities: Path = Path("identities")
+    """Folder with one file for each enrolled person. The files are read again when they change."""
 
 
 class Limits(Section):
-    """Limits that are checked before work; ``cpu_seconds`` and ``memory_mib`` apply to each job.
+    """Limits of proposals, jobs and stored data.
 
-    ``audits``: those that one submitter may begin on a dataset. ``operations``: unfinished ones of one
-    certificate. ``refusals``: unreviewed failures of one analyst at the records of a dataset.
-    ``tick_seconds``: operations report progress and end on a grid of this period; 0 for none.
-    ``card_releases``, ``card_release_mib``: number and size of one card's releases.
-    ``open_proposals``, ``cards``, ``card_mib``, ``releases``, ``release_mib``: of one certificate.
-    ``records``: most that black boxes, audits, evaluations and runs at the records hold in memory.
-    ``reserve_mib``: free space below which no card, offer or operation begins. ``keep_days``: age at
-    which proposals that were never agreed are deleted; 0 for never. ``memory_mib`` limits address space,
-    of which the libraries alone take half a GiB.
+    Proposals over a limit are refused and not negotiated. Policies of datasets set narrower bounds.
     """
 
     marginal_cells: PositiveInt = 1_000_000
+    """Cells of one marginal in a proposal; more are refused with ``TOO_LARGE``."""
     model_cells: PositiveInt = 50_000_000
+    """Cells of a generator's model. The table of generators below says what is counted, and how much
+    memory a cell needs."""
     marginals: PositiveInt = 2_000
+    """Marginals and moments of one proposal; more are refused with ``TOO_LARGE``."""
     rows: PositiveInt = 10_000_000
+    """Rows of one proposal; more are refused with ``TOO_LARGE``."""
     records: PositiveInt = 2_000_000
+    """Records that one job loads into memory. For larger datasets, black boxes, audits, evaluations and
+    runs on the records are refused with ``TOO_MANY_RECORDS``; statistics can still be measured."""
     runs: PositiveInt = 100
+    """Runs of the generator, on each side of an audit, that a proposal may ask for; more are refused
+    with ``TOO_LARGE``."""
     upload_rows: PositiveInt = 200_000
+    """Rows that a caller may upload to a lent black box, and that it may return; more are refused with
+    ``TOO_LARGE``."""
     cpu_seconds: PositiveInt = 1_800
+    """CPU time of one job, in seconds; then the job fails with ``JOB_LIMIT``."""
     memory_mib: int = Field(default=4_096, ge=1_024)
+    """Address space of one job, in MiB, at least 1,024; libraries alone take about 512. A job that needs
+    more fails with ``JOB_LIMIT``."""
     workers: PositiveInt = 2
+    """Jobs that run at the same time; others wait. If there are 2 or more, the jobs of one person use at
+    most all workers but one."""
     audits: PositiveInt = 20
+    """Audits that one person may ever start on one dataset; more are refused with
+    ``TOO_MANY_AUDITS``."""
     operations: PositiveInt = 50
+    """Unfinished operations of one person; more are refused with ``SERVICE_BUSY``."""
     refusals: PositiveInt = 10
+    """Failed operations on the records that one analyst may have on one dataset before a steward must
+    review them; then new operations are refused with ``TOO_MANY_REFUSALS``."""
     card_releases: PositiveInt = 1_000
+    """Releases of one card; more are refused with ``TOO_LARGE``."""
     card_release_mib: PositiveInt = 16_384
+    """Size of all releases of one card, in MiB; more is refused with ``TOO_LARGE``."""
     open_proposals: PositiveInt = 50
+    """Proposals and offers of one analyst that are neither agreed nor ended; more are refused with
+    ``QUOTA_EXCEEDED``."""
     cards: PositiveInt = 1_000
+    """Cards of one analyst, ended ones included; more are refused with ``QUOTA_EXCEEDED``."""
     card_mib: PositiveInt = 32
+    """Size of all cards of one analyst, in MiB; more is refused with ``QUOTA_EXCEEDED``."""
     releases: PositiveInt = 5_000
+    """Releases of all cards of one analyst; more are refused with ``QUOTA_EXCEEDED``."""
     release_mib: PositiveInt = 32_768
+    """Size of all releases of one analyst, in MiB; more is refused with ``QUOTA_EXCEEDED``."""
     reserve_mib: int = Field(default=256, ge=0)
+    """Free disk space, in MiB, that is kept for ledger and log. With less, no card, offer or operation
+    can start (``STORAGE_RESERVE``)."""
     keep_days: int = Field(default=90, ge=0)
+    """Days after its last change at which a proposal that was never agreed is deleted; 0 keeps all of
+    them."""
     tick_seconds: float = Field(default=0.0, ge=0.0, le=86_400.0)
+    """Seconds between the times at which an operation reports progress or its end, so that durations
+    reveal little about records: 0 to 86,400. 0 reports at once."""
 
 
 class Alone(StrEnum):
@@ -160,46 +212,56 @@ class Alone(StrEnum):
 
 
 class StewardsTable(Section):
-    """Decisions on the whole controller that two stewards take.
-
-    ``rotation`` of signing keys; ``enrol``: letting people in, by a request or again; ``restore`` of
-    a backup.
-    """
+    """Decisions on the whole controller; those on one dataset are in its policy."""
 
     two: tuple[Alone, ...] = ()
+    """Decisions that need two stewards: ``rotation`` (new signing keys), ``enrol`` (enrolling or
+    enabling a person), ``restore`` (restoring a backup)."""
 
 
 class MetricsTable(Section):
-    """Metrics for the machine's operator in OpenMetrics, served in plain HTTP where this table is there.
-
-    ``address``: whoever reaches it reads all metrics, so leave it on loopback or in an inner network.
-    """
+    """Metrics in the OpenMetrics format, at ``/metrics``; without this table none are served."""
 
     address: Address = "127.0.0.1:7445"
+    """Address to listen on, as ``host:port``, in plain HTTP. Everyone who can connect reads all metrics:
+    use loopback or an internal network."""
 
 
 class ClusterTable(Section):
-    """Workers on other machines for the runs of audits, by Dask; ``pip install 'gencard[cluster]'``.
+    """Workers on other machines that run audits, with Dask; needs ``pip install 'gencard[cluster]'``.
 
-    ``scheduler``: what `gencard-controller worker scheduler` serves. ``folder``: this controller's
-    certificate in the cluster, which the first `gencard-controller worker certificate` makes.
+    Without this table audits run on the machine of the controller.
     """
 
     scheduler: str = Field(pattern=r"^tls://[A-Za-z0-9.:\[\]-]{1,250}:[0-9]{1,5}$")
+    """Address of the scheduler that ``gencard-controller worker scheduler`` serves,
+    ``tls://HOST:PORT``."""
     folder: Path = Path("cluster/controller")
+    """Folder with the certificate of this controller in the cluster; the first
+    ``gencard-controller worker certificate`` makes it."""
 
 
 class FormatTable(Section):
-    """How a file of records is written, where it is not CSV or Parquet as programs write them."""
+    """How a file of records is written, if its format is not the usual one; ``init`` drafts it."""
 
     encoding: str = "utf-8"
+    """Encoding of a CSV file, by its name in Python, such as ``cp1252``."""
     delimiter: str = ""
+    """Character between the values of a CSV file. By default it is detected in UTF-8, and a comma in
+    other encodings."""
     quote: str = '"'
+    """Quotation mark of a CSV file, one character; empty if there is none. In UTF-8 it has an effect
+    only with ``delimiter``."""
     skip: int = 0
+    """Lines before the header of a CSV file. In UTF-8 it has an effect only with ``delimiter``."""
     decimal: str = "."
+    """Decimal separator of numbers: a point or a comma."""
     thousands: str = ""
+    """Thousands separator of numbers, one character; it must differ from ``decimal``."""
     dates: tuple[str, ...] = ()
+    """Formats of dates besides ISO 8601, such as ``%d.%m.%Y``; the first that fits is used."""
     trim: bool = False
+    """``true`` ignores spaces before and after values."""
 
     def format(self) -> FileFormat:
         """Raises InvalidInputError where the marks are not possible."""
@@ -215,25 +277,32 @@ Place = Annotated[Path | TableAddress, BeforeValidator(_place)]
 
 
 class DatasetTable(Section):
-    """A dataset on offer.
-
-    ``holdout`` names other records of the same population under the same schema, for evaluations; no
-    release is made from them. Both may be addresses of tables: ``postgresql://role@host/database?table=
-    name``, ``duckdb:///file?table=name``, ``spark://`` or ``sc://``.
-    """
+    """A dataset on offer; one table for each."""
 
     name: Name
+    """Name, as in ``datasets/NAME``: a letter, then up to 62 of a-z, 0-9, ``_`` and ``-``."""
     data: Place
+    """Records: a CSV or Parquet file, a folder of Parquet files, or the address of a table:
+    ``postgresql://role@host/database?table=name``, ``duckdb:///file?table=name``,
+    ``spark://local?table=name`` or ``sc://host:port?table=name``."""
     schema_file: Path = Field(alias="schema")
+    """TOML file that declares the attributes and their levels. It must be reviewed before the dataset is
+    served."""
     holdout: Place | None = None
+    """Records of other people of the same population, under the same schema, for evaluations. No release
+    is made from them."""
     format: FormatTable = FormatTable()
+    """Format of the files of ``data`` and ``holdout``."""
     measures: MeasuresTable = MeasuresTable()
+    """What evaluations use."""
     policy: PolicyTable
+    """What a card may contain."""
     caps: Caps
+    """Budgets."""
 
 
 class Settings(BaseSettings):
-    """All of it."""
+    """The sections of the file; what each is for stands in its own docstring."""
 
     model_config = SettingsConfigDict(
         env_prefix="GENCARD_", env_nested_delimiter="__", extra="forbid", frozen=True

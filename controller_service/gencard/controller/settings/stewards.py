@@ -45,32 +45,40 @@ def is_https(address: str) -> bool:
 
 
 class OidcTable(Section):
-    """Sign-in at an issuer of OpenID Connect, beside passkeys; its stewards have no other rights.
+    """Sign-in with OpenID Connect, in addition to passkeys.
 
-    ``issuer``: its address, as it names itself. ``client_id``, ``secret_file``: of the page there,
-    where its redirect address is ``ORIGIN/sign-in/oidc/answer``; a public client has no secret.
-    ``subjects``: the enrolled steward's name for each subject. ``authority``: as for the webhook.
+    Register the page at the issuer with the redirect address ``ORIGIN/sign-in/oidc/answer``.
     """
 
     issuer: Annotated[str, AfterValidator(_issuer)]
+    """Address of the issuer, exactly as its metadata states it; it begins with ``https://``."""
     client_id: Subject
+    """Client ID of the page at the issuer."""
     secret_file: Path | None = None
+    """File with the client secret; a public client has none. Other users must not have access to it."""
     authority: Path | None = None
+    """Certificate of a private authority that issued the certificate of the issuer; by default the
+    authorities of the system are trusted."""
     subjects: Mapping[Subject, Holder]
+    """Name of the enrolled steward for each subject (``sub``) of the issuer; nobody
+    else can sign in with it."""
 
 
 class PageTable(Section):
-    """The stewards' page, served where this table is there; its certificate is that of the service.
+    """The stewards' page, with the certificate of the service; without this table it is not served.
 
-    ``address``: on loopback; elsewhere the page is reached by a tunnel. ``origin``: as browsers see the
-    page, ``https://name:port``; default: localhost and the port. Passkeys are bound to the name.
-    ``idle_minutes``: after so long without a request a session ends.
+    It needs ``pip install 'gencard[controller,page]'`` and cannot be combined with ``insecure_dev``.
     """
 
     address: Address = "127.0.0.1:7444"
+    """Address to listen on, as ``host:port``, on loopback. Other machines reach it by a tunnel."""
     origin: Annotated[str, AfterValidator(_https)] = ""
+    """Address of the page in browsers, ``https://name:port``; by default ``https://localhost`` and the
+    port of ``address``. Passkeys are bound to the name."""
     idle_minutes: int = Field(default=15, ge=1, le=60)
+    """Minutes without a request after which a session ends, 1 to 60."""
     oidc: OidcTable | None = None
+    """Sign-in with OpenID Connect."""
 
     @model_validator(mode="after")
     def _is_on_loopback(self) -> "PageTable":
@@ -80,15 +88,19 @@ class PageTable(Section):
 
 
 class WebhookTable(Section):
-    """A receiver of signed messages, as standardwebhooks.com describes them.
+    """A receiver of signed messages in the format of standardwebhooks.com.
 
-    ``url`` is https, or http on loopback. ``secret_file`` holds ``whsec_`` and the receiver's secret,
-    ``authority`` the certificate of a private authority.
+    It needs ``pip install 'gencard[controller,page]'``.
     """
 
     url: SecretStr
+    """Address of the receiver: ``https://``, or ``http://`` on loopback."""
     secret_file: Path
+    """File with the secret that the receiver knows too: ``whsec_`` and at least 24 random bytes in
+    base64. Other users must not have access to it."""
     authority: Path | None = None
+    """Certificate of a private authority that issued the certificate of the receiver; by default the
+    authorities of the system are trusted."""
 
     @model_validator(mode="after")
     def _is_private(self) -> "WebhookTable":
@@ -115,20 +127,25 @@ def _problem(url: str) -> str:
 
 
 class MailTable(Section):
-    """A mail server, and who is written to.
-
-    ``security``: ``starttls``, ``tls``, or ``none`` for a server on this machine. ``user`` and
-    ``password_file`` where the server asks for them; ``authority`` as for the webhook.
-    """
+    """Notifications by mail."""
 
     host: str = Field(pattern=r"^[A-Za-z0-9.:-]{1,255}$")
+    """Host name of the mail server (SMTP)."""
     port: Port = 587
+    """Port of the mail server."""
     security: Literal["starttls", "tls", "none"] = "starttls"
+    """``starttls``, ``tls`` (from the first byte), or ``none``, for a server on this machine only."""
     user: str = Field(default="", pattern=r"^[\x21-\x7e]{0,255}$")
+    """User name at the mail server, together with ``password_file``; neither if it asks for none."""
     password_file: Path | None = None
+    """File with the password. Other users must not have access to it."""
     authority: Path | None = None
+    """Certificate of a private authority that issued the certificate of the mail server; by default the
+    authorities of the system are trusted."""
     sender: Mailbox
+    """Address of the sender."""
     to: tuple[Mailbox, ...] = Field(min_length=1, max_length=50)
+    """Addresses of the recipients, 1 to 50."""
 
     @model_validator(mode="after")
     def _is_private(self) -> "MailTable":
@@ -143,13 +160,15 @@ class MailTable(Section):
 
 
 class NotifyTable(Section):
-    """Word to stewards that something waits; nobody is told where neither table is there.
-
-    ``link`` is where stewards look; by default the page's origin. ``quiet_seconds`` is the least time
-    between two messages: what comes to wait meanwhile stands in the next one.
-    """
+    """Notifications to stewards of what waits for them; without a webhook or mail none are sent."""
 
     link: str = Field(default="", pattern=r"^(https://[\x21-\x7e]{1,300})?$")
+    """Link in the notifications, ``https://`` and up to 300 characters; by default the stewards'
+    page."""
     quiet_seconds: int = Field(default=300, ge=0, le=86_400)
+    """Shortest time between two notifications, in seconds, 0 to 86,400. What comes in between is in the
+    next one."""
     webhook: WebhookTable | None = None
+    """Notifications by webhook."""
     mail: MailTable | None = None
+    """Notifications by mail."""
