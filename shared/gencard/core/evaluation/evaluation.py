@@ -76,9 +76,9 @@ class Need(StrEnum):
     PSI = "psi"
     RECORDS = "records"
     HOLDOUT = "a holdout"
-    TARGET = "a declared target, which the release has"
-    GAP = "a declared gap, whose attributes the release has"
-    KEYS = "declared keys, which the release has"
+    TARGET = "a declared target among the attributes of the release"
+    GAP = "a declared gap between attributes of the release"
+    KEYS = "declared keys among the attributes of the release"
 
 
 class Sight(StrEnum):
