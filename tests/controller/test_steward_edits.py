@@ -131,7 +131,7 @@ class TestDatasets:
         assert "delimiter ';'" in run(house, "dataset", "add", "second", file)
         text = house.settings_file.read_text()
         assert all(line in text for line in before.splitlines())
-        assert "# Counts are given with noise alone." in text
+        assert "# Counts are released only with noise." in text
         first, second = json.loads(run(house, "dataset", "list", "--json"))
         assert (first["name"], first["reviewed"]) == ("survey", True)
         assert (second["records"], second["reviewed"]) == (str(file), False)

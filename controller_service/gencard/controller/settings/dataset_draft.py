@@ -34,47 +34,49 @@ _DATASET = """\
 name = {name}
 data = {data}
 {format}schema = {schema}
-# For measures of cards, see docs/controllers.md: other people of the same population, keys and a target.
+# For evaluations: records of other people of the same population, keys and a target. See
+# docs/controllers.md.
 # holdout = "others.csv"
 # measures = {{ keys = ["sex", "region"], target = "health" }}
 
-[datasets.policy]                        # what a proposal may ask for: review me
-# Counts are given with noise alone. Exact counts need one line, in place of this one:
+[datasets.policy]                        # review this: what a card may contain
+# Counts are released only with noise. To offer exact counts too, change the line below to
 #   mechanisms = ["exact", "gaussian"]
-# Before that, `gencard-controller check` says, to you alone, how many cells of 1 record and of fewer
-# than 10 the pairs of these records have: an exact count of such a cell is a fact about those people.
+# First run `gencard-controller check`: it shows, to you only, how many cells of 1 record and of fewer
+# than 10 the pairs of these records have. An exact count of such a cell is a fact about those people.
 mechanisms = ["gaussian"]
-# The budget of a card that asks for none, as zero-concentrated differential privacy. rho = {card_rho} is
-# epsilon = {card_epsilon} at delta = {delta}. Over all pairs of this schema each count is then off by
-# about {stddev} records (standard deviation), fewer pairs get less noise. See docs/controllers.md.
+# Budget of a card for which the analyst requests none (zCDP). rho = {card_rho} is
+# epsilon = {card_epsilon} at delta = {delta}. If a card has all pairs of this schema, the noise of each
+# count has a standard deviation of about {stddev} records; with fewer pairs it has less. See
+# docs/controllers.md.
 noise = {{ mechanism = "gaussian", neighbouring = "add-remove", rho = "{card_rho}", delta = "{delta}" }}
 largest_order = 2
 largest_marginal_cells = 10_000
 most_marginals = {pairs}
 most_rows = 100_000
-most_per_card = {{ statistics = {dimension}, rho = {most_rho} }}  # statistics: of exact counts
-forbidden = []                           # such as [["age", "occupation"]]: never together
+most_per_card = {{ statistics = {dimension}, rho = {most_rho} }}  # statistics: for exact counts
+forbidden = []                           # sets never combined, as in [["age", "occupation"]]
 generators = {generators}
-automatic = true                         # false: a steward looks at each proposal first
+automatic = true                         # false: a steward decides on each proposal
 valid_days = 90
 # Checks and rounding of exact counts. See docs/controllers.md.
 # transform = {{ threshold = 10, freedom = 10, dominance_count = 2, dominance_percent = 90, \
 remainder_percent = 10, rounding = 5 }}
-# Measures go with exact counts alone; each number costs one statistic. See docs/controllers.md.
+# Evaluations need exact counts; each number costs one statistic. See docs/controllers.md.
 # measures = ["dcr", "clones"]
 # without_uniques = true
-# Analyses run on the records for a card, each once, through output rules; by default none. They are
-# measured as the card is: exactly, or with noise of a budget of their own. With release = "steward"
-# every answer waits for you; answers of analysts' programs always do. Libraries are those of Python,
-# R, and packages of R such as R-survival; columns names attributes whose numbers programs get. See
-# docs/controllers.md.
+# Runs on the records, by default none. Checked runs are analyses whose answers pass output rules; they
+# are exact, or have noise with a budget of their own, as the counts of the card. Reviewed runs are
+# programs of analysts, and a steward reviews every answer; release = "steward" asks for this in checked
+# runs too. libraries names packages of Python, R, and packages of R such as R-survival; columns names
+# attributes whose numbers programs receive as recorded. See docs/controllers.md.
 # analyses = {{ kinds = ["linear", "logistic", "crosstab"], checked_runs = 5, numbers = 100, \
 threshold = 10, rounding = 5, release = "policy", stored = false, \
 reviewed_runs = 0, libraries = [], program_numbers = 500 }}
 
-# Most that may ever be spent: review me. What everybody together may learn from noisy counts is
-# rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. Exact counts of
-# all pairs fit in once.
+# Review this: budgets, the most that may ever be spent. All noise on the dataset together may spend
+# rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. statistics covers exact
+# counts of all pairs, once.
 [datasets.caps]
 dataset = {{ statistics = {dimension}, rho = {dataset_rho} }}
 project = {{ statistics = {dimension}, rho = {project_rho} }}
@@ -82,17 +84,18 @@ analyst = {{ statistics = {dimension}, rho = {most_rho} }}
 """
 
 _REVIEW = (
-    "Review me: labels and edges were drafted from the records. Everybody will see them.",
+    "Review this: labels and edges were drafted from the records, and everybody will see them.",
     "",
-    "An attribute has labels or edges; edges = [0, 18, 65] are the levels [0, 18) and [18, 65].",
-    'dates = ["2019-01-01", "2020-12-31"] are intervals of dates; age_at = "2020-01-01" beside edges',
-    'turns dates of birth into ages. Beside them it may say description = "...", ordered = true for',
-    "labels in an order, integer = true for whole numbers, missing = true (empty values are a level of",
-    'their own) or missing = ["NA", "-9"] (these, too), and other = "other", a label for all values',
-    "that are not declared.",
-    "A value outside an attribute's levels is an error: widen edges, or add labels.",
-    "An attribute with the comment 'drafted' reveals something of the records to everybody: use public",
-    "classes where they exist. What looks like a name, an identifier or free text was left out.",
+    "An attribute has labels or edges. edges = [0, 18, 65] are the levels [0, 18) and [18, 65];",
+    'dates = ["2019-01-01", "2020-12-31"] are intervals of dates. With edges, age_at = "2020-01-01"',
+    "turns dates of birth into ages. Each attribute may also have: description; ordered = true for",
+    "labels in an order; integer = true for whole numbers; missing = true, which makes empty values a",
+    'level, or missing = ["NA", "-9"], which adds these values to it; other = "other", a label for all',
+    "values that are not declared.",
+    "A value outside an attribute's levels is an error: widen the edges, or add labels.",
+    "An attribute with the comment 'drafted' reveals something about the records to everybody: use",
+    "public classes where they exist. Names, identifiers and free text were left out as far as they",
+    "were recognised.",
 )
 
 

@@ -33,17 +33,17 @@ ADDRESS = "localhost:7443"
 HOSTS = ("localhost", "127.0.0.1", "::1")
 
 _SETTINGS = """\
-# Settings of the Gencard controller. Relative paths start at this folder; GENCARD_SERVER__ADDRESS
-# in the environment overrides address in [server], and so on.
+# Settings of the Gencard controller; docs/reference.md lists all of them. Relative paths start at this
+# folder. Environment variables take precedence: GENCARD_SERVER__ADDRESS replaces address in [server].
 
 [server]
 address = {address}
 certificate = "server/certificate.pem"
 key = "server/key.pem"
-authority = "authority/certificate.pem"  # who may connect: people with a certificate of this authority
+authority = "authority/certificate.pem"  # issues the certificates of callers
 
 [state]
-folder = "state"                         # database, releases, work in progress
+folder = "state"                         # database, releases, unfinished work
 
 [identity]
 trust_domain = {trust_domain}
@@ -52,40 +52,41 @@ uri = {uri}
 [signing]
 card_key = "signing/card_key.pem"        # signs cards, receipts and verdicts
 log_key = "signing/log_key.pem"          # signs checkpoints of the log
-version_salt = "signing/version_salt"    # makes digests of records impossible to guess
+version_salt = "signing/version_salt"    # secret for digests of records
 identities = "identities"                # one file for each person enrolled
 
-[limits]                                 # hard bounds, for everybody
+[limits]                                 # a proposal over a limit is refused
 marginal_cells = 1_000_000
 model_cells = 50_000_000
 rows = 10_000_000
 runs = 100
-cpu_seconds = 1_800                      # for one job
-memory_mib = 4_096                       # for one job
-workers = 2                              # jobs at a time; one person has all but one at most
+cpu_seconds = 1_800                      # CPU time of one job
+memory_mib = 4_096                       # address space of one job
+workers = 2                              # jobs at the same time; one person uses all but one at most
 open_proposals = 50                      # of one analyst
 cards = 1_000                            # of one analyst, ended ones included
-releases = 5_000                         # of all cards of one analyst
-release_mib = 32_768                     # of all releases of one analyst, in MiB
-keep_days = 90                           # then proposals that nobody agreed to are deleted; 0: never
-reserve_mib = 256                        # free space, in MiB, that is kept for ledger and log
-# Operations end at multiples of this time, so that their durations reveal little about records; a time
-# longer than the longest step hides it completely. See docs/threat-model.md.
+releases = 5_000                         # of one analyst, of all cards
+release_mib = 32_768                     # size of all releases of one analyst
+keep_days = 90                           # proposals that were never agreed are then deleted; 0: never
+reserve_mib = 256                        # free disk space that is kept for ledger and log
+# Operations report progress and their end only at intervals of this length, so that durations reveal
+# little about records. An interval longer than the longest step hides durations completely. See
+# docs/threat-model.md.
 # tick_seconds = 10
 
 {dataset}
 [[black_boxes]]
 name = "honest"
 kind = "honest"
-description = "Measures what the card says, fits IPF, draws rows."
+description = "Measures the statistics of the card, fits IPF, draws rows."
 
-# Black boxes that auditors and analysts may run on their own made-up datasets; none unless named here.
-# No such run is active while a job reads records. See docs/controllers.md.
+# Black boxes that auditors and analysts may run on datasets of their own; by default none. No such run
+# is active while a job reads records. See docs/controllers.md.
 # [lending]
 # black_boxes = ["honest"]
 
-# Black boxes that read records, in a sandbox; a policy's generators may name them. See
-# docs/controllers.md.
+# Black boxes read records, in a sandbox. To let cards use one, add its name to generators in the policy.
+# See docs/controllers.md.
 # [[black_boxes]]
 # name = "trees"
 # kind = "built_in"
