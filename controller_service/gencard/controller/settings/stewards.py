@@ -60,8 +60,8 @@ class OidcTable(Section):
     """Certificate of a private authority that issued the certificate of the issuer; by default the
     authorities of the system are trusted."""
     subjects: Mapping[Subject, Holder]
-    """Name of the enrolled steward for each subject (``sub``) of the issuer; nobody
-    else can sign in with it."""
+    """Name of the enrolled steward for each subject (``sub``) of the issuer; nobody else can
+    sign in with it."""
 
 
 class PageTable(Section):
