@@ -304,6 +304,16 @@ class TestRefusals:
         assert isinstance(error, DatasetError)
 
 
+class TestFormat:
+    @pytest.mark.parametrize("marks", [{"skip": 2}, {"quote": "'"}, {"quote": ""}])
+    def test_what_would_be_ignored_is_refused(self, marks):
+        for encoding in ("utf-8", "utf-8-sig", "UTF8"):
+            with pytest.raises(InvalidInputError, match=r"format\.delimiter.*required"):
+                FileFormat(encoding=encoding, **marks)
+        assert FileFormat(delimiter=",", **marks).delimiter == ","
+        assert FileFormat(encoding="cp1252", **marks).delimiter == ""
+
+
 class TestVersion:
     def test_it_is_the_keyed_digest_of_the_bytes(self, path):
         expected = hmac.new(b"salt", path.read_bytes(), "sha256").hexdigest()

@@ -39,8 +39,8 @@ class FileFormat:
         trim: Spaces around values do not count.
 
     Raises:
-        InvalidInputError: A mark is not one character, two marks are the same, or the encoding is
-            unknown.
+        InvalidInputError: A mark is not one character, two marks are the same, the encoding is unknown,
+            or a file in UTF-8 has lines to skip or another quotation mark, and no delimiter.
     """
 
     encoding: str = "utf-8"
@@ -66,6 +66,15 @@ class FileFormat:
             raise InvalidInputError(field="format.decimal", problem=problem)
         if self.skip < 0:
             raise InvalidInputError(field="format.skip", problem="must be 0 or more")
+        # the engine detects all marks together, or none
+        if self.is_utf8 and not self.delimiter and (self.skip or self.quote != '"'):
+            problem = "is required where skip or quote is set"
+            raise InvalidInputError(field="format.delimiter", problem=problem)
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether the engine reads the file as it is."""
+        return lookup(self.encoding).name in _UTF8
 
     @property
     def is_plain(self) -> bool:
@@ -109,7 +118,7 @@ def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileF
     """SQL for the table that a file holds, every value of CSV as text; may register it first."""
     if path.suffix == ".parquet":
         return f"read_parquet({literal(str(path))}, binary_as_string = true)"
-    if lookup(file_format.encoding).name in _UTF8:
+    if file_format.is_utf8:
         return f"read_csv({literal(str(path))}, {_options(file_format)})"
     engine.register("decoded", _decoded(path, file_format))
     return "decoded"

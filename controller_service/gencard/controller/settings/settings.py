@@ -250,10 +250,10 @@ class FormatTable(Section):
     """Character between the values of a CSV file. By default it is detected in UTF-8, and a comma in
     other encodings."""
     quote: str = '"'
-    """Quotation mark of a CSV file, one character; empty if there is none. In UTF-8 it has an effect
-    only with ``delimiter``."""
+    """Quotation mark of a CSV file, one character; empty if there is none. In UTF-8, another one than
+    the default requires ``delimiter``."""
     skip: int = 0
-    """Lines before the header of a CSV file. In UTF-8 it has an effect only with ``delimiter``."""
+    """Lines before the header of a CSV file. In UTF-8, lines to skip require ``delimiter``."""
     decimal: str = "."
     """Decimal separator of numbers: a point or a comma."""
     thousands: str = ""
