@@ -20,6 +20,7 @@ References:
 from collections.abc import Collection, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from math import exp, log, log1p
 
 import numpy as np
@@ -171,6 +172,7 @@ _MARGIN = Decimal("1e-30")
 """Above every error of rounding in ``_epsilon``, whose terms have 60 digits."""
 
 
+@lru_cache(maxsize=256)
 def epsilon_of(rho: Decimal, delta: Decimal) -> Decimal:
     r"""An epsilon such that rho-zCDP is (epsilon, delta)-differential privacy; nine places, rounded up.
 
@@ -185,6 +187,7 @@ def epsilon_of(rho: Decimal, delta: Decimal) -> Decimal:
     return max(ZERO, bound.quantize(_PLACES, rounding=ROUND_CEILING, context=_EXACT))
 
 
+@lru_cache(maxsize=256)
 def rho_of(epsilon: Decimal, delta: Decimal) -> Decimal:
     """The largest rho, to nine places, whose ``epsilon_of`` is at most ``epsilon``."""
     low, high = ZERO, max(epsilon, Decimal(1)) + 1
@@ -241,6 +244,8 @@ def _best(rho: float, log_delta: float) -> float:
     low, high = -30.0, 60.0
     for _ in range(200):
         third = (high - low) / 3
+        if low + third == low:
+            break  # thirds only shrink: no later step moves it
         low, high = (
             (low, high - third) if bound(low + third) < bound(high - third) else (low + third, high)
         )

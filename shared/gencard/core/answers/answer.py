@@ -1,10 +1,9 @@
 """The answer to an analysis, the same from psi, from a checked run and from a reviewed one."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import scipy
+from scipy import special
 
 from gencard.core.domain import Clique
 from gencard.core.json_codecs import Json
@@ -53,17 +52,26 @@ class Coefficients:
     @property
     def pvalues(self) -> FloatArray:
         """Two-sided p-values."""
-        pvalues: FloatArray = 2 * self._distribution.sf(np.abs(self.tvalues))
+        pvalues: FloatArray = 2 * self._above(np.abs(self.tvalues))
         return pvalues
 
     def conf_int(self, alpha: float = 0.05) -> FloatArray:
         """Lower and upper ends of the 1 - ``alpha`` intervals, shape ``(coefficients, 2)``."""
-        half = self._distribution.isf(alpha / 2) * self.bse
+        half = self._reach(alpha / 2) * self.bse
         return np.stack([np.asarray(self.params) - half, np.asarray(self.params) + half], axis=1)
 
-    @property
-    def _distribution(self) -> Any:
-        return scipy.stats.norm() if self.degrees is None else scipy.stats.t(self.degrees)
+    def _above(self, tvalues: FloatArray) -> FloatArray:
+        """Probability of more than ``tvalues``, under the normal or Student's distribution."""
+        if self.degrees is None:
+            return np.asarray(special.ndtr(-tvalues), dtype=np.float64)
+        return np.asarray(special.stdtr(self.degrees, -tvalues), dtype=np.float64)
+
+    def _reach(self, share: float) -> float:
+        """What is exceeded with this probability."""
+        if share == 0:
+            return np.inf
+        place = special.ndtri(share) if self.degrees is None else special.stdtrit(self.degrees, share)
+        return -float(place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import pi
+from math import pi, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +45,7 @@ class SupportTable:
     def marginal(self, block: int) -> Table:
         """The weight in each cell of a block; shape as the block's sizes, sum as the weights'."""
         sizes = self._sizes[block]
-        cells = int(np.prod(sizes))
-        sums = np.bincount(self._cells(block), self.factors[0], minlength=cells)
+        sums = np.bincount(self._cells(block), self.factors[0], minlength=prod(sizes))
         return np.asarray(sums, dtype=np.float64).reshape(sizes)
 
     def scale(self, block: int, ratio: Table) -> None:

@@ -7,7 +7,6 @@ from noisy ones, in closed form and with less noise, and then removes negative c
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from gencard.core.statistics.marginals import (
     Attributes,
     block_dimension,
     check_subsets,
-    others,
     project,
     subsets,
     sum_out,
@@ -265,8 +263,8 @@ def marginal_of(domain: Domain, clique: Clique, blocks: Blocks) -> FloatArray:
         names = tuple(name for name in clique if name in inside)
         ordered = tuple(name for name in domain.attributes if name in inside)
         part = project(blocks[ordered].values, ordered, names)
-        outside = others(clique, names)
-        table += np.expand_dims(part, outside) / prod(table.shape[axis] for axis in outside)
+        sizes = [size if name in inside else 1 for name, size in zip(clique, table.shape, strict=True)]
+        table += part.reshape(sizes) / (table.size // part.size)
     return table
 
 
