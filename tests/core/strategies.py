@@ -1,6 +1,7 @@
 """Small domains, datasets and workloads for property tests."""
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import combinations, product
 
 import numpy as np
@@ -11,6 +12,7 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.linear import Function, LinearStatistic
+from gencard.core.types import IntArray
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -25,22 +27,37 @@ def domains(draw: st.DrawFn, fewest: int = 1, most: int = 4, largest: int = 4) -
 def datasets(draw: st.DrawFn, domain: Domain | None = None, fewest: int = 0, most: int = 40) -> Dataset:
     domain = domain or draw(domains())
     rows = draw(st.integers(fewest, most))
-    columns = [
-        draw(hnp.arrays(np.int64, rows, elements=st.integers(0, size - 1))) for size in domain.sizes
-    ]
+    columns = [draw(columns_of(rows, size)) for size in domain.sizes]
     return Dataset.of_columns(domain, columns)
+
+
+@cache
+def columns_of(rows: int, size: int) -> st.SearchStrategy[IntArray]:
+    """Columns of codes; kept, because making a strategy takes longer than drawing from it."""
+    return hnp.arrays(np.int64, rows, elements=st.integers(0, size - 1))
 
 
 @st.composite
 def workloads(draw: st.DrawFn, domain: Domain, widest: int = 3) -> tuple[Clique, ...]:
     """One or more different cliques, in any order, their axes in any order."""
+    return tuple(
+        tuple(draw(permutations_of(clique))) for clique in draw(sets_of(domain.attributes, widest))
+    )
+
+
+@cache
+def sets_of(attributes: Clique, widest: int) -> st.SearchStrategy[list[Clique]]:
     sets = [
         clique
-        for order in range(1, min(widest, len(domain)) + 1)
-        for clique in combinations(domain.attributes, order)
+        for order in range(1, min(widest, len(attributes)) + 1)
+        for clique in combinations(attributes, order)
     ]
-    chosen = draw(st.lists(st.sampled_from(sets), min_size=1, max_size=6, unique=True))
-    return tuple(tuple(draw(st.permutations(clique))) for clique in chosen)
+    return st.lists(st.sampled_from(sets), min_size=1, max_size=6, unique=True)
+
+
+@cache
+def permutations_of(clique: Clique) -> st.SearchStrategy[list[str]]:
+    return st.permutations(clique)
 
 
 @st.composite

@@ -1,6 +1,6 @@
 """Risk of psi: brute force on tiny domains, and claims that are true of all records."""
 
-from functools import cache
+from functools import cache, partial
 from itertools import combinations, product
 
 import numpy as np
@@ -12,10 +12,12 @@ from scipy.optimize import LinearConstraint, milp
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.psi_risk import risk as risk_of_psi
 from gencard.core.psi_risk.facts import certain_facts
 from gencard.core.psi_risk.guesses import confident_guesses, maximum_entropy
 from gencard.core.psi_risk.released import ReleasedTables, cell_bounds
 from gencard.core.psi_risk.risk import psi_risk
+from gencard.core.psi_risk.wide import wide_tables
 from gencard.core.statistics.counting import count
 
 TINY = Domain.of({"a": 2, "b": 3, "c": 2})
@@ -123,10 +125,17 @@ def clustered(rows=400, seed=0):
 
 @cache
 def risk_of_pairs(seed):
-    """The report on clustered records, and its progress; its integer programs take seconds."""
+    """The report on clustered records, and its progress; its integer programs take seconds.
+
+    What programs prove is compared with brute force in ``test_psi_risk_claims``; here they are few.
+    """
     dataset, steps = clustered(seed=seed), []
-    risk = psi_risk(dataset, every_pair(dataset.domain), progress=lambda _, share: steps.append(share))
-    return risk, steps
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(risk_of_psi, "wide_tables", partial(wide_tables, most_programs=3))
+        report = psi_risk(
+            dataset, every_pair(dataset.domain), progress=lambda _, share: steps.append(share)
+        )
+    return report, steps
 
 
 @pytest.mark.parametrize("seed", range(5))
