@@ -19,6 +19,7 @@ from gencard.core.answers import kinds
 from gencard.core.answers.answer import Scalar, Table, coefficients_of
 from gencard.core.card.card import CardState
 from gencard.core.card.noise import Mechanism, laplace
+from gencard.core.evaluation.attacks import RowUniquesFinding
 from gencard.core.noise import noisy
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.measure import measure_dataset
@@ -238,7 +239,7 @@ class TestViews:
         assert "\x1b" not in made_up.summary()
 
     def test_a_report_shows_it_and_lets_nothing_in(self, made_up):
-        without = report(drawn(180, 3))
+        without = report(drawn(180, 3), findings={"row-uniques": RowUniquesFinding(0.5, 0.25)})
         shown = replace(without, answers=(made_up,))
         page = shown.html
         assert "<script" not in page

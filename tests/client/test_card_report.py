@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
 from gencard.boxes.reference import Honest
 from gencard.client.audit import Audit, Where
+from gencard.client.report import plots
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.client.report.gathering import NOT_ON_CARD
 from gencard.core.audit.arms.planted_pair import made_up
@@ -29,6 +31,7 @@ from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.noise import USUAL_DELTA, epsilon_of
 from tests.wire.samples import CARD, RECEIPT
 
+DRAWN = plots.drawn
 EVIL = '<script>alert("1")</script>'
 CODING = Coding(
     (
@@ -67,11 +70,19 @@ def report(synthetic, **changes):
         "state": "released",
         "receipt": RECEIPT,
         "reader": "steward",
-        "findings": findings(synthetic),
+        "findings": changes["findings"] if "findings" in changes else findings(synthetic),
         "audits": (),
         "left_out": (LeftOut("Fidelity to psi", NOT_ON_CARD),),
     }
     return CardReport(**given | changes)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _figures_drawn_once():
+    """Pages of one module share findings, and a figure takes longer than all else on its page."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "drawn", cache(DRAWN))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +127,8 @@ def test_the_page_is_self_contained_and_says_what_comes_from_outside_as_text(pag
         assert forbidden not in page
 
 
-def test_the_same_findings_give_the_same_page(honest, page):
+def test_the_same_findings_give_the_same_page(honest, page, monkeypatch):
+    monkeypatch.setattr(plots, "drawn", DRAWN)  # again
     assert replace(honest).html == page
 
 

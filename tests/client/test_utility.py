@@ -38,10 +38,10 @@ def run(monkeypatch):
 
 @pytest.fixture
 def files(tmp_path):
-    """Rows, records and schema."""
+    """Rows, records and schema; of 300 records, which say as much about words and files as all do."""
     paths = [tmp_path / name for name in ("rows.csv", "records.parquet", "schema.json")]
-    write_rows(resampled(), CODING, paths[0])
-    write_rows(RECORDS, CODING, paths[1])
+    write_rows(resampled(rows=300), CODING, paths[0])
+    write_rows(RECORDS.take(np.arange(300)), CODING, paths[1])
     paths[2].write_bytes(json_bytes(coding_document(CODING)))
     return paths
 

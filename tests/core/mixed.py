@@ -1,5 +1,7 @@
 """Records of numbers and levels for tests: from files, from JSON, at random; and distances by hand."""
 
+from functools import cache
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -75,9 +77,7 @@ def compared(draw, count=2, fewest=0):
     found = []
     for _ in range(count):
         rows = draw(st.integers(fewest, 12))
-        numbers = st.lists(st.sampled_from((np.nan, -2.5, 0, 1, 1.5, 9)), min_size=rows, max_size=rows)
-        levels = st.lists(st.integers(-1, 2), min_size=rows, max_size=rows)
-        columns = [draw(numbers if kind else levels) for kind in kinds]
+        columns = [draw(numbers_of(rows) if kind else levels_of(rows)) for kind in kinds]
         found.append(
             Records(
                 names,
@@ -88,7 +88,22 @@ def compared(draw, count=2, fewest=0):
             )
         )
     ranges = tuple(draw(st.sampled_from((0.0, 3.0, 11.5))) if kind else None for kind in kinds)
-    weights = st.lists(
-        st.sampled_from((1.0, 1.0, 0.3, 2.5, 0.0)), min_size=len(kinds), max_size=len(kinds)
-    )
-    return *found, Gower(names, ranges, tuple(draw(weights.filter(any))), draw(st.sampled_from(Missing)))
+    weights = tuple(draw(weights_of(len(kinds))))
+    return *found, Gower(names, ranges, weights, draw(st.sampled_from(Missing)))
+
+
+# Kept by their lengths, because making a strategy takes longer than drawing from it.
+@cache
+def numbers_of(rows):
+    return st.lists(st.sampled_from((np.nan, -2.5, 0, 1, 1.5, 9)), min_size=rows, max_size=rows)
+
+
+@cache
+def levels_of(rows):
+    return st.lists(st.integers(-1, 2), min_size=rows, max_size=rows)
+
+
+@cache
+def weights_of(attributes):
+    weights = st.sampled_from((1.0, 1.0, 0.3, 2.5, 0.0))
+    return st.lists(weights, min_size=attributes, max_size=attributes).filter(any)

@@ -19,8 +19,13 @@ NAMES = ("a", "b", "c", "d", "e")
 
 @st.composite
 def domains(draw: st.DrawFn, fewest: int = 1, most: int = 4, largest: int = 4) -> Domain:
-    sizes = draw(st.lists(st.integers(1, largest), min_size=fewest, max_size=most))
+    sizes = draw(sizes_of(fewest, most, largest))
     return Domain(NAMES[: len(sizes)], tuple(sizes))
+
+
+@cache
+def sizes_of(fewest: int, most: int, largest: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(1, largest), min_size=fewest, max_size=most)
 
 
 @st.composite
@@ -92,10 +97,15 @@ def linear_statistics(draw: st.DrawFn, domain: Domain) -> LinearStatistic:
     """Random functions on one clique, the constant first."""
     clique = tuple(draw(st.permutations(domain.attributes)))[: draw(st.integers(1, len(domain)))]
     cells = domain.project(clique).cells
-    values = st.lists(st.integers(-50, 50), min_size=cells, max_size=cells).filter(any)
-    rows = draw(st.lists(values, min_size=1, max_size=4))
+    rows = draw(values_of(cells))
     functions = [Function(f"f{row}", tuple(numbers), 2) for row, numbers in enumerate(rows)]
     return LinearStatistic(clique, (Function("1", (1,) * cells), *functions))
+
+
+@cache
+def values_of(cells: int) -> st.SearchStrategy[list[list[int]]]:
+    values = st.lists(st.integers(-50, 50), min_size=cells, max_size=cells).filter(any)
+    return st.lists(values, min_size=1, max_size=4)
 
 
 @st.composite
