@@ -184,10 +184,11 @@ class TestStandardisedJensenShannon:
         rng = np.random.default_rng(first)
         original = np.rint(first * self.SHARES).astype(int)
         drawn = rng.multinomial(second, self.SHARES, size=4_000)
-        found = np.array([table_utility(original, table).named["S_JSD"] for table in drawn])
+        utilities = [table_utility(original, table) for table in drawn]
+        found = np.array([utility.named["S_JSD"] for utility in utilities])
         next_term = np.sum(1 / self.SHARES) / second
         assert abs(found.mean() - 1) <= 4 * found.std() / np.sqrt(len(found)) + next_term / 8
-        jsd = np.mean([table_utility(original, table).jensen_shannon for table in drawn])
+        jsd = np.mean([utility.jensen_shannon for utility in utilities])
         assert jsd == pytest.approx(found.mean() * 7 / (8 * log(2) * second), rel=1e-9)
 
     @pytest.mark.parametrize(("first", "second"), [(1_000, 800), (500, 4_000)])

@@ -129,7 +129,8 @@ def check_codes(column: NDArray[Any], domain: Domain, axis: int) -> None:
     array = np.asarray(column)
     if array.dtype.kind not in "iu":
         raise InvalidDatasetError(problem="codes must be integers")
-    if len(array) and (int(array.max()) >= domain.sizes[axis] or int(array.min()) < 0):
+    signed = array.dtype.kind == "i"
+    if len(array) and (int(array.max()) >= domain.sizes[axis] or (signed and int(array.min()) < 0)):
         raise InvalidDatasetError(problem=f"a code of '{domain.attributes[axis]}' is outside its domain")
 
 
