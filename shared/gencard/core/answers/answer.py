@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gencard.core.domain import Clique
 from gencard.core.json_codecs import Json
@@ -63,14 +63,18 @@ class Coefficients:
     def _above(self, tvalues: FloatArray) -> FloatArray:
         """Probability of more than ``tvalues``, under the normal or Student's distribution."""
         if self.degrees is None:
-            return np.asarray(special.ndtr(-tvalues), dtype=np.float64)
-        return np.asarray(special.stdtr(self.degrees, -tvalues), dtype=np.float64)
+            return np.asarray(scipy.special.ndtr(-tvalues), dtype=np.float64)
+        return np.asarray(scipy.special.stdtr(self.degrees, -tvalues), dtype=np.float64)
 
     def _reach(self, share: float) -> float:
         """What is exceeded with this probability."""
         if share == 0:
             return np.inf
-        place = special.ndtri(share) if self.degrees is None else special.stdtrit(self.degrees, share)
+        place = (
+            scipy.special.ndtri(share)
+            if self.degrees is None
+            else scipy.special.stdtrit(self.degrees, share)
+        )
         return -float(place)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gencard.core.types import FloatArray
 
@@ -39,12 +39,14 @@ class Comparison:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Confidence interval of the gap."""
-        reach = float(special.stdtrit(self.freedom, 0.5 + confidence / 2)) * self.error
+        reach = float(scipy.special.stdtrit(self.freedom, 0.5 + confidence / 2)) * self.error
         return self.gap - reach, self.gap + reach
 
     def smallest_detectable(self, level: float, power: float = 0.8) -> float:
         """About the smallest true gap that a test at ``level`` finds with this probability."""
-        reach = special.stdtrit(self.freedom, 1 - level / 2) + special.stdtrit(self.freedom, power)
+        reach = scipy.special.stdtrit(self.freedom, 1 - level / 2) + scipy.special.stdtrit(
+            self.freedom, power
+        )
         return float(reach) * self.error
 
 
@@ -62,7 +64,7 @@ def welch(low: FloatArray, high: FloatArray) -> Comparison:
     error = float(np.sqrt(parts.sum()))
     shares = parts / parts.sum()
     freedom = 1 / float(shares[0] ** 2 / (len(low) - 1) + shares[1] ** 2 / (len(high) - 1))
-    return Comparison(gap, error, freedom, 2 * float(special.stdtr(freedom, -abs(gap) / error)))
+    return Comparison(gap, error, freedom, 2 * float(scipy.special.stdtr(freedom, -abs(gap) / error)))
 
 
 def brown_forsythe(low: FloatArray, high: FloatArray) -> float:
@@ -131,10 +133,10 @@ def pooled_p_value(evidence: Sequence[Evidence]) -> float:
     p_values = np.maximum([one.p_value for one in evidence], SMALLEST_P)
     directions = np.array([one.direction for one in evidence])
     if not directions.all():
-        return float(special.chdtrc(2 * len(evidence), -2 * np.log(p_values).sum()))
+        return float(scipy.special.chdtrc(2 * len(evidence), -2 * np.log(p_values).sum()))
     weights = np.array([one.weight for one in evidence])
-    z = directions * -special.ndtri(p_values / 2)
-    return 2 * float(special.ndtr(-abs(float(weights @ z)) / sqrt(float(weights @ weights))))
+    z = directions * -scipy.special.ndtri(p_values / 2)
+    return 2 * float(scipy.special.ndtr(-abs(float(weights @ z)) / sqrt(float(weights @ weights))))
 
 
 def windows(same_bytes: Sequence[bool]) -> tuple[tuple[int, ...], ...]:

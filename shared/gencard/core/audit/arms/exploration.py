@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from scipy import special
+import scipy
 
 from gencard.core.audit.arms.comparison import holm
 from gencard.core.audit.pairs.direction import Basis, Direction
@@ -161,7 +161,7 @@ class _Block:
         follows = change @ weights
         self.z = _standardised(follows)
         self.reproduced = float(follows.mean()) / self.reference if self.reference else 0.0
-        self.p_value = 2 * float(special.stdtr(len(follows) - 1, -abs(self.z)))
+        self.p_value = 2 * float(scipy.special.stdtr(len(follows) - 1, -abs(self.z)))
         self.energy = _energy(change)
         rest = change - np.outer(change @ difference, difference) / (difference @ difference or 1.0)
         self.aside = _beyond(_NOISE_OF_ENERGY, _energy(rest)) * rest.mean(axis=0)
