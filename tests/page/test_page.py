@@ -11,6 +11,13 @@ from tests.page.served import decide_on, signed_in, with_page
 MARGINALS = [["sex", "health", "work"], ["sex", "work"], ["region"]]
 
 
+@pytest.fixture(scope="module")
+def sam(paged, chromium):
+    """Sam's browser, signed in once for all tests; each begins with the page that it opens."""
+    with signed_in(paged, chromium) as sam:
+        yield sam
+
+
 def propose(house, purpose="Health at work, by sex"):
     """A card that waits: one marginal has an order that the policy does not allow."""
     with house.analyst() as ana:
@@ -23,34 +30,32 @@ def stored(house, name):
         return state.cards.card(tx, name)
 
 
-def test_a_card_is_approved_with_the_keyboard_alone(paged, chromium):
+def test_a_card_is_approved_with_the_keyboard_alone(paged, sam):
     name = propose(paged)
-    with signed_in(paged, chromium) as sam:
-        page = sam.page
-        page.keyboard.press("j")
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("heading", name="Health at work, by sex")).to_be_visible()
-        assert "order too high" in page.inner_text(".statistics")
-        assert page.locator(".heat td.new").count() == 7  # four attributes, three pairs
-        page.keyboard.press("a")
-        page.keyboard.type("as agreed with the ministry")
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("status")).to_have_text("The card is offered to the analyst.")
-        assert grave_findings(page) == []
-        sam.watch.assert_calm()
+    page = sam.open("/")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Health at work, by sex")).to_be_visible()
+    assert "order too high" in page.inner_text(".statistics")
+    assert page.locator(".heat td.new").count() == 7  # four attributes, three pairs
+    page.keyboard.press("a")
+    page.keyboard.type("as agreed with the ministry")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_have_text("The card is offered to the analyst.")
+    assert grave_findings(page) == []
+    sam.watch.assert_calm()
     assert stored(paged, name).state is CardState.OFFERED
     assert stored(paged, name).history[-1].actor.endswith("/steward/sam")
 
 
-def test_other_terms_are_offered(paged, chromium):
+def test_other_terms_are_offered(paged, sam):
     name = propose(paged, "To be countered")
-    with signed_in(paged, chromium) as sam:
-        page = sam.open(f"/cards/{name}")
-        page.keyboard.press("c")
-        page.get_by_label("sex, health, work").check()
-        page.get_by_label("Rows, at most").fill("100")
-        decide_on(page, "Offer these terms")
-        assert "STEWARD" not in page.inner_text("main")
+    page = sam.open(f"/cards/{name}")
+    page.keyboard.press("c")
+    page.get_by_label("sex, health, work").check()
+    page.get_by_label("Rows, at most").fill("100")
+    decide_on(page, "Offer these terms")
+    assert "STEWARD" not in page.inner_text("main")
     card = stored(paged, name)
     assert (card.state, card.offer.terms.rows) == (CardState.OFFERED, 100)
     assert {frozenset(one) for one in card.offer.terms.marginals} == {
@@ -59,38 +64,35 @@ def test_other_terms_are_offered(paged, chromium):
     }
 
 
-def test_a_proposal_is_refused_with_a_word_to_the_analyst(paged, chromium):
+def test_a_proposal_is_refused_with_a_word_to_the_analyst(paged, sam):
     name = propose(paged, "To be refused")
-    with signed_in(paged, chromium) as sam:
-        page = sam.open(f"/cards/{name}")
-        page.keyboard.press("r")
-        page.get_by_label("Remark for the analyst").fill("please ask the ethics board first")
-        decide_on(page, "Refuse")
-        assert "please ask the ethics board first" in page.inner_text(".history")
+    page = sam.open(f"/cards/{name}")
+    page.keyboard.press("r")
+    page.get_by_label("Remark for the analyst").fill("please ask the ethics board first")
+    decide_on(page, "Refuse")
+    assert "please ask the ethics board first" in page.inner_text(".history")
     assert stored(paged, name).state is CardState.TERMINATED
 
 
-def test_what_changed_meanwhile_is_not_decided_on(paged, chromium):
+def test_what_changed_meanwhile_is_not_decided_on(paged, sam):
     name = propose(paged, "Taken back")
-    with signed_in(paged, chromium) as sam:
-        page = sam.open(f"/cards/{name}")
-        with paged.analyst() as ana:
-            ana.card(name).terminate()
-        decide_on(page, "Offer the changed terms", done=False)
-        assert "has changed since" in page.inner_text("main")
+    page = sam.open(f"/cards/{name}")
+    with paged.analyst() as ana:
+        ana.card(name).terminate()
+    decide_on(page, "Offer the changed terms", done=False)
+    assert "has changed since" in page.inner_text("main")
 
 
-def test_a_signing_key_is_replaced(paged, chromium):
+def test_a_signing_key_is_replaced(paged, sam):
     state = paged.controller.controller_state
     with state.database.reading() as tx:
         before = state.keys["cards"].current(tx).public_key()
-    with signed_in(paged, chromium) as sam:
-        page = sam.open("/people")
-        page.locator("summary", has_text="Replace the key of cards").click()
-        decide_on(page, "Replace the key of cards", "the yearly one")
-        expect(page.get_by_role("status")).to_have_text("The key is replaced.")
-        assert grave_findings(page) == []
-        sam.watch.assert_calm()
+    page = sam.open("/people")
+    page.locator("summary", has_text="Replace the key of cards").click()
+    decide_on(page, "Replace the key of cards", "the yearly one")
+    expect(page.get_by_role("status")).to_have_text("The key is replaced.")
+    assert grave_findings(page) == []
+    sam.watch.assert_calm()
     with state.database.reading() as tx:
         assert state.keys["cards"].current(tx).public_key() != before
 
@@ -136,15 +138,14 @@ def test_it_fits_a_narrow_dark_window(of_two, chromium):
             assert grave_findings(page) == []
 
 
-def test_the_risk_of_psi_is_looked_at(paged, chromium):
+def test_the_risk_of_psi_is_looked_at(paged, sam):
     name = propose(paged, "To be looked at")
-    with signed_in(paged, chromium) as sam:
-        page = sam.open(f"/cards/{name}")
-        page.get_by_role("button", name="Examine the records").click()
-        expect(page.get_by_text("Claims of certainty that the records contradict: 0")).to_be_visible()
-        assert page.locator(".shades").count() == 2
-        assert grave_findings(page) == []
-        sam.watch.assert_calm()
+    page = sam.open(f"/cards/{name}")
+    page.get_by_role("button", name="Examine the records").click()
+    expect(page.get_by_text("Claims of certainty that the records contradict: 0")).to_be_visible()
+    assert page.locator(".shades").count() == 2
+    assert grave_findings(page) == []
+    sam.watch.assert_calm()
     state = paged.controller.controller_state
     with state.database.reading() as tx:
         entries = [event_of(entry.body) for entry in state.log.entries(tx)]

@@ -45,6 +45,14 @@ def lived_in(tmp_path_factory):
         house.stop()
 
 
+@pytest.fixture(scope="module")
+def sam(lived_in, chromium):
+    """Sam's browser, signed in once for all tests; each begins with the page that it opens."""
+    house, *_ = lived_in
+    with signed_in(house, chromium) as sam:
+        yield sam
+
+
 def _history(house, folder: Path) -> tuple[str, str]:
     program = folder / "analysis.py"
     program.write_text(PROGRAM)
@@ -63,55 +71,51 @@ def steward(house, name="sam"):
     return Identity.of(uri_of(house, name))
 
 
-def test_a_budget_shows_what_is_held_and_a_line_is_voided_once(lived_in, chromium):
+def test_a_budget_shows_what_is_held_and_a_line_is_voided_once(lived_in, sam):
     house, card, _ = lived_in
     state, ana = house.controller.controller_state, uri_of(house, "ana")
     with state.database.transaction() as tx:
         held = {"kind": "psi", "price": Price(7), "now": state.cards.clock()}
         facts = {"dataset": "datasets/survey", "project": "pilot", "analyst": ana, "resource": card}
         line = state.ledger.reserve(tx, **facts, **held)
-    with signed_in(house, chromium) as sam:
-        page = sam.open("/budget")
-        row = page.locator(f"#line-{line}")
-        assert row.get_by_role("link").get_attribute("href") == f"/cards/{card}"
-        row.get_by_text("End it").click()
-        row.get_by_label("Reason").last.fill("nothing was released")
-        row.get_by_role("button", name="Void").click()
-        page.get_by_role("status").wait_for()
-        assert page.locator(f"#line-{line}").get_by_text("voided").is_visible()
-        sam.watch.assert_calm()
+    page = sam.open("/budget")
+    row = page.locator(f"#line-{line}")
+    assert row.get_by_role("link").get_attribute("href") == f"/cards/{card}"
+    row.get_by_text("End it").click()
+    row.get_by_label("Reason").last.fill("nothing was released")
+    row.get_by_role("button", name="Void").click()
+    page.get_by_role("status").wait_for()
+    assert page.locator(f"#line-{line}").get_by_text("voided").is_visible()
+    sam.watch.assert_calm()
     with state.database.reading() as tx:
         assert state.ledger.line(tx, line).state == "voided"
 
 
-def test_a_budget_over_time_of_each_holder(lived_in, chromium):
-    house, *_ = lived_in
-    with signed_in(house, chromium) as sam:
-        page = sam.open("/budget")
-        for holder in ("pilot", "ana"):
-            row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=holder)).first
-            drawn = row.get_by_role("img", name=re.compile("exact statistics: .* spent since"))
-            assert not drawn.is_visible()
-            row.get_by_text("Over time").click()
-            assert drawn.is_visible()
-        sam.watch.assert_calm()
+def test_a_budget_over_time_of_each_holder(sam):
+    page = sam.open("/budget")
+    for holder in ("pilot", "ana"):
+        row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=holder)).first
+        drawn = row.get_by_role("img", name=re.compile("exact statistics: .* spent since"))
+        assert not drawn.is_visible()
+        row.get_by_text("Over time").click()
+        assert drawn.is_visible()
+    sam.watch.assert_calm()
 
 
-def test_releases_of_one_dataset(lived_in, chromium):
-    house, card, _ = lived_in
-    with signed_in(house, chromium) as sam:
-        page = sam.open("/releases/of/datasets/survey")
-        assert page.get_by_role("heading", name="Releases and audits of survey").is_visible()
-        assert page.locator(f'a[href="/cards/{card}"]').count() == 2, "a release and an audit"
-        page = sam.open("/releases/of/datasets/elsewhere")
-        assert page.get_by_text("No releases yet of this dataset").is_visible()
-        page.get_by_role("link", name="All").click()
-        page.get_by_role("heading", name="Releases and audits", exact=True).wait_for()
-        assert page.locator(f'a[href="/cards/{card}"]').count() == 2
-        sam.watch.assert_calm()
+def test_releases_of_one_dataset(lived_in, sam):
+    _, card, _ = lived_in
+    page = sam.open("/releases/of/datasets/survey")
+    assert page.get_by_role("heading", name="Releases and audits of survey").is_visible()
+    assert page.locator(f'a[href="/cards/{card}"]').count() == 2, "a release and an audit"
+    page = sam.open("/releases/of/datasets/elsewhere")
+    assert page.get_by_text("No releases yet of this dataset").is_visible()
+    page.get_by_role("link", name="All").click()
+    page.get_by_role("heading", name="Releases and audits", exact=True).wait_for()
+    assert page.locator(f'a[href="/cards/{card}"]').count() == 2
+    sam.watch.assert_calm()
 
 
-def test_a_receipt_that_was_changed_is_called_wrong(lived_in, chromium):
+def test_a_receipt_that_was_changed_is_called_wrong(lived_in, sam):
     house, *_ = lived_in
     database = house.controller.controller_state.database
     archive = house.controller.controller_state.desk().archive(steward(house))
@@ -120,48 +124,44 @@ def test_a_receipt_that_was_changed_is_called_wrong(lived_in, chromium):
     with database.transaction() as tx:
         tx.execute(update(releases).values(rows=view.row.rows + 1))
     try:
-        with signed_in(house, chromium) as sam:
-            sam.open(f"/releases/{view.row.name}")
-            assert "receipt and state differ in the number of rows" in sam.page.inner_text("main")
-            assert PURPOSE in sam.page.inner_text("main")
-            sam.watch.assert_calm()
+        sam.open(f"/releases/{view.row.name}")
+        assert "receipt and state differ in the number of rows" in sam.page.inner_text("main")
+        assert PURPOSE in sam.page.inner_text("main")
+        sam.watch.assert_calm()
     finally:
         with database.transaction() as tx:
             tx.execute(update(releases).values(rows=view.row.rows))
 
 
-def test_the_log_is_searched_without_words_in_the_address_and_entries_are_verified(lived_in, chromium):
-    house, *_ = lived_in
-    with signed_in(house, chromium) as sam:
-        page = sam.open("/log")
-        page.get_by_role("searchbox").fill("action:audit who:ana")
-        expect(page.locator("#entries tbody tr")).to_have_count(1)
-        assert page.url.endswith("/log")
-        page.get_by_role("searchbox").fill("since:tomorrow")
-        page.get_by_text("is not a day written YYYY-MM-DD").wait_for()
-        page.get_by_role("searchbox").fill("action:enrol-passkey")
-        page.get_by_role("searchbox").fill("")
-        page.locator("#entries tbody tr").get_by_role("link").first.click()
-        page.get_by_role("button", name="Verify").click()
-        page.get_by_text("Every step holds.").wait_for()
-        assert page.locator(".steps li").count() in (3, 4)
-        sam.watch.assert_calm()
+def test_the_log_is_searched_without_words_in_the_address_and_entries_are_verified(sam):
+    page = sam.open("/log")
+    page.get_by_role("searchbox").fill("action:audit who:ana")
+    expect(page.locator("#entries tbody tr")).to_have_count(1)
+    assert page.url.endswith("/log")
+    page.get_by_role("searchbox").fill("since:tomorrow")
+    page.get_by_text("is not a day written YYYY-MM-DD").wait_for()
+    page.get_by_role("searchbox").fill("action:enrol-passkey")
+    page.get_by_role("searchbox").fill("")
+    page.locator("#entries tbody tr").get_by_role("link").first.click()
+    page.get_by_role("button", name="Verify").click()
+    page.get_by_text("Every step holds.").wait_for()
+    assert page.locator(".steps li").count() in (3, 4)
+    sam.watch.assert_calm()
 
 
-def test_an_answer_is_released_number_by_number(lived_in, chromium):
+def test_an_answer_is_released_number_by_number(lived_in, sam):
     house, card, answer = lived_in
-    with signed_in(house, chromium) as sam:
-        page = sam.open(f"/answers/{answer}")
-        assert page.get_by_role("heading", name="sex by <b>health</b>").is_visible()
-        row = page.locator("tr.red")
-        assert row.get_by_role("checkbox").is_checked()
-        page.locator("tr.green").first.get_by_role("checkbox").check()
-        page.get_by_label("Round to").select_option("2")
-        page.get_by_label("Reason").first.fill("as agreed")
-        page.get_by_role("button", name="Release all numbers").click()
-        page.get_by_role("status").wait_for()
-        assert "released" in page.inner_text("main")
-        sam.watch.assert_calm()
+    page = sam.open(f"/answers/{answer}")
+    assert page.get_by_role("heading", name="sex by <b>health</b>").is_visible()
+    row = page.locator("tr.red")
+    assert row.get_by_role("checkbox").is_checked()
+    page.locator("tr.green").first.get_by_role("checkbox").check()
+    page.get_by_label("Round to").select_option("2")
+    page.get_by_label("Reason").first.fill("as agreed")
+    page.get_by_role("button", name="Release all numbers").click()
+    page.get_by_role("status").wait_for()
+    assert "released" in page.inner_text("main")
+    sam.watch.assert_calm()
     with house.analyst() as ana:
         program = house.folder.parent / "analysis.py"
         given = ana.card(card).run(program=program, seed=3, progress=False)
@@ -185,28 +185,27 @@ def enrol(sam, file: Path, fingerprint: str) -> None:
     page.get_by_role("button", name="Enrol zoe").click()
 
 
-def test_two_stewards_enrol_by_the_fingerprint_and_one_disables(lived_in, chromium, tmp_path):
+def test_two_stewards_enrol_by_the_fingerprint_and_one_disables(lived_in, sam, chromium, tmp_path):
     house, *_ = lived_in
     request = new_request(tmp_path, "zoe", role="auditor", project="pilot")
-    with signed_in(house, chromium) as sam:
-        enrol(sam, request.file, "0" * 64)
-        sam.page.get_by_text("does not match the request").wait_for()
-        enrol(sam, request.file, grouped(request.fingerprint))
-        sam.page.get_by_text("This waits for another steward.").wait_for()
-        with signed_in(house, chromium, "kim") as kim:
-            page = kim.open("/people")
-            page.get_by_label("Reason").first.fill("I asked zoe too")
-            page.get_by_role("button", name="Decide the same").click()
-            page.get_by_role("heading", name="zoe is enrolled").wait_for()
-            with page.expect_download() as saved:
-                page.get_by_role("button", name="Save the answer").click()
-            install_answer(tmp_path, Path(saved.value.path()).read_bytes())
-            kim.watch.assert_calm()
-        page = sam.open("/people")
-        row = page.locator("tr", has_text="zoe")
-        row.get_by_text("Disable", exact=True).click()
-        row.get_by_label("Reason").fill("a test")
-        row.get_by_role("button", name="Disable").click()
-        page.get_by_role("status").wait_for()
-        assert page.locator("tr", has_text="zoe").get_by_text("disabled", exact=True).is_visible()
-        sam.watch.assert_calm()
+    enrol(sam, request.file, "0" * 64)
+    sam.page.get_by_text("does not match the request").wait_for()
+    enrol(sam, request.file, grouped(request.fingerprint))
+    sam.page.get_by_text("This waits for another steward.").wait_for()
+    with signed_in(house, chromium, "kim") as kim:
+        page = kim.open("/people")
+        page.get_by_label("Reason").first.fill("I asked zoe too")
+        page.get_by_role("button", name="Decide the same").click()
+        page.get_by_role("heading", name="zoe is enrolled").wait_for()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save the answer").click()
+        install_answer(tmp_path, Path(saved.value.path()).read_bytes())
+        kim.watch.assert_calm()
+    page = sam.open("/people")
+    row = page.locator("tr", has_text="zoe")
+    row.get_by_text("Disable", exact=True).click()
+    row.get_by_label("Reason").fill("a test")
+    row.get_by_role("button", name="Disable").click()
+    page.get_by_role("status").wait_for()
+    assert page.locator("tr", has_text="zoe").get_by_text("disabled", exact=True).is_visible()
+    sam.watch.assert_calm()
