@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from gencard.client import Analyst
+from tests.compiled_copies import copies_compiled_once  # noqa: F401  # a fixture
 from tests.system import sandboxes
 from tests.system.house import House, running
 

@@ -29,6 +29,7 @@ from gencard.controller.sandbox.recipes import (
 )
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.errors import BlackBoxError, GeneratorChangedError, InvalidInputError
+from tests.compiled_copies import compiled_anew
 from tests.system.sandboxes import (
     LIMITS,
     RECORDS,
@@ -257,7 +258,8 @@ class TestCompiled:
             made.folder()
         assert built_in_recipe("mst", {})["digest"] == recipe["digest"]
 
-    def test_they_are_made_once_and_nobody_else_comes_near(self, tmp_path):
+    def test_they_are_made_once_and_nobody_else_comes_near(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(CompiledCopies, "_compile", compiled_anew)
         made = CompiledCopies(tmp_path, [])
         first = made.folder()
         times = {path: path.stat().st_mtime_ns for path in Path(first).rglob("*")}
