@@ -33,7 +33,7 @@ pytestmark = needs_sandbox
 
 PAIRS = list(combinations(("sex", "health", "work"), 2))
 BEYOND = 15
-"""Runs of 70 after which a held audit waits."""
+"""Runs of 42 after which a held audit waits."""
 BOX = """
 import time
 from gencard.wire.black_box import black_box
@@ -105,7 +105,7 @@ def clustered(house, alone, cluster):
 
 def begun(analyst, box):
     """The operation of an audit of a box, under a new card."""
-    terms = {"purpose": "a test", "rows": 500, "audit": AuditTerms(runs=10)}
+    terms = {"purpose": "a test", "rows": 500, "audit": AuditTerms(runs=6)}
     card = analyst.propose("survey", PAIRS, generator=box, **terms).accept()
     connection = analyst._connection
     request = audit_pb2.RunAuditRequest(card=card.name, request_id=request_id())

@@ -76,12 +76,20 @@ def ana(pair):
         yield analyst
 
 
+def both(pair):
+    """The leader, and the other one once it stands by; started where the test before ended it."""
+    leader = pair.leader()
+    other = pair.other(leader)
+    if other.running.poll() is not None:
+        other.start()
+    assert eventually(other.stands_by)
+    return leader, other
+
+
 @contextmanager
 def taken_over(pair, hold, work, reached):
     """Kill the leader once held work has reached a point; yields the future of the work."""
-    leader = pair.leader()
-    other = pair.other(leader)
-    assert eventually(other.stands_by)
+    leader, other = both(pair)
     hold.touch()
     with ThreadPoolExecutor(1) as threads:
         future = threads.submit(work)
@@ -94,7 +102,6 @@ def taken_over(pair, hold, work, reached):
             hold.unlink()
         yield future
     leader.end()
-    leader.start()
     consistency.assert_ledger_and_log(pair.state)
 
 
@@ -171,14 +178,11 @@ def same_rows(one, other):
 
 
 def kill(pair):
-    """The other one leads, and the killed one stands by again."""
-    leader = pair.leader()
-    other = pair.other(leader)
-    assert eventually(other.stands_by)
+    """The other one leads."""
+    leader, other = both(pair)
     leader.send(signal.SIGKILL)
     assert eventually(other.leads)
     leader.end()
-    leader.start()
 
 
 @pytest.mark.parametrize("generator", ["ipf", "mst"])
