@@ -52,15 +52,21 @@ def pytest_xdist_auto_num_workers() -> int:
 
 MEMORY = Path("/dev/shm")
 NEEDED_BYTES = 4 * 2**30
+PREFIX = "gencard-tests-"
 FOLDER = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Folders of tests are in memory where there is room: hundreds of databases wait for no disk."""
     if config.option.basetemp is None and "PYTEST_XDIST_WORKER" not in os.environ:
+        for folder in MEMORY.glob(f"{PREFIX}*"):  # a run that was killed left its folder behind
+            if not Path("/proc", folder.name.split("-")[2]).exists():
+                shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             if shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
-                folder = config.stash[FOLDER] = Path(mkdtemp(prefix="gencard-tests-", dir=MEMORY))
+                folder = config.stash[FOLDER] = Path(
+                    mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY)
+                )
                 config.option.basetemp = folder / "tests"
 
 
