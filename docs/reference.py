@@ -108,30 +108,30 @@ def meanings(table: type[BaseModel]) -> dict[str, str]:
     Raises:
         LookupError: A field has none.
     """
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for kind in reversed(table.__mro__):
         if issubclass(kind, BaseModel) and kind is not BaseModel:
-            found |= _strings_below_fields(kind)
+            docstrings |= _strings_below_fields(kind)
     fields = [name for name in table.model_fields if name != "kind"]
     for name in fields:
-        if not found.get(name):
+        if not docstrings.get(name):
             place = f"{table.__module__}.{table.__qualname__}.{name}"
             raise LookupError(f"{place} has no docstring: write what it means below the field")
-    return {name: found[name] for name in fields}
+    return {name: docstrings[name] for name in fields}
 
 
 def _strings_below_fields(kind: type[BaseModel]) -> dict[str, str]:
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     body = tree.body if isinstance(tree, ast.ClassDef) else []
-    found = {}
+    docstrings = {}
     for field, below in pairwise(body):
         match field, below:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
-                found[name] = _prose(text)
-    return found
+                docstrings[name] = _prose(text)
+    return docstrings
 
 
 def _prose(text: str) -> str:

@@ -187,26 +187,18 @@ class RuleLog:
 
     def people_are_read(self, people: Mapping[str, Enrolled]) -> None:
         """The same of people alone: a running service has its other rules from its start."""
-        with self.database.reading() as tx:
-            logged_rules = kept_rules(tx)
-        others = {
-            resource: logged_rules[resource]
-            for resource in logged_rules
-            if not resource.startswith(PEOPLE)
-        }
-        self.rules_are_read(others | people_rules(people))
+        self.rules_are_read(self._logged_outside(PEOPLE) | people_rules(people))
 
     def datasets_are_read(self, rules: Rules) -> None:
         """The same of datasets alone; other rules of ``rules`` do not count."""
+        datasets = {resource: rules[resource] for resource in rules if resource.startswith(PREFIX)}
+        self.rules_are_read(self._logged_outside(PREFIX) | datasets)
+
+    def _logged_outside(self, prefix: str) -> dict[str, Fields]:
+        """The rules that the log has of resources without this prefix."""
         with self.database.reading() as tx:
             logged_rules = kept_rules(tx)
-        others = {
-            resource: logged_rules[resource]
-            for resource in logged_rules
-            if not resource.startswith(PREFIX)
-        }
-        datasets = {resource: rules[resource] for resource in rules if resource.startswith(PREFIX)}
-        self.rules_are_read(others | datasets)
+        return {name: rule for name, rule in logged_rules.items() if not name.startswith(prefix)}
 
     def _record(self, tx: Connection, rules: Rules) -> None:
         before = kept_rules(tx)
