@@ -11,7 +11,7 @@ from gencard.client.arguments import checked
 from gencard.client.display import Displayable, Facts, Part, WrittenAsPage, page_module
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
-from gencard.core.errors import CHECK_READING, InvalidInputError, PermissionDeniedError
+from gencard.core.errors import PermissionDeniedError, unreadable
 from gencard.wire.signatures.canonical import document_of
 
 
@@ -114,9 +114,7 @@ class Report(WrittenAsPage):
         try:
             data = Path(path).read_bytes()
         except OSError:
-            raise InvalidInputError(
-                field="report", problem=f"cannot read {path}", advice=CHECK_READING
-            ) from None
+            raise unreadable("report", path) from None
         return cls(report_of_json_object(document_of(data, "report")))
 
     def _page(self) -> str:

@@ -36,10 +36,6 @@ _IN_PYTHON: Mapping[str, str] = {
 }
 """What a command that an advice names is in Python."""
 
-CHECK_READING = "Check that the file exists and that you may read it."
-CHECK_WRITING = "Check that the folder exists, that you may write to it, and that its disk is not full."
-"""Advice where a file cannot be read or written."""
-
 _LONGEST_ADVICE = 600
 _MOST_COMPARED, _LONGEST_COMPARED, _MOST_LISTED = 300, 60, 12
 """Names and characters that are compared, which bounds the work, and names that are listed."""
@@ -770,3 +766,15 @@ class InternalError(OperationError):
     reason = "INTERNAL"
     text = "The service had an internal error (incident {incident})."
     advice = "Give the incident number to the controller's steward."
+
+
+def unreadable(field: str, path: object) -> InvalidInputError:
+    """The error where a file that the caller named cannot be read."""
+    advice = "Check that the file exists and that you may read it."
+    return InvalidInputError(field=field, problem=f"cannot read {path}", advice=advice)
+
+
+def unwritable(field: str, path: object, verb: str = "write") -> InvalidInputError:
+    """The error where a file or folder cannot be written, made or replaced, as the verb says."""
+    advice = "Check that the folder exists, that you may write to it, and that its disk is not full."
+    return InvalidInputError(field=field, problem=f"cannot {verb} {path}", advice=advice)

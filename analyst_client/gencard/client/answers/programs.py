@@ -19,7 +19,7 @@ from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.release import Release
 from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Coding
-from gencard.core.errors import CHECK_READING, GencardError, InvalidInputError
+from gencard.core.errors import GencardError, InvalidInputError, unreadable
 from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs, outputs_to_json
 from gencard.run.levels import drawn_numbers
 from gencard.run.r_language import R, bytes_of_r_request, check_language, is_r
@@ -86,9 +86,7 @@ def text_of(program: str | Path) -> bytes:
     try:
         text = path.read_bytes()
     except OSError:
-        raise InvalidInputError(
-            field="program", problem=f"cannot read {path}", advice=CHECK_READING
-        ) from None
+        raise unreadable("program", path) from None
     check_language(path.name, text)
     return text
 

@@ -17,12 +17,12 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
-    CHECK_READING,
     GencardError,
     InvalidInputError,
     NoPsiError,
     NotReplayableError,
     VerificationError,
+    unreadable,
 )
 from gencard.core.statistics.psi import Psi
 from gencard.wire.codecs.schema_codec import coding_digest, coding_document, coding_of_document
@@ -266,9 +266,7 @@ def _recognised(path: Path) -> tuple[str | None, bytes]:
             raise InvalidInputError(field="file", problem=f"{path} is too large")
         content = path.read_bytes()
     except OSError:
-        raise InvalidInputError(
-            field="file", problem=f"cannot read {path}", advice=CHECK_READING
-        ) from None
+        raise unreadable("file", path) from None
     kind = _kind_of(content)
     is_document = path.suffix.lower() == ".json" or path.name in WELL_KNOWN
     return (None if kind == DAMAGED and not is_document else kind), content

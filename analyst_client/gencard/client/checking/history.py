@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gencard.client.arguments import LARGEST_WORD, checked_number
 from gencard.client.connection.credentials import Credentials
 from gencard.client.files.folder import appearing
-from gencard.core.errors import CHECK_READING, InvalidInputError, VerificationError
+from gencard.core.errors import VerificationError, unreadable
 from gencard.v1 import ledger_pb2 as pb
 from gencard.wire.documents.answer_document import SignedAnswer
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory, changes_file, changes_in
@@ -96,9 +96,7 @@ def _kept_changes(credentials: Credentials) -> list[bytes]:
     except FileNotFoundError:
         return []
     except OSError:
-        raise InvalidInputError(
-            field="keys", problem=f"cannot read {file}", advice=CHECK_READING
-        ) from None
+        raise unreadable("keys", file) from None
 
 
 def _keep_changes(credentials: Credentials, envelopes: list[bytes]) -> None:
@@ -220,9 +218,7 @@ class LogWatch:
         except FileNotFoundError:
             return None
         except OSError:
-            raise InvalidInputError(
-                field="log", problem=f"cannot read {self._file}", advice=CHECK_READING
-            ) from None
+            raise unreadable("log", self._file) from None
         return self._checked(envelope)
 
     def _check_continues(self, seen: Checkpoint, new: Checkpoint) -> None:

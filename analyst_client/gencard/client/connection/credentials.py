@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
-from gencard.core.errors import CHECK_READING, InvalidInputError, UnauthenticatedError
+from gencard.core.errors import InvalidInputError, UnauthenticatedError, unreadable
 from gencard.wire.signatures.identity import Identity
 
 _END = b"-----END PUBLIC KEY-----"
@@ -129,9 +129,7 @@ def read(path: Path, field: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError:
-        raise InvalidInputError(
-            field=field, problem=f"cannot read {path}", advice=CHECK_READING
-        ) from None
+        raise unreadable(field, path) from None
 
 
 def read_secret(path: Path, field: str) -> bytes:

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from gencard.client.arguments import checked
 from gencard.client.connection.credentials import Credentials, private_key, read, read_secret
 from gencard.client.files.folder import appearing
-from gencard.core.errors import CHECK_WRITING, InvalidInputError
+from gencard.core.errors import InvalidInputError, unwritable
 from gencard.wire.documents.enrolment import (
     LARGEST,
     EnrolmentAnswer,
@@ -167,9 +167,7 @@ def _new_pending(folder: Path) -> Path:
         problem = "holds a request without an answer; install the answer, or delete the folder"
         raise InvalidInputError(field=str(pending), problem=problem) from None
     except OSError:
-        raise InvalidInputError(
-            field="folder", problem=f"cannot make {pending}", advice=CHECK_WRITING
-        ) from None
+        raise unwritable("folder", pending, "make") from None
     return pending
 
 

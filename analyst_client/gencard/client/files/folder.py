@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 
-from gencard.core.errors import CHECK_WRITING, InvalidInputError
+from gencard.core.errors import InvalidInputError, unwritable
 
 CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
 CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"
@@ -55,9 +55,7 @@ def clear_release(folder: Path) -> None:
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError:
-            raise InvalidInputError(
-                field="output", problem=f"cannot replace {folder / name}", advice=CHECK_WRITING
-            ) from None
+            raise unwritable("output", folder / name, "replace") from None
 
 
 def save_documents(folder: Path, documents: dict[str, bytes]) -> None:
@@ -72,9 +70,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        raise InvalidInputError(
-            field="folder", problem=f"cannot make {folder}", advice=CHECK_WRITING
-        ) from None
+        raise unwritable("folder", folder, "make") from None
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -95,8 +91,6 @@ def appearing(path: Path, field: str = "file") -> Iterator[Path]:
         yield part
         os.replace(part, path)
     except OSError:
-        raise InvalidInputError(
-            field=field, problem=f"cannot write {path}", advice=CHECK_WRITING
-        ) from None
+        raise unwritable(field, path) from None
     finally:
         part.unlink(missing_ok=True)
