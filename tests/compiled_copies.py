@@ -27,25 +27,32 @@ def copies_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         yield
 
 
+FOLDER = "GENCARD_TESTS_COMPILED"
+"""The variable that names the folder of kept copies, for controllers in processes of their own."""
+
+
 @contextmanager
 def compiled_once(parent: Path) -> Iterator[None]:
     """Each set of modules is compiled once, and kept in a folder ``compiled``."""
     folder = parent / "compiled"
     folder.mkdir(exist_ok=True)
-
-    def copied(copies: CompiledCopies, target: Path) -> int:
-        kept = folder / sha256(copies._modules.encode()).hexdigest()
-        with (folder / "lock").open("w") as lock:
-            flock(lock, LOCK_EX)
-            if not kept.exists():
-                shutil.rmtree(folder / "new", ignore_errors=True)
-                (folder / "new").mkdir()
-                if code := compiled_anew(copies, folder / "new"):
-                    return code
-                (folder / "new").rename(kept)
-        shutil.copytree(kept, target, dirs_exist_ok=True)
-        return 0
-
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FOLDER, str(folder))
         patch.setattr(CompiledCopies, "_compile", copied)
         yield
+
+
+def copied(copies: CompiledCopies, target: Path) -> int:
+    """In place of ``CompiledCopies._compile``."""
+    folder = Path(os.environ[FOLDER])
+    kept = folder / sha256(copies._modules.encode()).hexdigest()
+    with (folder / "lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        if not kept.exists():
+            shutil.rmtree(folder / "new", ignore_errors=True)
+            (folder / "new").mkdir()
+            if code := compiled_anew(copies, folder / "new"):
+                return code
+            (folder / "new").rename(kept)
+    shutil.copytree(kept, target, dirs_exist_ok=True)
+    return 0

@@ -18,7 +18,13 @@ from tests.controller.state import postgres
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import eventually, is_alive
 
-_SERVE = "from gencard.controller.shell.main import main; main()"
+_SERVE = """
+from gencard.controller.sandbox.environment import CompiledCopies
+from gencard.controller.shell.main import main
+from tests.compiled_copies import copied
+CompiledCopies._compile = copied
+main()
+"""
 
 
 @dataclass
