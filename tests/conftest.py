@@ -82,6 +82,16 @@ TRACED_SECONDS = 0.25
 """Processor time of a test in which coverage is measured: tracing doubles it, and the rest repeats."""
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """No collection of garbage meanwhile: nearly all that imports and tests make stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Imports were traced; from here on the tests of the core are, and no others count."""
     if coverage := Coverage.current():
