@@ -778,3 +778,13 @@ def unwritable(field: str, path: object, verb: str = "write") -> InvalidInputErr
     """The error where a file or folder cannot be written, made or replaced, as the verb says."""
     advice = "Check that the folder exists, that you may write to it, and that its disk is not full."
     return InvalidInputError(field=field, problem=f"cannot {verb} {path}", advice=advice)
+
+
+def forget_frames(error: BaseException | None) -> None:
+    """Cut the errors of a chain off from the frames that they passed.
+
+    An error that a frame holds, and that holds the frame by its traceback, keeps the whole call until
+    the garbage collector runs; and gRPC counts a call as a stream of its connection while it is kept.
+    """
+    while error is not None:
+        error.__traceback__, error = None, error.__cause__ or error.__context__

@@ -1,7 +1,10 @@
 # ruff: noqa: PT012  an error of the database may rise only where the transaction ends
 
+import gc
 import os
 import stat
+import weakref
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -102,6 +105,20 @@ class TestTransactions:
         with database.transaction() as tx:
             assert tx.execute(select(cards)).all() == []
             insert_card(tx)
+
+    def test_an_error_keeps_nothing_of_the_call_that_met_it(self, database):
+        gc.disable()  # nothing waits for the garbage collector
+        try:
+            assert self._met_by_a_call(database)() is None
+        finally:
+            gc.enable()
+
+    @staticmethod
+    def _met_by_a_call(database) -> weakref.ref:
+        held = set()  # as a call holds its context
+        with suppress(StorageError), database.reading() as tx:
+            tx.execute(text("SELECT column_that_is_not_there FROM cards"))
+        return weakref.ref(held)
 
     def test_a_reader_sees_one_moment(self, database):
         with database.reading() as tx:

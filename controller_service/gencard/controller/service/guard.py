@@ -42,6 +42,7 @@ from gencard.core.errors import (
     ServiceBusyError,
     TooLargeError,
     UnauthenticatedError,
+    forget_frames,
 )
 from gencard.wire.codecs.error_table import status_message
 from gencard.wire.signatures.identity import Identity
@@ -308,10 +309,10 @@ class Guard(grpc.ServerInterceptor):
                 yield caught
             has_ended = True
         except GencardError as error:
-            _forget_frames(error)
+            forget_frames(error)
             caught.append(error)
         except Exception as error:  # this is where every error ends
-            _forget_frames(error)
+            forget_frames(error)
             # the text of an unexpected error may quote a record: only its class is logged
             incident = secrets.token_hex(8)
             if context.is_active():
@@ -344,16 +345,6 @@ def _code_of(caught: Sequence[GencardError], *, ended: bool) -> str:
         code: grpc.StatusCode = rpc_status.to_status(status_message(caught[0])).code
         return code.name
     return "OK" if ended else "CANCELLED"
-
-
-def _forget_frames(error: BaseException | None) -> None:
-    """Cut the errors of a chain off from the frames that they passed.
-
-    An error that a frame holds, and that holds the frame by its traceback, keeps the whole call until
-    the garbage collector runs; and gRPC counts a call as a stream of its connection while it is kept.
-    """
-    while error is not None:
-        error.__traceback__, error = None, error.__cause__ or error.__context__
 
 
 def _end(context: grpc.ServicerContext, caught: list[GencardError]) -> NoReturn:

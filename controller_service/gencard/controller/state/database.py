@@ -28,7 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gencard.controller.state.tables import leader
 from gencard.controller.turns import Door
-from gencard.core.errors import InvalidInputError, NotLeadingError, StorageError
+from gencard.core.errors import InvalidInputError, NotLeadingError, StorageError, forget_frames
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _NEWEST = "0013"
@@ -209,13 +209,14 @@ def translated() -> Iterator[None]:
     try:
         yield
         return
-    except _FOREIGN:
-        pass
+    except _FOREIGN as foreign:
+        forget_frames(foreign)  # those of SQLAlchemy hold their error
     error = StorageError()
     try:
         raise error
     finally:
         error.__context__ = None  # the with statement that calls us has put the foreign error there
+        del error  # or this frame and its error would hold each other
 
 
 def _engine_of(url: str, fence: "Fence | None") -> Engine:
