@@ -2,12 +2,12 @@
 
 import io
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import ZipFile
 
 from rich.table import Table
 
@@ -112,9 +112,9 @@ def checkout(commit: str) -> Iterator[Path]:
     Raises:
         subprocess.CalledProcessError: This clone does not have it.
     """
-    command = ["git", "archive", "--format=tar", commit]
+    command = ["git", "archive", "--format=zip", "-0", commit]
     archive = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(root := Path(folder) / "checkout", filter="data")
+        with ZipFile(io.BytesIO(archive)) as files:
+            files.extractall(root := Path(folder) / "checkout")
         yield root

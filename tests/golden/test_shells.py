@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tarfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -97,8 +96,7 @@ def test_with_a_controller(answered, one, tmp_path, monkeypatch):
 def settings_file(tmp_path_factory) -> Path:
     """The folder of a controller, as the first version left it."""
     folder = tmp_path_factory.mktemp("state")
-    with tarfile.open(FOLDER / "controller.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(FOLDER / "controller.tar.xz", folder)
     return folder / "controller" / "controller.toml"
 
 
