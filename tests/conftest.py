@@ -3,12 +3,9 @@
 import gc
 import os
 import shutil
-import signal
 import subprocess
-import sys
-import threading
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from tempfile import mkdtemp
@@ -16,13 +13,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
 # Before numpy is imported: the processes of a run share the cores, and waiting threads of BLAS spin.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tests.job_server import CLONE, JobServer, popen_of
+
+# Nearly all that imports and fixtures make stays: looking for garbage less often costs a third less to
+# collect the tests, and a twentieth less to run them.
+gc.set_threshold(20_000, 20, 20)
 
 # A console takes its width when it is made: now, and not in the first test that sets one.
 os.environ.pop("COLUMNS", None)
@@ -76,67 +76,24 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-CORE = Path(__file__).with_name("core")
-COVERAGE = pytest.StashKey[Coverage]()
-TRACED_SECONDS = 0.25
-"""Processor time of a test in which coverage is measured: tracing doubles it, and the rest repeats."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
-    """No collection of garbage meanwhile: nearly all that imports and tests make stays."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Imports were traced; from here on the tests of the core are, and no others count."""
-    if coverage := Coverage.current():
-        session.config.stash[COVERAGE] = coverage
-        coverage.stop()
-        threading.settrace(None)  # type: ignore[arg-type]  # as in ``traced``
+def pytest_collection_finish() -> None:
     forget()
-
-
-def forget() -> None:
-    """What is there now stays: later collections of garbage need not look through it again."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, Any, Any]:
-    """Coverage of the core is what its own tests reach."""
-    coverage = item.config.stash.get(COVERAGE, None)
-    with traced(coverage) if coverage and item.path.is_relative_to(CORE) else nullcontext():
-        result = yield
+    result = yield
     if nextitem is None or nextitem.path != item.path:
         forget()
     return result
 
 
-@contextmanager
-def traced(coverage: Coverage) -> Iterator[None]:
-    """Coverage is measured for ``TRACED_SECONDS``, and in the main thread alone.
-
-    Python 3.11 ends a thread at its start where another one begins to be traced at that moment. All of
-    the core is tested without threads.
-    """
-    before = signal.signal(signal.SIGVTALRM, lambda *_: sys.settrace(None))
-    signal.setitimer(signal.ITIMER_VIRTUAL, TRACED_SECONDS)
-    coverage.start()
-    threading.settrace(None)  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        coverage.stop()
-        signal.signal(signal.SIGVTALRM, before)
+def forget() -> None:
+    """What is there now stays: later collections of garbage need not look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
