@@ -1,13 +1,12 @@
 """The measures of this checkout beside those of the first house, as a table."""
 
-import io
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import ZipFile
 
 from rich.table import Table
 
@@ -112,9 +111,10 @@ def checkout(commit: str) -> Iterator[Path]:
     Raises:
         subprocess.CalledProcessError: This clone does not have it.
     """
-    command = ["git", "archive", "--format=zip", "-0", commit]
-    archive = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     with tempfile.TemporaryDirectory() as folder:
-        with ZipFile(io.BytesIO(archive)) as files:
-            files.extractall(root := Path(folder) / "checkout")
+        archive, root = Path(folder, "commit.tar"), Path(folder, "checkout")
+        command = ["git", "archive", f"--output={archive}", commit]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+        shutil.unpack_archive(archive, root)
+        archive.unlink()
         yield root
