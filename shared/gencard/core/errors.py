@@ -783,8 +783,8 @@ def unwritable(field: str, path: object, verb: str = "write") -> InvalidInputErr
 def forget_frames(error: BaseException | None) -> None:
     """Cut the errors of a chain off from the frames that they passed.
 
-    An error that a frame holds, and that holds the frame by its traceback, keeps the whole call until
-    the garbage collector runs; and gRPC counts a call as a stream of its connection while it is kept.
+    An error that a frame holds, and that holds the frame by its traceback, keeps the frame and all its
+    callers until the garbage collector runs.
     """
     while error is not None:
         error.__traceback__, error = None, error.__cause__ or error.__context__

@@ -116,7 +116,7 @@ for where, secret in ((server, token), (local, "")) * 2:
 
 
 def test_a_process_can_read_by_connect_and_without_it_in_turn(address, records):
-    """In one of its own: a local session starts Java by a fork, and processes of tests have threads."""
+    """In a process of its own: Java is started by a fork, which can hang for a minute beside threads."""
     done = subprocess.run(
         [sys.executable, "-c", BY_TURNS, address().text, TOKEN, f"spark://local?parquet={records}"],
         env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},

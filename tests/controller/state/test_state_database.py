@@ -109,16 +109,16 @@ class TestTransactions:
     def test_an_error_keeps_nothing_of_the_call_that_met_it(self, database):
         gc.disable()  # nothing waits for the garbage collector
         try:
-            assert self._met_by_a_call(database)() is None
+            assert self._local_of_a_call_that_fails(database)() is None
         finally:
             gc.enable()
 
     @staticmethod
-    def _met_by_a_call(database) -> weakref.ref:
-        held = set()  # as a call holds its context
+    def _local_of_a_call_that_fails(database) -> weakref.ref:
+        context = set()
         with suppress(StorageError), database.reading() as tx:
             tx.execute(text("SELECT column_that_is_not_there FROM cards"))
-        return weakref.ref(held)
+        return weakref.ref(context)
 
     def test_a_reader_sees_one_moment(self, database):
         with database.reading() as tx:

@@ -300,7 +300,10 @@ class Guard(grpc.ServerInterceptor):
 
     @contextmanager
     def _ending(self, context: grpc.ServicerContext, method: str) -> Iterator[list[GencardError]]:
-        """Collects the one error a call ends with, after the ``except`` block was left."""
+        """Collects the one error a call ends with, after the ``except`` block was left.
+
+        Its frames are forgotten, for gRPC counts a call as a stream of its connection while it is kept.
+        """
         caught: list[GencardError] = []
         trace, has_ended = secrets.token_hex(16), False
         context.set_trailing_metadata(((TRACE, trace),))

@@ -210,7 +210,7 @@ def translated() -> Iterator[None]:
         yield
         return
     except _FOREIGN as foreign:
-        forget_frames(foreign)  # those of SQLAlchemy hold their error
+        forget_frames(foreign)  # frames of SQLAlchemy hold the error
     error = StorageError()
     try:
         raise error
