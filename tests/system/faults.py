@@ -192,8 +192,8 @@ _LISTENERS: list[Faults] = []
 """Hooks cannot be taken away; one that nobody listens to does nothing."""
 
 
-def _hook(name: str, args: tuple[Any, ...]) -> None:
-    for faults in _LISTENERS:
+def _hook(name: str, args: tuple[Any, ...], listeners: list[Faults] = _LISTENERS) -> None:
+    for faults in listeners:  # an argument: the interpreter's end takes a module's names first
         faults.heard(name, args)
 
 

@@ -40,9 +40,10 @@ class Failpoints(Faults):
 
     _committed: bool = False
 
-    def watch_commits(self, engine: Engine) -> None:
-        event.listen(engine, "commit", self._before_commit)
-        event.listen(engine, "begin", self._after_commit)
+    def watch_commits(self) -> None:
+        """Call before an engine exists: a thread that uses one fails where a listener is added."""
+        event.listen(Engine, "commit", self._before_commit)
+        event.listen(Engine, "begin", self._after_commit)
 
     def _before_commit(self, _connection: object) -> None:
         self.step("before a commit")
@@ -81,8 +82,8 @@ def _live(settings: str, die_at: int | None, file_bytes: int | None, gate: str |
     else:
         worker = Path(__file__).with_name("gated_worker.py")
         patch.setattr(process, "_COMMAND", (sys.executable, "-I", str(worker), gate))
+    failpoints.watch_commits()
     controller = serve(Settings.load(Path(settings)))
-    failpoints.watch_commits(controller.controller_state.database._engine)
     _say({"pid": os.getpid(), "port": controller.port})
     signal.sigwait({signal.SIGUSR1})
     if file_bytes is not None:
