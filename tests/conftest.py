@@ -50,6 +50,22 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+SPARK = ("test_person_tables.py", "test_spark_connect.py", "test_tables.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file stays in one process, and those of Spark in the same one, which starts Java once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "spark" if file.endswith(SPARK) else file
+
+    return Scheduling(config, log) if config.option.dist == "loadfile" else None
+
+
 MEMORY = Path("/dev/shm")
 NEEDED_BYTES = 4 * 2**30
 PREFIX = "gencard-tests-"

@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -24,7 +23,7 @@ from tests.system.receivers import free_port
 
 pytest.importorskip("ibis")
 from gencard.controller.records.tables import engines
-from gencard.controller.records.tables.engines import open_table
+from gencard.controller.records.tables.engines import open_backend, open_table, records_of
 from tests.controller.state.test_tables import CLIQUES, JAVA_OPTIONS, SALT
 
 if reason := engine_rows.lacking("spark"):
@@ -102,29 +101,12 @@ def test_psi_is_the_same_to_the_byte(address, records):
     assert first == second
 
 
-BY_TURNS = """
-import sys
-from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.tables.engines import open_backend, records_of
-
-server, token, local = sys.argv[1:]
-for where, secret in ((server, token), (local, "")) * 2:
-    address = TableAddress(where)
-    with open_backend(address, secret) as backend:
-        print(records_of(backend, address).count().execute())
-"""
-
-
-def test_a_process_can_read_by_connect_and_without_it_in_turn(address, records):
-    """In a process of its own: Java is started by a fork, which can hang for a minute beside threads."""
-    done = subprocess.run(
-        [sys.executable, "-c", BY_TURNS, address().text, TOKEN, f"spark://local?parquet={records}"],
-        env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == ["5000"] * 4
+def test_a_process_can_read_by_connect_and_without_it_in_turn(address, records, monkeypatch):
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
+    here = TableAddress(f"spark://local?parquet={records}")
+    for where, token in ((here, ""), (address(), TOKEN)) * 2:
+        with open_backend(where, token) as backend:
+            assert records_of(backend, where).count().execute() == 5_000
 
 
 @pytest.mark.parametrize("token", ["", "open barley"])

@@ -166,10 +166,9 @@ def as_script(words: Sequence[str]) -> None:
 def main(modules: Sequence[str]) -> None:
     """Load modules; then fork, and run the program of each plan as Python runs a script."""
     sys.path.pop(0)
+    gc.disable()  # until a program begins: looking through modules for garbage finds next to none
     for name in modules:
         importlib.import_module(name)
-    gc.collect()
-    gc.disable()
     gc.freeze()
     if not is_forked():
         return
