@@ -66,6 +66,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log) if config.option.dist == "loadfile" else None
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In each of several processes, the files of a folder are spread over the run.
+
+    Tests of pages wait for a browser, those of the core for nothing: beside each other, no core idles.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    folders: dict[Path, list[Path]] = {}
+    for file in dict.fromkeys(item.path for item in items):
+        folders.setdefault(file.parent, []).append(file)
+    place = {
+        file: (nth + 0.5) / len(files) for files in folders.values() for nth, file in enumerate(files)
+    }
+    items.sort(key=lambda item: place[item.path])
+
+
 MEMORY = Path("/dev/shm")
 NEEDED_BYTES = 4 * 2**30
 PREFIX = "gencard-tests-"
