@@ -3,10 +3,13 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -42,7 +45,8 @@ def server(parent: Path | None = None) -> Iterator[str]:
         pytest.skip("no PostgreSQL server binaries here (Debian: postgresql)")
     user = _user()
     memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="gencard-pg-", dir=parent or memory))
+    prefix = f"gencard-tests-{os.getpid()}-pg-"  # by which the next tests remove what killed ones left
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent or memory))
     try:
         if user:
             shutil.chown(folder, user)
@@ -73,21 +77,19 @@ def _user() -> str | None:
 
 @contextmanager
 def _running(binaries: Path, folder: Path, user: str | None) -> Iterator[None]:
-    def run(program: str, *arguments: str) -> None:
-        subprocess.run(
-            [str(binaries / program), "-D", str(folder / "data"), *arguments],
-            user=user,
-            cwd=folder,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=240,
-        )
-
-    run("initdb", "--username=gencard", "--auth=trust", "--no-sync")
-    options = f"-c listen_addresses= -c max_connections=200 -c fsync=off -k {folder}"
-    run("pg_ctl", "start", "-w", "-t", "240", "-o", options, "-l", str(folder / "log"))
-    try:
-        yield
-    finally:
-        run("pg_ctl", "stop", "-m", "immediate")
+    """It ends with the context, and also where this process is killed."""
+    log = (folder / "log").open("w")
+    run = partial(subprocess.run, user=user, cwd=folder, stdout=log, stderr=log, timeout=240)
+    data = ("-D", str(folder / "data"))
+    initdb = (binaries / "initdb", *data, "--username=gencard", "--auth=trust", "--no-sync")
+    run(initdb, check=True)
+    options = ("-c", "listen_addresses=", "-c", "max_connections=200", "-c", "fsync=off", "-k", folder)
+    command = ("setpriv", "--pdeathsig", "QUIT", binaries / "postgres", *data, *options)
+    with log, subprocess.Popen(command, user=user, cwd=folder, stdout=log, stderr=log) as postgres:
+        try:
+            while run((binaries / "pg_isready", "-h", folder)).returncode:
+                assert postgres.poll() is None, (folder / "log").read_text()
+                time.sleep(0.05)
+            yield
+        finally:
+            postgres.send_signal(signal.SIGQUIT)  # at once, without a word to its clients
