@@ -95,6 +95,8 @@ class Faults:
 
     def heard(self, name: str, args: tuple[Any, ...]) -> None:
         """What Python is about to do."""
+        if not self._threads:  # nor are there names of this module when the interpreter ends
+            return
         if (name in _EVENTS and self.owns(args[0])) or name == "subprocess.Popen":
             self.step(name)
 
@@ -193,7 +195,7 @@ _LISTENERS: list[Faults] = []
 
 
 def _hook(name: str, args: tuple[Any, ...], listeners: list[Faults] = _LISTENERS) -> None:
-    for faults in listeners:  # an argument: the interpreter's end takes a module's names first
+    for faults in listeners:  # an argument: an interpreter that ends takes the names of modules first
         faults.heard(name, args)
 
 
