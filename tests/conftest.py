@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tests.job_server import CLONE, JobServer, popen_of
+from tests.memory import MEMORY, own_prefix, remove_abandoned
 
 # Nearly all that imports and fixtures make stays: looking for garbage less often costs a third less to
 # collect the tests, and a twentieth less to run them.
@@ -83,23 +84,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place[item.path])
 
 
-MEMORY = Path("/dev/shm")
 NEEDED_BYTES = 4 * 2**30
-PREFIX = "gencard-tests-"
 FOLDER = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Folders of tests are in memory where there is room: hundreds of databases wait for no disk."""
     if config.option.basetemp is None and "PYTEST_XDIST_WORKER" not in os.environ:
-        for folder in MEMORY.glob(f"{PREFIX}*"):  # a run that was killed left its folder behind
-            if not Path("/proc", folder.name.split("-")[2]).exists():
-                shutil.rmtree(folder, ignore_errors=True)
+        remove_abandoned()
         with suppress(OSError):
             if shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
-                folder = config.stash[FOLDER] = Path(
-                    mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY)
-                )
+                folder = config.stash[FOLDER] = Path(mkdtemp(prefix=own_prefix(), dir=MEMORY))
                 config.option.basetemp = folder / "tests"
 
 

@@ -95,8 +95,6 @@ class Faults:
 
     def heard(self, name: str, args: tuple[Any, ...]) -> None:
         """What Python is about to do."""
-        if not self._threads:  # nor are there names of this module when the interpreter ends
-            return
         if (name in _EVENTS and self.owns(args[0])) or name == "subprocess.Popen":
             self.step(name)
 
@@ -110,7 +108,7 @@ class Faults:
             event.listen(engine, moment, lambda *_, moment=moment: self.step(moment, _sql_error))
 
     def watch_folders(self, patch: pytest.MonkeyPatch) -> None:
-        _LISTENERS.append(self)
+        patch.setitem(_LISTENERS, id(self), self)
         patch.setattr(os, "fsync", self._watched("fsync", os.fsync))
 
     def watch_files(self, patch: pytest.MonkeyPatch) -> None:
@@ -190,12 +188,13 @@ class _Engine:
         return next(self._engine)
 
 
-_LISTENERS: list[Faults] = []
+_LISTENERS: dict[int, Faults] = {}
 """Hooks cannot be taken away; one that nobody listens to does nothing."""
 
 
-def _hook(name: str, args: tuple[Any, ...], listeners: list[Faults] = _LISTENERS) -> None:
-    for faults in listeners:  # an argument: an interpreter that ends takes the names of modules first
+def _hook(name: str, args: tuple[Any, ...], listeners: dict[int, Faults] = _LISTENERS) -> None:
+    """The listeners are an argument: an interpreter that ends takes the names of modules first."""
+    for faults in tuple(listeners.values()):  # another thread may come to listen meanwhile
         faults.heard(name, args)
 
 

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,10 +15,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-_NEVER_ROOT = ("postgres", "nobody")
-_MEMORY = "/dev/shm"
-"""Where a database of a thousand small files for each test costs no disk, if the system has it."""
+from tests.memory import MEMORY, own_prefix
+from tests.system.raw_calls import eventually
 
+_NEVER_ROOT = ("postgres", "nobody")
 _numbers = count()
 
 
@@ -44,9 +43,9 @@ def server(parent: Path | None = None) -> Iterator[str]:
     if program is None:
         pytest.skip("no PostgreSQL server binaries here (Debian: postgresql)")
     user = _user()
-    memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-    prefix = f"gencard-tests-{os.getpid()}-pg-"  # by which the next tests remove what killed ones left
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent or memory))
+    # a database of a thousand small files for each test costs no disk there
+    memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix=f"{own_prefix()}pg-", dir=parent or memory))
     try:
         if user:
             shutil.chown(folder, user)
@@ -78,18 +77,23 @@ def _user() -> str | None:
 @contextmanager
 def _running(binaries: Path, folder: Path, user: str | None) -> Iterator[None]:
     """It ends with the context, and also where this process is killed."""
-    log = (folder / "log").open("w")
-    run = partial(subprocess.run, user=user, cwd=folder, stdout=log, stderr=log, timeout=240)
-    data = ("-D", str(folder / "data"))
-    initdb = (binaries / "initdb", *data, "--username=gencard", "--auth=trust", "--no-sync")
-    run(initdb, check=True)
-    options = ("-c", "listen_addresses=", "-c", "max_connections=200", "-c", "fsync=off", "-k", folder)
-    command = ("setpriv", "--pdeathsig", "QUIT", binaries / "postgres", *data, *options)
-    with log, subprocess.Popen(command, user=user, cwd=folder, stdout=log, stderr=log) as postgres:
-        try:
-            while run((binaries / "pg_isready", "-h", folder)).returncode:
+    with (folder / "log").open("w") as log:
+        run = partial(subprocess.run, user=user, cwd=folder, stdout=log, stderr=log, timeout=240)
+        data = ("-D", str(folder / "data"))
+        initdb = (binaries / "initdb", *data, "--username=gencard", "--auth=trust", "--no-sync")
+        run(initdb, check=True)
+        settings = ("listen_addresses=", "max_connections=200", "fsync=off")
+        options = [word for setting in settings for word in ("-c", setting)]
+        program = (str(binaries / "postgres"), *data, *options, "-k", str(folder))
+        command = ("setpriv", "--pdeathsig", "QUIT", *program)
+        with subprocess.Popen(command, user=user, cwd=folder, stdout=log, stderr=log) as postgres:
+
+            def is_ready() -> bool:
                 assert postgres.poll() is None, (folder / "log").read_text()
-                time.sleep(0.05)
-            yield
-        finally:
-            postgres.send_signal(signal.SIGQUIT)  # at once, without a word to its clients
+                return run((binaries / "pg_isready", "-h", folder)).returncode == 0
+
+            try:
+                assert eventually(is_ready, seconds=240)
+                yield
+            finally:
+                postgres.send_signal(signal.SIGQUIT)  # at once, without a word to its clients
