@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import atexit
 import gc
 import os
 import shutil
@@ -51,6 +52,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+SHORT = ("golden", "wire")
 SPARK = ("test_person_tables.py", "test_spark_connect.py", "test_tables.py")
 
 
@@ -72,6 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In each of several processes, the files of a folder are spread over the run.
 
     Tests of pages wait for a browser, those of the core for nothing: beside each other, no core idles.
+    Short files that only compute come last, so that all processes end together.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
@@ -79,7 +82,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for file in dict.fromkeys(item.path for item in items):
         folders.setdefault(file.parent, []).append(file)
     place = {
-        file: (nth + 0.5) / len(files) for files in folders.values() for nth, file in enumerate(files)
+        file: (nth + 0.5) / len(files) + (folder.name in SHORT)
+        for folder, files in folders.items()
+        for nth, file in enumerate(files)
     }
     items.sort(key=lambda item: place[item.path])
 
@@ -98,8 +103,14 @@ def pytest_configure(config: pytest.Config) -> None:
                 config.option.basetemp = folder / "tests"
 
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Registered first, so called last: taking all objects apart would take each process three seconds.
+    atexit.register(os._exit, 0)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
-    gc.unfreeze()  # libraries look at their end whether something is left
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        gc.unfreeze()  # libraries look at their end whether something is left
     if folder := config.stash.get(FOLDER, None):
         shutil.rmtree(folder, ignore_errors=True)
 

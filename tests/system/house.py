@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import grpc
@@ -22,6 +24,7 @@ from gencard.controller.settings import drafting
 from gencard.controller.settings.boxes import ReviewTable
 from gencard.controller.settings.edits import write_review
 from gencard.controller.settings.settings import Settings
+from gencard.controller.state.database import Database
 from gencard.controller.wiring import Controller, serve
 from gencard.wire.documents.enrolment import request_of_document
 from gencard.wire.signatures.identity import Role
@@ -235,6 +238,17 @@ def _drafted(place: Path, title: str, *, today: date, **_: object) -> SchemaDraf
     return _DRAFTS[known]
 
 
+@cache
+def _empty_state() -> bytes:
+    """A database of the newest version: a migration takes longer than the rest of a start."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "state.sqlite")
+        database = Database(f"sqlite:///{file}")
+        database.migrate()
+        database.close()
+        return file.read_bytes()
+
+
 def build(
     folder: Path, data: pd.DataFrame | None = None, schema: str = SCHEMA, *, people: bool = True
 ) -> House:
@@ -244,6 +258,9 @@ def build(
     house = House(folder / "controller")
     with patch.object(drafting, "draft_schema", _drafted):
         drafting.draft(house.folder, file, now=datetime.now(UTC), demo_people=people)
+    state = house.folder / "state" / "state.sqlite"
+    state.touch(mode=0o600)
+    state.write_bytes(_empty_state())
     (house.folder / "schema.toml").write_text(schema)
     house.offer_exact_counts()
     house.edit({"address": '"localhost:0"\ncalls_per_second = 100_000  # tests are quick'})

@@ -18,7 +18,7 @@ import pytest
 from gencard.boxes.registry import BOXES
 from gencard.controller.sandbox import distributions
 from gencard.controller.sandbox.boxes import built_in_program
-from gencard.controller.sandbox.distributions import checked, entries_of, stamp_of
+from gencard.controller.sandbox.distributions import checked, stamp_of
 from gencard.controller.sandbox.environment import CompiledCopies, python_environment
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.recipes import (
@@ -84,14 +84,14 @@ def sent(recipe):
 
 class TestRecord:
     def test_s35_one_flipped_bit_in_any_file_is_refused(self, installed):
-        (before,) = checked(["tiny"])
+        (before,) = checked(["tiny"]).distributions
         for path in (installed / name for name in SOURCES if SOURCES[name]):
             for place in range(0, path.stat().st_size, 7):
                 flipped(path, place)
                 with pytest.raises(InvalidInputError, match=r"differs from its RECORD"):
                     checked(["tiny"])
                 flipped(path, place)
-        assert checked(["tiny"]) == (before,)
+        assert checked(["tiny"]).distributions == (before,)
 
     @pytest.mark.parametrize(
         "change",
@@ -111,23 +111,23 @@ class TestRecord:
             checked(["tiny"])
 
     def test_s35_another_release_is_another_record(self, installed):
-        (before,) = checked(["tiny"])
+        (before,) = checked(["tiny"]).distributions
         install(installed, sources=SOURCES | {"tiny/__init__.py": b"ANSWER = 4\n"})
-        (after,) = checked(["tiny"])
+        (after,) = checked(["tiny"]).distributions
         assert (before.version, before.record != after.record) == (after.version, True)
 
     def test_what_an_installer_adds_changes_nothing(self, installed):
-        (before,) = checked(["tiny"])
+        (before,) = checked(["tiny"]).distributions
         record = installed / "tiny-1.0.dist-info" / "RECORD"
         (installed / "tiny-1.0.dist-info" / "INSTALLER").write_text("another")
         record.write_text(record.read_text() + "tiny-1.0.dist-info/INSTALLER,sha256=AAAA,7\n")
         py_compile.compile(str(installed / "tiny" / "__init__.py"))
-        assert checked(["tiny"]) == (before,)
+        assert checked(["tiny"]).distributions == (before,)
 
     def test_what_a_distribution_requires_comes_along(self, installed):
         install(installed, "large", {"large.py": b""}, "Requires-Dist: tiny>=1\nRequires-Dist: absent")
-        assert [each.name for each in checked(["large"])] == ["large", "tiny"]
-        names = {each.name for each in checked(["scikit_learn"])}
+        assert [each.name for each in checked(["large"]).distributions] == ["large", "tiny"]
+        names = {each.name for each in checked(["scikit_learn"]).distributions}
         assert {"scikit-learn", "joblib", "numpy", "scipy"} <= names
         assert not {"", "torch", "pytest"} & names
 
@@ -142,7 +142,7 @@ class TestRecord:
         read, real = [], distributions._check_hashes
         monkeypatch.setattr(distributions, "_check_hashes", lambda *args: read.append(1) or real(*args))
         checked(["tiny"])
-        before = stamp_of(entries_of(checked(["tiny"])))
+        before = stamp_of(checked(["tiny"]).entries)
         assert len(read) == 1
         path = installed / "tiny" / "__init__.py"
         times = path.stat().st_atime_ns, path.stat().st_mtime_ns
@@ -156,7 +156,7 @@ class TestRecord:
     def test_the_distributions_of_built_in_boxes_are_those_of_their_records(self):
         for entry in BOXES.values():
             if not entry.extra:
-                assert "opendp" in {each.name for each in checked(entry.libraries)}
+                assert "opendp" in {each.name for each in checked(entry.libraries).distributions}
 
 
 DIGESTS = """

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,8 +46,8 @@ _hashes: dict[tuple[_File, str], str] = {}
 """Hashes of files that were read, by what identified the files then, and algorithm."""
 
 
-_checked: dict[tuple[str, ...], "tuple[str, tuple[Installed, ...]]"] = {}
-"""Distributions that were compared, and the stamp of their files then, by the names that led to them."""
+_checked: dict[tuple[str, ...], "Checked"] = {}
+"""What was compared, by the names that led to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,19 @@ class Installed:
     record: str
 
 
-def checked(names: Iterable[str]) -> tuple[Installed, ...]:
+class Checked(NamedTuple):
+    """Distributions that were compared with their RECORDs, and the stamp of their files then."""
+
+    distributions: tuple[Installed, ...]
+    stamp: str
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Paths of all that the distributions have at the top."""
+        return tuple(sorted({path for each in self.distributions for path in each.entries}))
+
+
+def checked(names: Iterable[str]) -> Checked:
     """These distributions and all that they require, by name, after a comparison with their RECORDs.
 
     Nothing is read again while every file has the same inode number, size and times.
@@ -79,32 +91,25 @@ def checked(names: Iterable[str]) -> tuple[Installed, ...]:
     """
     key = tuple(sorted(names))
     if key in _checked:
-        stamp, known = _checked[key]
         with suppress(GeneratorChangedError):
-            if stamp_of(entries_of(known)) == stamp:
-                return known
-    distributions = tuple(map(_installed, _required(key)))
-    _checked[key] = _compared(distributions), distributions
-    return distributions
+            if stamp_of(_checked[key].entries) == _checked[key].stamp:
+                return _checked[key]
+    _checked[key] = _compared(tuple(map(_installed, _required(key))))
+    return _checked[key]
 
 
-def _compared(distributions: tuple[Installed, ...]) -> str:
-    """The stamp of files that have the hashes of their RECORDs."""
-    entries = entries_of(distributions)
+def _compared(distributions: tuple[Installed, ...]) -> Checked:
+    """The distributions, where their files have the hashes of their RECORDs."""
+    entries = Checked(distributions, "").entries
     _wait_for_clock(entries)
-    stamp, files = stamp_of(entries), set(_files_in(entries))
+    stamp, files = stamp_of(entries), {_File(*file) for file in _files_in(entries)}
     try:
         _check_hashes(distributions, files)
     except OSError:
         raise GeneratorChangedError from None
     if stamp_of(entries) != stamp:
         raise GeneratorChangedError
-    return stamp
-
-
-def entries_of(distributions: Iterable[Installed]) -> tuple[str, ...]:
-    """Paths of all that the distributions have at the top."""
-    return tuple(sorted({path for each in distributions for path in each.entries}))
+    return Checked(distributions, stamp)
 
 
 def stamp_of(paths: Collection[str]) -> str:
@@ -113,7 +118,7 @@ def stamp_of(paths: Collection[str]) -> str:
     Raises:
         GeneratorChangedError: One is not there any more, or is neither a file nor a folder.
     """
-    return hashlib.sha256(repr(sorted(map(tuple, _files_in(paths)))).encode()).hexdigest()
+    return hashlib.sha256(repr(sorted(_files_in(paths))).encode()).hexdigest()
 
 
 def _required(names: Iterable[str]) -> list[str]:
@@ -211,37 +216,36 @@ def _has_hash(file: _File | None, expected: str) -> bool:
 
 def _wait_for_clock(paths: Collection[str]) -> None:
     """Until the clock has passed the last change of a file: a change from then on shows in its time."""
-    newest = max((file.changed for file in _files_in(paths)), default=0)
+    newest = max((_File(*file).changed for file in _files_in(paths)), default=0)
     time.sleep(min(_TICK, max(0.0, newest / 1e9 + _TICK - time.time())))
 
 
-def _files_in(paths: Iterable[str]) -> Iterator[_File]:
-    left = list(paths)
+def _files_in(paths: Iterable[str]) -> list[tuple[str, int, int, int, int]]:
+    """The values of ``_File``; plain tuples, since this is done before each run of a program."""
+    left, files = list(paths), []
     try:
         while left:
             path = left.pop()
-            if os.path.isdir(path) and not os.path.islink(path):
-                with os.scandir(path) as entries:
-                    inside = [entry for entry in entries if entry.name != BYTECODE]
-                left += [entry.path for entry in inside if entry.is_dir(follow_symlinks=False)]
-                yield from (
-                    _file(entry.path, entry.stat(follow_symlinks=False))
-                    for entry in inside
-                    if not entry.is_dir(follow_symlinks=False)
-                )
-            else:
-                yield _file(path, os.lstat(path))
-        return
+            if not os.path.isdir(path) or os.path.islink(path):
+                files.append(_identity(path, os.lstat(path)))
+                continue
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if not entry.is_dir(follow_symlinks=False):
+                        files.append(_identity(entry.path, entry.stat(follow_symlinks=False)))
+                    elif entry.name != BYTECODE:
+                        left.append(entry.path)
+        return files
     except OSError:
         pass
     raise GeneratorChangedError
 
 
-def _file(path: str, status: os.stat_result) -> _File:
+def _identity(path: str, status: os.stat_result) -> tuple[str, int, int, int, int]:
     """A link would lead to what is not looked at, so it is refused."""
     if not S_ISREG(status.st_mode):
         raise GeneratorChangedError
-    return _File(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _refusal(name: str, problem: str) -> InvalidInputError:

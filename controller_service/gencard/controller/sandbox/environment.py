@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from gencard.controller.sandbox.distributions import checked, entries_of, stamp_of
+from gencard.controller.sandbox.distributions import checked, stamp_of
 from gencard.core.errors import GeneratorChangedError
 from gencard.wire.signatures.canonical import Document
 
@@ -88,7 +88,7 @@ class Environment:
 
     def check_unchanged(self) -> None:
         """Raises GeneratorChangedError where a file has been changed since it was compared."""
-        if self.stamp and stamp_of(_watched(self.distributions, self.compiled)) != self.stamp:
+        if self.stamp and _stamp(stamp_of(self.distributions), self.compiled) != self.stamp:
             raise GeneratorChangedError
 
 
@@ -113,14 +113,15 @@ def python_environment(libraries: Iterable[str], compiled: str = "") -> Environm
     Raises:
         InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
     """
-    entries = entries_of(checked((*BASE, *libraries)))
+    known = checked((*BASE, *libraries))
     visible, hidden, links = _interpreter()
-    stamp = stamp_of(_watched(entries, compiled))
-    return Environment(tuple(sorted({*visible, *entries})), hidden, links, compiled, entries, stamp)
+    shown, stamp = {*visible, *known.entries}, _stamp(known.stamp, compiled)
+    return Environment(tuple(sorted(shown)), hidden, links, compiled, known.entries, stamp)
 
 
-def _watched(distributions: tuple[str, ...], compiled: str) -> tuple[str, ...]:
-    return (*distributions, compiled) if compiled else distributions
+def _stamp(distributions: str, compiled: str) -> str:
+    """The stamp of distributions, and with it that of compiled copies, where there are any."""
+    return f"{distributions} {stamp_of([compiled])}" if compiled else distributions
 
 
 def python_runtime(libraries: Iterable[str]) -> Document:
@@ -128,7 +129,7 @@ def python_runtime(libraries: Iterable[str]) -> Document:
     return {
         "distributions": [
             {"name": each.name, "version": each.version, "record": each.record}
-            for each in checked((*BASE, *libraries))
+            for each in checked((*BASE, *libraries)).distributions
         ],
         "interpreter": f"{platform.python_implementation()} {platform.python_version()}",
         "libc": libc(),
