@@ -5,19 +5,25 @@ own, with the bare environment of a worker. Only on machines whose number of ``c
 """
 
 import ctypes
+import json
 import os
 import platform
+import runpy
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
 CLONE_PARENT = 0x8000
 """The new process is a child of the server's parent, which so can wait for it."""
+
+_HERE = str(Path(__file__).parent)
 
 ONE_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """The allocator of pyarrow begins no thread of its own."""
@@ -32,11 +38,15 @@ class JobServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket, self._its_end = socket.socketpair()
 
-    def fork(self, *files: int) -> int:
-        """A worker with these as standard input, output and error; its process id."""
+    def fork(self, script: tuple[str, ...], *files: int) -> int:
+        """A worker with these as standard input, output and error; its process id.
+
+        Args:
+            script: A worker's own script and its arguments; empty for the service's worker.
+        """
         with self._lock:
             self._process = self._process or self._started()
-            socket.send_fds(self._socket, [b"fork"], files)
+            socket.send_fds(self._socket, [json.dumps(script).encode()], files)
             return int(self._socket.recv(32))
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -52,20 +62,23 @@ class JobServer:
 
 
 def popen_of(server: JobServer, command: tuple[str, ...]) -> Callable[..., Any]:
-    """In place of ``Popen``: forks where this command is to be started, and starts any other."""
+    """In place of ``Popen``: forks where this command or a script here is to be started, else starts."""
+    python = command[:2]
 
     class Forked(subprocess.Popen[bytes]):
         def _execute_child(self, *arguments: Any) -> None:
             pipes = arguments[10:16]
             try:
                 read, _, _, write, _, error = pipes
-                self.pid = server.fork(read, write, error)
+                script = () if self.args == command else tuple(self.args[len(python) :])
+                self.pid = server.fork(script, read, write, error)
                 self._child_created = True
             finally:
                 self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
     def start(args: tuple[str, ...], **options: Any) -> subprocess.Popen[bytes]:
-        return (Forked if args == command else subprocess.Popen)(args, **options)
+        is_script = args[: len(python)] == python and args[len(python)].startswith(_HERE)
+        return (Forked if args == command or is_script else subprocess.Popen)(args, **options)
 
     return start
 
@@ -82,18 +95,25 @@ def serve() -> None:
     gc.freeze()
     channel = socket.socket(fileno=os.dup(0))
     while True:
-        message, files, _, _ = socket.recv_fds(channel, 32, 3)
+        message, files, _, _ = socket.recv_fds(channel, 1 << 16, 3)
         if not message:
             os._exit(0)
         ready, leads = os.pipe()
         pid = _fork_for_the_parent()
         if pid == 0:
-            _work(files, (channel.fileno(), ready, leads), worker.main)
+            script = json.loads(message)
+            main = partial(_run, script) if script else worker.main
+            _work(files, (channel.fileno(), ready, leads), main)
         os.close(leads)
         os.read(ready, 1)  # its group can be killed from here on
         for file in (ready, *files):
             os.close(file)
         channel.send(str(pid).encode())
+
+
+def _run(script: list[str]) -> None:
+    sys.argv[:] = script
+    runpy.run_path(script[0], run_name="__main__")
 
 
 def _fork_for_the_parent() -> int:

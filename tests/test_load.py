@@ -8,7 +8,7 @@ from benchmarks.load import ABUSER, MIX, abused, callers, phase
 from benchmarks.stream import serving
 
 ANALYSTS = [f"analyst{number}" for number in range(5)]
-CALLS, SECONDS = 20, 2.0
+CALLS, SECONDS = 10, 1.0
 
 
 @pytest.fixture(scope="module")
