@@ -42,6 +42,7 @@ def files_in(folder):
 
 
 def test_a_controller_in_order_has_a_line_for_each_part_and_is_left_as_it_was(house):
+    (house.settings().state.folder / "state.sqlite").unlink()  # as before the first start
     before = files_in(house.folder)
     seen = findings(house)
     assert list(seen) == PARTS
