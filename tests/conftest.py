@@ -26,10 +26,8 @@ from tests.memory import MEMORY, own_prefix, remove_abandoned
 # collect the tests, and a twentieth less to run them.
 gc.set_threshold(20_000, 20, 20)
 
-# A console takes its width when it is made: now, and not in the first test that sets one.
+# A console takes its width when it is made, which is not to be the one that a test sets.
 os.environ.pop("COLUMNS", None)
-for shell in ("client", "controller"):
-    import_module(f"gencard.{shell}.shell.terminal")
 
 # A busy machine makes no test fail, and no run meets an example that the run before did not:
 # `pytest --hypothesis-profile=search` looks for others.
@@ -116,6 +114,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
+    for shell in ("client", "controller"):
+        import_module(f"gencard.{shell}.shell.terminal")  # makes its console
     forget()
 
 

@@ -105,10 +105,10 @@ def replaced(path, value):
 @pytest.mark.parametrize(
     "path", list(paths(json.loads(GOLDEN))), ids=lambda path: ".".join(map(str, path))
 )
-@pytest.mark.parametrize("value", [None, 5, 0.5, True, [], {}, [1], {"sha256": 1}], ids=repr)
-def test_another_type_anywhere_is_refused(path, value):
-    with pytest.raises(VerificationError, match="is not a card"):
-        card_of_document(replaced(path, value))
+def test_another_type_anywhere_is_refused(path):
+    for value in (None, 5, 0.5, True, [], {}, [1], {"sha256": 1}):
+        with pytest.raises(VerificationError, match="is not a card"):
+            card_of_document(replaced(path, value))
 
 
 @pytest.mark.parametrize(
