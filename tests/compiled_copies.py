@@ -35,7 +35,7 @@ FOLDER = "GENCARD_TESTS_COMPILED"
 def compiled_once(parent: Path) -> Iterator[None]:
     """Each set of modules is compiled once, and kept in a folder ``compiled``."""
     folder = parent / "compiled"
-    folder.mkdir(exist_ok=True)
+    (folder / "none").mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER, str(folder))
         patch.setattr(CompiledCopies, "_compile", copied)
@@ -44,15 +44,23 @@ def compiled_once(parent: Path) -> Iterator[None]:
 
 def copied(copies: CompiledCopies, target: Path) -> int:
     """In place of ``CompiledCopies._compile``."""
-    folder = Path(os.environ[FOLDER])
+    folder, modules = Path(os.environ[FOLDER]), copies._modules.split(", ")
     kept = folder / sha256(copies._modules.encode()).hexdigest()
     with (folder / "lock").open("w") as lock:
         flock(lock, LOCK_EX)
         if not kept.exists():
             shutil.rmtree(folder / "new", ignore_errors=True)
-            (folder / "new").mkdir()
+            shutil.copytree(_largest_part(folder, modules), folder / "new")
             if code := compiled_anew(copies, folder / "new"):
                 return code
             (folder / "new").rename(kept)
+            kept.with_suffix(".modules").write_text(" ".join(modules))
     shutil.copytree(kept, target, dirs_exist_ok=True)
     return 0
+
+
+def _largest_part(folder: Path, modules: list[str]) -> Path:
+    """The kept copies to begin with: of most of these modules, and of no others."""
+    names = {file: {*file.read_text().split()} for file in folder.glob("*.modules")}
+    parts = [file for file in names if names[file] <= {*modules}]
+    return max(parts, key=lambda file: len(names[file])).with_suffix("") if parts else folder / "none"
