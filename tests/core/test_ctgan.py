@@ -15,10 +15,17 @@ from gencard.core.errors import OperationCancelledError
 from gencard.core.statistics.counting import count
 from tests.core.strategies import datasets
 
-torch = pytest.importorskip("torch", reason="the extra deep is not installed")
 
-from gencard.boxes.nets.ctgan_training import Discriminator  # noqa: E402
-from gencard.boxes.nets.generator import Blocks, Generator  # noqa: E402
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """Not by the module: the import takes a second, in each process of a run that collects the tests."""
+    pytest.importorskip("torch", reason="the extra deep is not installed")
+    global torch, Discriminator, Blocks, Generator  # noqa: PLW0603  # as an import would
+    import torch
+
+    from gencard.boxes.nets.ctgan_training import Discriminator
+    from gencard.boxes.nets.generator import Blocks, Generator
+
 
 NAN = float("nan")
 DOMAIN = Domain.of({"a": 3, "b": 5, "c": 4})

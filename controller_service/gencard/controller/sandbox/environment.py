@@ -113,10 +113,10 @@ def python_environment(libraries: Iterable[str], compiled: str = "") -> Environm
     Raises:
         InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
     """
-    known = checked((*BASE, *libraries))
+    libraries_checked = checked((*BASE, *libraries))
     visible, hidden, links = _interpreter()
-    shown, stamp = {*visible, *known.entries}, _stamp(known.stamp, compiled)
-    return Environment(tuple(sorted(shown)), hidden, links, compiled, known.entries, stamp)
+    entries, stamp = libraries_checked.entries, _stamp(libraries_checked.stamp, compiled)
+    return Environment(tuple(sorted({*visible, *entries})), hidden, links, compiled, entries, stamp)
 
 
 def _stamp(distributions: str, compiled: str) -> str:
