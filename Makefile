@@ -44,7 +44,7 @@ demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/; VER
 
 # `-p tests` imports the package first: under SlipCover, pytest would import it as a module without submodules.
 # The bound is checked by a second call: the first, if it did, would report without the processes of the tests.
-test: $(READY)  ## every test, in two processes more than there are cores (four at most), with coverage of the core
+test: $(READY)  ## every test, in one process more than there are cores (four at most), with coverage of the core
 	@$(BIN)/python -m slipcover -m pytest -p tests --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0
 	@$(BIN)/python -m slipcover --merge .coverage.json --fail-under 95
 

@@ -46,8 +46,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # mutants run without the plugin
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than cores: for a third of its time a test waits, for a process or for a time to pass."""
-    return len(os.sched_getaffinity(0)) + 2
+    """One more than cores: for a third of its time a test waits, for a process or for a time to pass."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 SHORT = ("golden", "wire")
