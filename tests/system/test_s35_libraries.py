@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gencard.boxes.registry import BOXES
-from gencard.controller.sandbox import distributions
+from gencard.controller.sandbox import distributions, environment
 from gencard.controller.sandbox.boxes import built_in_program
 from gencard.controller.sandbox.distributions import checked, stamp_of
 from gencard.controller.sandbox.environment import CompiledCopies, python_environment
@@ -152,6 +152,19 @@ class TestRecord:
         with pytest.raises(InvalidInputError):
             checked(["tiny"])
         assert len(read) == 2
+
+    def test_s35_a_change_after_the_comparison_is_noticed_at_the_next_run(self, installed, monkeypatch):
+        """Also one before the environment is put together, when everything has been compared."""
+        real = environment._interpreter
+
+        def meanwhile():
+            flipped(installed / "tiny" / "__init__.py", 0)
+            return real()
+
+        python_environment(["tiny"]).check_unchanged()
+        monkeypatch.setattr(environment, "_interpreter", meanwhile)
+        with pytest.raises(GeneratorChangedError):
+            python_environment(["tiny"]).check_unchanged()
 
     def test_the_distributions_of_built_in_boxes_are_those_of_their_records(self):
         for entry in BOXES.values():
