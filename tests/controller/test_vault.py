@@ -1,10 +1,14 @@
 """The vault: exact codes from files, typed errors, and no word of a record in any of them."""
 
+import gc
 import hmac
 import os
 import stat
 import subprocess
 import sys
+import weakref
+from contextlib import suppress
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -375,6 +379,19 @@ class TestEngine:
             silently(lambda: fail(duckdb.OutOfMemoryException(CANARY)))
         assert caught.value.__context__ is None
         assert not caught.value.args
+
+    def test_nothing_that_was_read_outlives_an_error(self):
+        """Not even until garbage is looked for: an error and a frame that hold each other would."""
+        batch = np.zeros(3)
+        released = weakref.ref(batch)
+        gc.disable()
+        try:
+            with suppress(DatasetUnavailableError):
+                silently(partial(np.add, batch, np.zeros(4)))
+            del batch
+            assert released() is None
+        finally:
+            gc.enable()
 
     def test_it_leaves_no_file(self, tmp_path, path, monkeypatch):
         monkeypatch.chdir(tmp_path)

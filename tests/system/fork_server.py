@@ -66,9 +66,9 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps
     logs.configure()  # what failed is named by place and class, where a test shows it
     for line in sys.stdin:
-        asked = json.loads(line)
+        arguments = json.loads(line)
         if os.fork() == 0:
-            _live(**asked)
+            _live(**arguments)
 
 
 def _live(settings: str, die_at: int | None, file_bytes: int | None, gate: str | None) -> None:

@@ -178,7 +178,10 @@ def silently(action: Callable[[], _Result]) -> _Result:
         refusal = MemoryError()
     except Exception:  # whatever it is, its text may quote a record
         refusal = DatasetUnavailableError()
-    raise refusal
+    try:
+        raise refusal
+    finally:
+        del refusal  # or this frame and its error would hold each other, and what was read
 
 
 def hmac_of(path: Path, salt: bytes) -> str:
