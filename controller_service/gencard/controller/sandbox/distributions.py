@@ -42,6 +42,9 @@ class _File(NamedTuple):
     changed: int
 
 
+_Values = tuple[str, int, int, int, int]
+"""Those of a ``_File``."""
+
 _hashes: dict[tuple[_File, str], str] = {}
 """Hashes of files that were read, by what identified the files then, and algorithm."""
 
@@ -68,15 +71,16 @@ class Installed:
 
 
 class Checked(NamedTuple):
-    """Distributions that were compared with their RECORDs, and the stamp of their files then."""
+    """Distributions that were compared with their RECORDs.
+
+    Args:
+        entries: Paths of all that they have at the top.
+        stamp: Of these when they were compared.
+    """
 
     distributions: tuple[Installed, ...]
+    entries: tuple[str, ...]
     stamp: str
-
-    @property
-    def entries(self) -> tuple[str, ...]:
-        """Paths of all that the distributions have at the top."""
-        return tuple(sorted({path for each in self.distributions for path in each.entries}))
 
 
 def checked(names: Iterable[str]) -> Checked:
@@ -100,16 +104,17 @@ def checked(names: Iterable[str]) -> Checked:
 
 def _compared(distributions: tuple[Installed, ...]) -> Checked:
     """The distributions, where their files have the hashes of their RECORDs."""
-    entries = Checked(distributions, "").entries
+    entries = tuple(sorted({path for each in distributions for path in each.entries}))
     _wait_for_clock(entries)
-    stamp, files = stamp_of(entries), {_File(*file) for file in _files_in(entries)}
+    files = _files_in(entries)
+    stamp = _stamp(files)
     try:
-        _check_hashes(distributions, files)
+        _check_hashes(distributions, {_File(*file) for file in files})
     except OSError:
         raise GeneratorChangedError from None
     if stamp_of(entries) != stamp:
         raise GeneratorChangedError
-    return Checked(distributions, stamp)
+    return Checked(distributions, entries, stamp)
 
 
 def stamp_of(paths: Collection[str]) -> str:
@@ -118,7 +123,11 @@ def stamp_of(paths: Collection[str]) -> str:
     Raises:
         GeneratorChangedError: One is not there any more, or is neither a file nor a folder.
     """
-    return hashlib.sha256(repr(sorted(_files_in(paths))).encode()).hexdigest()
+    return _stamp(_files_in(paths))
+
+
+def _stamp(files: list[_Values]) -> str:
+    return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()
 
 
 def _required(names: Iterable[str]) -> list[str]:
@@ -220,8 +229,8 @@ def _wait_for_clock(paths: Collection[str]) -> None:
     time.sleep(min(_TICK, max(0.0, newest / 1e9 + _TICK - time.time())))
 
 
-def _files_in(paths: Iterable[str]) -> list[tuple[str, int, int, int, int]]:
-    """The values of ``_File``; plain tuples, since this is done before each run of a program."""
+def _files_in(paths: Iterable[str]) -> list[_Values]:
+    """What identifies each file; plain tuples, since this is done before each run of a program."""
     left, files = list(paths), []
     try:
         while left:
@@ -241,7 +250,7 @@ def _files_in(paths: Iterable[str]) -> list[tuple[str, int, int, int, int]]:
     raise GeneratorChangedError
 
 
-def _identity(path: str, status: os.stat_result) -> tuple[str, int, int, int, int]:
+def _identity(path: str, status: os.stat_result) -> _Values:
     """A link would lead to what is not looked at, so it is refused."""
     if not S_ISREG(status.st_mode):
         raise GeneratorChangedError
