@@ -22,6 +22,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from tests.job_server import CLONE, JobServer, popen_of
 from tests.memory import MEMORY, own_prefix, remove_abandoned
 
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+"""Whether this is one of several processes that share the tests."""
+
+if IS_WORKER:
+    # Registered first, so called last: taking all objects apart would take each process three seconds.
+    atexit.register(os._exit, 0)
+
 # Nearly all that imports and fixtures make stays: looking for garbage less often costs a third less to
 # collect the tests, and a twentieth less to run them.
 gc.set_threshold(20_000, 20, 20)
@@ -40,7 +47,7 @@ settings.load_profile("same")
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """A failure is named when it happens: a run that is stopped from outside prints no summary."""
-    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+    if report.failed and not IS_WORKER:
         print(f"\n{report.nodeid} failed in {report.when} after {report.duration:.0f} s", flush=True)
 
 
@@ -50,7 +57,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
-SHORT = ("golden", "wire")
+LAST_FOLDERS = ("golden", "wire")
 SPARK = ("test_person_tables.py", "test_spark_connect.py", "test_tables.py")
 
 
@@ -74,13 +81,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Tests of pages wait for a browser, those of the core for nothing: beside each other, no core idles.
     Short files that only compute come last, so that all processes end together.
     """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if not IS_WORKER:
         return
     folders: dict[Path, list[Path]] = {}
     for file in dict.fromkeys(item.path for item in items):
         folders.setdefault(file.parent, []).append(file)
     place = {
-        file: (nth + 0.5) / len(files) + (folder.name in SHORT)
+        file: (nth + 0.5) / len(files) + (folder.name in LAST_FOLDERS)
         for folder, files in folders.items()
         for nth, file in enumerate(files)
     }
@@ -93,7 +100,7 @@ FOLDER = pytest.StashKey[Path]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Folders of tests are in memory where there is room: hundreds of databases wait for no disk."""
-    if config.option.basetemp is None and "PYTEST_XDIST_WORKER" not in os.environ:
+    if config.option.basetemp is None and not IS_WORKER:
         remove_abandoned()
         with suppress(OSError):
             if shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
@@ -101,13 +108,8 @@ def pytest_configure(config: pytest.Config) -> None:
                 config.option.basetemp = folder / "tests"
 
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # Registered first, so called last: taking all objects apart would take each process three seconds.
-    atexit.register(os._exit, 0)
-
-
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if not IS_WORKER:
         gc.unfreeze()  # libraries look at their end whether something is left
     if folder := config.stash.get(FOLDER, None):
         shutil.rmtree(folder, ignore_errors=True)

@@ -28,7 +28,7 @@ from gencard.controller.service import operations as watching
 from gencard.controller.settings.settings import Settings
 from gencard.controller.upkeep import logs
 from gencard.controller.wiring import serve
-from tests.system import thread_jobs
+from tests.system import gated_worker, thread_jobs
 from tests.system.faults import Error, Faults
 
 _SERVICE = ("call", "operation", "job")
@@ -80,8 +80,7 @@ def _live(settings: str, die_at: int | None, file_bytes: int | None, gate: str |
         failpoints.watch_files(patch)
         failpoints.watch_engine(patch)
     else:
-        worker = Path(__file__).with_name("gated_worker.py")
-        patch.setattr(process, "_COMMAND", (sys.executable, "-I", str(worker), gate))
+        patch.setattr(process, "_COMMAND", gated_worker.command(gate))
     failpoints.watch_commits()
     controller = serve(Settings.load(Path(settings)))
     _say({"pid": os.getpid(), "port": controller.port})

@@ -14,6 +14,11 @@ from gencard.controller.jobs import worker
 _answer = worker.answer
 
 
+def command(gate):
+    """What starts this worker."""
+    return (sys.executable, "-I", __file__, str(gate))
+
+
 def answer(*args, **kwargs):
     gate = Path(sys.argv[1])
     (gate / f"worker-{os.getpid()}").touch()

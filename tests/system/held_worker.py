@@ -14,6 +14,11 @@ from gencard.controller.jobs.auditing import JournaledBox
 _runs_by_seed = JournaledBox.runs_by_seed
 
 
+def command(hold, runs):
+    """What starts this worker."""
+    return (sys.executable, "-I", __file__, str(hold), str(runs))
+
+
 def runs_by_seed(box, *args, **kwargs):
     hold, runs = Path(sys.argv[1]), int(sys.argv[2])
     for made in _runs_by_seed(box, *args, **kwargs):

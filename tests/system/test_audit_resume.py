@@ -1,7 +1,6 @@
 """An audit that was cancelled or stopped ends as an undisturbed one, once it is carried on."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import combinations
@@ -52,9 +51,8 @@ def held(hold: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory, hold: Path) -> Iterator[House]:
     """A controller that draws the same part of all seeds, and whose audits can be held."""
-    worker = (sys.executable, "-I", held_worker.__file__, str(hold), str(BEYOND))
     with known_seeds(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "_COMMAND", worker)
+        patch.setattr(process, "_COMMAND", held_worker.command(hold, BEYOND))
         built = build(tmp_path_factory.mktemp("resume"), survey(2_000))
         built.raise_caps()
         built.edit({"generators": '["ipf", "honest"]'})

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from itertools import chain
@@ -53,8 +52,7 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Workers of controllers started from now on wait until it is opened."""
     folder = tmp_path / "gate"
     folder.mkdir()
-    worker = (sys.executable, "-I", gated_worker.__file__, str(folder))
-    monkeypatch.setattr(process, "_COMMAND", worker)
+    monkeypatch.setattr(process, "_COMMAND", gated_worker.command(folder))
     return Gate(folder)
 
 

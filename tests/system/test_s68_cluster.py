@@ -8,7 +8,6 @@ import signal
 import socket
 import ssl
 import struct
-import sys
 import time
 from concurrent.futures import CancelledError
 from contextlib import closing
@@ -229,9 +228,8 @@ def hold(tmp_path_factory):
 @pytest.fixture(scope="module")
 def house(tmp_path_factory, hold):
     """A controller with programs of authors, not yet started, and without a cluster."""
-    worker = (sys.executable, "-I", held_worker.__file__, str(hold), str(BEYOND))
     with known_seeds(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "_COMMAND", worker)
+        patch.setattr(process, "_COMMAND", held_worker.command(hold, BEYOND))
         built = build(tmp_path_factory.mktemp("served"), survey(500))
         built.raise_caps()
         built.edit({"generators": '["ipf", "resample", "sleeper"]'})

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -61,7 +60,7 @@ def hold(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory, hold):
     """Two controllers, of which one leads; work waits for as long as there is the file ``hold``."""
-    command = (sys.executable, "-I", held_worker.__file__, str(hold), str(BEYOND))
+    command = held_worker.command(hold, BEYOND)
     folder = tmp_path_factory.mktemp("pair")
     with controllers(folder, prepare=prepare, program=HELD.format(command=command)) as pair:
         for one in pair.two:
