@@ -131,5 +131,16 @@ def test_other_types_are_not_strings():
 def test_times_are_written_in_utc():
     assert time_text(datetime.fromisoformat("2026-11-20T19:00:00+01:00")) == "2026-11-20T18:00:00Z"
     assert time_of("2026-11-20T18:00:00Z") == datetime(2026, 11, 20, 18, tzinfo=UTC)
-    with pytest.raises(ValueError, match="does not match"):
-        time_of("2026-11-20T18:00:00+00:00")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2026-11-20T18:00:00+00:00", "2026-11-20T18:00:00", "2026-11-20 18:00:00Z", "2026-11-20T18Z"),
+        *("2026-W47-5T18:00:00Z", "20261120T180000Z", "2026-11-20T18:00:00.5Z", "2026-11-20T18:00Z"),
+        "9999-12-31T23:59:59-05:00",  # in UTC, after the last time there is
+    ],
+)
+def test_a_time_has_one_form(text):
+    with pytest.raises(ValueError, match="not a time in UTC"):
+        time_of(text)

@@ -177,6 +177,8 @@ def charge(terms: Proposal, domain: Domain, held: Sequence[CardTerms]) -> Charge
         return Charge(full) if source is None else Charge(FREE, (source.name,))
     least, sharing = full.statistics, list[CardTerms]()
     for card in (card for card in reversed(held) if _tells_counts(card.terms, terms)):
+        if not least:  # nothing is new beside the cards that share already
+            break
         new = _new_statistics(terms, domain, [one.terms for one in (*sharing, card)])
         if new < least:
             least = new
