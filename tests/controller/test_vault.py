@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.controller.jobs import process
+from gencard.controller.records import file_format as formats
 from gencard.controller.records.encoding import Reading
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.vault import Records, Vault, silently
@@ -316,6 +317,53 @@ class TestFormat:
                 FileFormat(encoding=encoding, **marks)
         assert FileFormat(delimiter=",", **marks).delimiter == ","
         assert FileFormat(encoding="cp1252", **marks).delimiter == ""
+
+
+TEXTS = {
+    "commas": "a,b\n1,x\n2,y\n",
+    "semicolons": "a;b\r\n1,5;x\r\n2,5;y\r\n",
+    "tabs": "a\tb\n1\t\n\ty",
+    "one column": "a\n1\n2\n",
+    "quoted": 'a,"b ""c"""\n"1,5","x\ny"\n2,"it\'s ""so"""\n',
+    "comments": "# of the office\n# 2026\na,b\n1,x\n2,y\n",
+    "lines before": "by the office\n\na,b,c\n1,x,2\n2,y,3\n",
+    "mark of order": "\ufeffa,b\n1,x\n",
+    "names in need of a quote": "o'k,a,a,\n1,2,3,4\n5,6,7,8\n",
+    "nothing but a header": "a,b\n",
+    "lines of two lengths": "a,b\n1,x\n2,y,3\n",
+    "no lines": "\n",
+}
+
+
+class TestDetection:
+    """Marks and columns of a CSV file are detected when it is opened, and not at each query."""
+
+    @pytest.mark.parametrize(
+        "file_format", [FileFormat(), FileFormat(delimiter=",", skip=1)], ids=["detected", "stated"]
+    )
+    @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+    def test_it_is_the_same_as_at_each_query(self, text, file_format, tmp_path, monkeypatch):
+        path = tmp_path / "records.csv"
+        path.write_text(text, newline="")
+
+        def read():
+            try:
+                with Records(path, file_format) as records:
+                    return records.rows("DESCRIBE records"), records.rows("SELECT * FROM records")
+            except GencardError as error:
+                return error.reason
+
+        once = read()
+        monkeypatch.setattr(
+            formats, "_csv_table", lambda _, *arguments: "read_csv({}, {})".format(*arguments)
+        )
+        assert once == read()
+
+    def test_no_query_detects_anything(self, tmp_path):
+        (tmp_path / "records.csv").write_text("a,b\n1,x\n")
+        with Records(tmp_path / "records.csv") as records:
+            (view,) = records.rows("SELECT sql FROM duckdb_views() WHERE view_name = 'records'")
+        assert "auto_detect" in view[0]
 
 
 class TestVersion:

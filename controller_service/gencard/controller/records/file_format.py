@@ -119,9 +119,36 @@ def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileF
     if path.suffix == ".parquet":
         return f"read_parquet({literal(str(path))}, binary_as_string = true)"
     if file_format.is_utf8:
-        return f"read_csv({literal(str(path))}, {_options(file_format)})"
+        return _csv_table(engine, literal(str(path)), _options(file_format))
     engine.register("decoded", _decoded(path, file_format))
     return "decoded"
+
+
+_MARKS = {
+    "delim": "Delimiter",
+    "quote": "Quote",
+    "escape": "Escape",
+    "comment": "Comment",
+    "new_line": "NewLineDelimiter",
+}
+"""Options of the engine's reader, and the columns in which it says what it has detected."""
+_NO_MARK = "(empty)"
+
+
+def _csv_table(engine: duckdb.DuckDBPyConnection, file: str, options: str) -> str:
+    """SQL that reads a CSV file, with what the engine detects in it: else each query detects it anew."""
+    query = f"SELECT SkipRows, Columns, {', '.join(_MARKS.values())} FROM sniff_csv({file}, {options})"  # noqa: S608
+    try:
+        skip, columns, *detected = engine.execute(query).fetchall()[0]
+    except duckdb.InvalidInputException:  # the file has no header, or is no CSV: its reader says so
+        return f"read_csv({file}, {options})"
+    texts = ", ".join(f"{literal(column['name'])}: 'VARCHAR'" for column in columns)
+    marks = ", ".join(
+        f"{option} = {literal('' if mark == _NO_MARK else mark)}"
+        for option, mark in zip(_MARKS, detected, strict=True)
+    )
+    stated = f"auto_detect = false, header = true, skip = {skip}, columns = {{{texts}}}, {marks}"
+    return f"read_csv({file}, {stated})"
 
 
 def _options(file_format: FileFormat) -> str:
