@@ -1,0 +1,1 @@
+"""Tests of the page of stewards; one process runs them all, with one Chromium."""
