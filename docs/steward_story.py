@@ -14,16 +14,14 @@ LARGEST = 120 * 1024
 
 def main() -> None:
     """Tell the story, and say how large each picture is."""
-    # the controller of the tests
-    from tests.page.browsing import chromium_running  # noqa: PLC0415
-    from tests.page.story import tell  # noqa: PLC0415
+    from tests.page.story import tell  # noqa: PLC0415 - the controller of the tests
 
     parser = argparse.ArgumentParser(prog="python -m docs.steward_story", description=__doc__)
     parser.add_argument("--into", type=Path, metavar="FOLDER", default=PICTURES)
     into: Path = parser.parse_args().into
     into.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, chromium_running() as browser:
-        tell(Path(folder), browser, into)
+    with tempfile.TemporaryDirectory() as folder:
+        tell(Path(folder), into)
     for picture in sorted(into.glob("steward-*.png")):
         size = picture.stat().st_size
         print(f"{picture.name}: {size / 1024:.0f} KiB")  # noqa: T201

@@ -58,20 +58,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 LAST_FOLDERS = ("golden", "wire")
-PAGES = "tests/page/"
 SPARK = ("test_person_tables.py", "test_spark_connect.py", "test_tables.py")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file stays in one process; all of Spark share one, which starts Java once, and so do pages."""
+    """A file stays in one process, and those of Spark in the same one, which starts Java once."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            if file.startswith(PAGES):
-                return PAGES
             return "spark" if file.endswith(SPARK) else file
 
     return Scheduling(config, log) if config.option.dist == "loadfile" else None

@@ -10,9 +10,9 @@ from tests.page.browsing import CHROMIUM, chromium_running
 from tests.page.by_http import HttpSteward, PageHouse, http_steward, page_running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for the tests of this folder; each visitor has a context of its own.
+    """One browser for the tests of a module; each visitor has a context of its own.
 
     Not for longer: while it runs, the thread has an event loop, which other tests must not find.
     """

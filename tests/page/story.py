@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from gencard.client import Card
 from gencard.core.errors import AnswerWaitingError
 from gencard.wire.signatures.canonical import sha256
-from tests.page.browsing import Visitor, take_picture, visitor
+from tests.page.browsing import Visitor, chromium_running, take_picture, visitor
 from tests.page.by_http import PageHouse, page_house
 from tests.page.served import enrol_passkey, sign_in
 from tests.page.waiting import let_wait
@@ -78,9 +78,9 @@ class Cast:
 
 
 @contextmanager
-def on_stage(folder: Path, browser: Browser, pictures: Path | None) -> Iterator[Cast]:
+def on_stage(folder: Path, pictures: Path | None) -> Iterator[Cast]:
     """Everything started, nobody signed in yet."""
-    with smtp_receiver(folder / "mail") as mail:
+    with smtp_receiver(folder / "mail") as mail, chromium_running() as browser:
         house = page_house(folder, POLICY)
         few_are_very_ill(folder / "survey.csv")
         password = secret_file(folder / "mail" / "password", PASSWORD)
@@ -114,9 +114,9 @@ def eventually(true: Callable[[], object], seconds: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-def tell(folder: Path, browser: Browser, pictures: Path | None = None) -> None:
+def tell(folder: Path, pictures: Path | None = None) -> None:
     """The whole story; an AssertionError where it goes another way."""
-    with on_stage(folder, browser, pictures) as cast, cast.house.analyst() as analyst:
+    with on_stage(folder, pictures) as cast, cast.house.analyst() as analyst:
         eventually(lambda: cast.mail.came)
         cast.mail.came.clear()
         card = analyst.propose(

@@ -71,6 +71,7 @@ class Cluster:
     def member(self, *words: str, program: Sequence[str] = PROGRAM) -> subprocess.Popen[str]:
         """A member, starting."""
         variables = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        variables["TMPDIR"] = str(self.folder)  # what a killed member leaves behind goes with it
         process = subprocess.Popen(
             [*program, "worker", *words], stdout=subprocess.PIPE, text=True, env=variables
         )
