@@ -137,9 +137,10 @@ _NO_MARK = "(empty)"
 
 def _csv_table(engine: duckdb.DuckDBPyConnection, file: str, options: str) -> str:
     """SQL that reads a CSV file, with what the engine detects in it: else each query detects it anew."""
-    query = f"SELECT SkipRows, Columns, {', '.join(_MARKS.values())} FROM sniff_csv({file}, {options})"  # noqa: S608
+    names = ", ".join(("SkipRows", "Columns", *_MARKS.values()))
+    query = f"SELECT {names} FROM sniff_csv({file}, {options})"  # noqa: S608  # quoted
     try:
-        skip, columns, *detected = engine.execute(query).fetchall()[0]
+        ((skip, columns, *detected),) = engine.execute(query).fetchall()
     except duckdb.InvalidInputException:  # the file has no header, or is no CSV: its reader says so
         return f"read_csv({file}, {options})"
     texts = ", ".join(f"{literal(column['name'])}: 'VARCHAR'" for column in columns)
