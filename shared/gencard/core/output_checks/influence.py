@@ -437,4 +437,5 @@ def _least_of_others(own: FloatArray, outside: float) -> FloatArray:
         return np.full(len(own), outside)
     least = np.argmin(own)
     second = np.delete(own, least).min()
-    return np.minimum(np.where(np.arange(len(own)) == least, second, own[least]), outside)
+    rest: FloatArray = np.where(np.arange(len(own)) == least, second, own[least])
+    return np.minimum(rest, outside)
