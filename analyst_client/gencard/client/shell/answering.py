@@ -40,6 +40,9 @@ LevelValues = Annotated[
         "Default: midpoints of edges. Repeatable.",
     ),
 ]
+WithdrawnValues = Annotated[list[str] | None, typer.Option("--values", hidden=True)]
+"""An option of runs until it let analysts read single records; now an error that says so."""
+
 Where = Annotated[
     str, typer.Option(help="Only these records, such as \"region == 'North' and age < 40\".")
 ]
@@ -120,7 +123,7 @@ def run(
         Path | None,
         typer.Option(help="Write the signed answer into this folder, for `gencard verify`."),
     ] = None,
-    values: LevelValues = None,
+    values: WithdrawnValues = None,
     where: Where = "",
     missing: Missing = "level",
     option: Options = None,
@@ -144,7 +147,8 @@ def run(
         problem = "is required unless --program FILE is given"
         raise InvalidInputError(field="formula", problem=problem)
     options = dict(map(_option, option or ()))
-    options |= {"values": _values(values or []), "where": where or None, "missing": missing}
+    options |= {"where": where or None, "missing": missing}
+    options |= {} if values is None else {"values": {}}
     with connected(connection) as analyst:
         _say(_saved(analyst.card(card).run(formula, kind, **options), save), as_json)
 
