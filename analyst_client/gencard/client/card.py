@@ -239,7 +239,7 @@ class Card(CardView):
             options.setdefault("where", self.terms.where)
         return answer_of_card(self, Question.of(formula, kind, options))
 
-    @checked(where=text, kind=text)
+    @checked(values=level_values, where=text, kind=text)
     def run(
         self,
         formula: str | None = None,

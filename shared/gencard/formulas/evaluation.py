@@ -159,6 +159,8 @@ class _Evaluation:
     def _distinct(self, node: ast.expr) -> Levels:
         """The different values of an expression as levels."""
         values = np.broadcast_to(self._value(node), (self._cells,))
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise NotUsableError("C(...) of this has no value at some level; choose levels with 'where'")
         names, codes = np.unique(values, return_inverse=True)
         return Levels(codes.reshape(-1), tuple(names.tolist()))
 

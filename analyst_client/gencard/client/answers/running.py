@@ -23,7 +23,7 @@ from gencard.core.errors import (
 from gencard.core.output_checks.rules import Rule
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.codecs.card_codec import datetime_of
-from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict, own_values_refused
+from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict
 from gencard.wire.signatures.canonical import json_bytes
 
 _STATE = {
@@ -66,12 +66,12 @@ def sent(question: AnalystQuestion) -> Question:
     Raises:
         InvalidInputError: A text is too long, an option has no JSON, or it is of answers from psi.
     """
-    if question.values is not None:
-        raise own_values_refused()
     if question.bootstrap:
         problem = "applies to answers from noisy psi only: a run has its own intervals"
         raise InvalidInputError(field="bootstrap", problem=problem)
+    # Values go along: the controller refuses them, but for a question that it answered before it did.
     options = dict(question.options)
+    options |= {} if question.values is None else {"values": question.values}
     return Question(
         kind=question.kind,
         formula=question.formula,

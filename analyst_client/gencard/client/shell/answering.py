@@ -41,7 +41,7 @@ LevelValues = Annotated[
     ),
 ]
 WithdrawnValues = Annotated[list[str] | None, typer.Option("--values", hidden=True)]
-"""An option of runs until it let analysts read single records; now an error that says so."""
+"""Refused by controllers, but for a question that was answered before they did."""
 
 Where = Annotated[
     str, typer.Option(help="Only these records, such as \"region == 'North' and age < 40\".")
@@ -147,8 +147,7 @@ def run(
         problem = "is required unless --program FILE is given"
         raise InvalidInputError(field="formula", problem=problem)
     options = dict(map(_option, option or ()))
-    options |= {"where": where or None, "missing": missing}
-    options |= {} if values is None else {"values": {}}
+    options |= {"values": _values(values or []), "where": where or None, "missing": missing}
     with connected(connection) as analyst:
         _say(_saved(analyst.card(card).run(formula, kind, **options), save), as_json)
 

@@ -84,16 +84,6 @@ class Question:
         return digest_of(DOCUMENT.write(self))
 
 
-def own_values_refused() -> InvalidInputError:
-    """The error of a run that gives numbers to levels, with which it would read single records."""
-    return InvalidInputError(
-        field="values",
-        problem="is no option of runs on records: a level is the number that the schema declares for it",
-        advice="Ask the data's holder to declare numbers or edges, or use values in an answer from psi: "
-        "card.answer(...), gencard answer.",
-    )
-
-
 def _is_plain(value: object) -> bool:
     parts = value if isinstance(value, list) else [value]
     return all(isinstance(part, int | float | str) for part in parts)
