@@ -47,9 +47,9 @@ def asked(kind, formula, where="", missing="level", options=None):
     return RunQuestion.asked(run, CODING)
 
 
-def of_before(kind, formula, **options):
+def of_before(kind, formula, where="", **options):
     """A run that the checks of today would refuse."""
-    run = {"kind": kind, "formula": formula, "where": "", "missing": "level"}
+    run = {"kind": kind, "formula": formula, "where": where, "missing": "level"}
     return RunQuestion.of({**run, "options": json.dumps(options) if options else ""}, CODING)
 
 
@@ -74,23 +74,30 @@ def test_no_other_spelling_reaches_the_numbers(options):
         asked("linear", "age ~ sex", options=options)
 
 
-def test_a_run_of_before_is_read_and_judged_beside_but_not_carried_out():
-    """Its numbers and functions are those that it had; its population differs from a new one by few."""
+BOTH = "region in ['north', 'isle']"
+HEAVY = {"age": [0.0] * 19 + [1e9]}
+
+
+@pytest.mark.parametrize(
+    ("formula", "options"), [("age ~ sex", {"values": HEAVY}), ("I((age > 39) * 1e9) ~ sex", {})]
+)
+def test_a_run_of_before_is_read_and_judged_beside_but_not_carried_out(formula, options):
+    """Its population is that of the new run and nine people of the isle."""
     few = np.where(np.arange(4_000) < 9, 2, np.arange(4_000) % 2)
-    dataset = records(region=few)
-    for old in (
-        of_before("linear", "age ~ sex", values={"age": [0.0] * 19 + [1e9]}),
-        of_before("linear", "age ~ I((region == 'isle') * 1e9)"),
-    ):
-        with pytest.raises(InvalidInputError):
-            judged(old)
-        with pytest.raises(InvalidInputError):
-            old.check_asked()
-    numbers = of_before("linear", "age ~ sex", values={"age": [0.0] * 19 + [1e9]}).question
-    assert numbers.design.response.values.tolist() == [0.0] * 19 + [1e9]
-    new = asked("linear", "income ~ sex", where="region in ['north', 'south']", missing="drop")
-    old = of_before("means", "age ~ region", values={"age": [1.0] * 20})
-    assert judged(new, dataset, [old])["reasons"]
+    dataset, old = records(region=few), of_before("linear", formula, BOTH, **options)
+    assert old.question.design.response.values.tolist() == HEAVY["age"]
+    with pytest.raises(InvalidInputError):
+        judged(old, dataset)
+    new = asked("linear", "income ~ sex", where="region == 'north'")
+    assert judged(new, dataset)["reasons"] == []
+    assert judged(new, dataset, [old])["reasons"] == ["differencing"]
+
+
+def test_groups_that_functions_of_before_made_are_judged_beside():
+    few = np.where(np.arange(4_000) < 9, 2, np.arange(4_000) % 2)
+    old = of_before("linear", "income ~ I((region != 'south') * 1e9)")
+    new = asked("linear", "income ~ sex", where="region == 'north'")
+    assert judged(new, records(region=few), [old])["reasons"] == ["differencing"]
 
 
 ALLOWED = [
