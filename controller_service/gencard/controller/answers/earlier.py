@@ -17,6 +17,7 @@ from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks import facts
 from gencard.core.output_checks.differencing import differences, nearly_natural
+from gencard.core.output_checks.groups import group_populations
 from gencard.core.output_checks.inference import tells_small_counts
 from gencard.core.output_checks.lattice import MOST_CELLS, Facts, Lattice, lattice_size
 from gencard.core.output_checks.populations import EVERYBODY, Merged, Output
@@ -54,10 +55,17 @@ class Earlier:
 
     def differs_by_few(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
         """Whether the population is that of an earlier output, or of a natural group, but for a few."""
-        if run.where is not None and nearly_natural(run.where, dataset, threshold):
+        conditions = [*group_populations(run.question)]
+        conditions += [] if run.where is None else [run.where]
+        if any(nearly_natural(one, dataset, threshold) for one in conditions):
             return True
-        outputs = [*(one.output for one in self.runs), Output((EVERYBODY,), self.cliques)]
-        return differences(run.output, outputs, dataset, threshold)
+        outputs = [output for one in self.runs for output in one.outputs]
+        outputs.append(Output((EVERYBODY,), self.cliques))
+        for one in run.outputs:  # its groups may be a chain by themselves
+            if differences(one, outputs, dataset, threshold):
+                return True
+            outputs.append(one)
+        return False
 
     def leaves_too_little(self, run: RunQuestion, dataset: Dataset, rules: Rules) -> bool:
         """Whether an answer that is released, too, would leave too little open about a small count.

@@ -51,7 +51,7 @@ def answer(job: Job, progress: Progress) -> Job:
     """Records -> an answer that the output checks let pass, or the codes of the rules that refuse it."""
     progress("answer", 0.0)
     coding = schema_of_table(job["records"]["schema"]).coding
-    run = RunQuestion.of(job, coding)
+    run = RunQuestion.asked(job, coding)
     run.check_noise(noisy=job["privacy"] is not None)
     if job["privacy"] is not None:
         return _noisy(job, run, coding)
@@ -73,7 +73,11 @@ def checked(
 
     Args:
         numbers: The stored numbers of each response that the run asks for so, one a record.
+
+    Raises:
+        InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_asked``.
     """
+    run.check_asked()
     rows = np.flatnonzero(run.output.kept(dataset))
     if len(rows) < rules.checks.threshold:
         return _refused([Rule.THRESHOLD])
@@ -139,7 +143,6 @@ def _noisy(job: Job, run: RunQuestion, coding: Coding) -> Job:
             question.kind,
             margins_of(psi),
             question.coding,
-            values=run.values,
             where=job["where"],
             missing=job["missing"],
             options=question.options,
