@@ -119,7 +119,7 @@ def channel_of(house: House, pair: KeyPair | None, *options: tuple[str, object])
 
 
 def certificate(house: House, uri: str, now: datetime | None = None) -> KeyPair:
-    """A certificate of the house's own authority: for the key of an enrolled person, or for a new key."""
+    """A certificate of the house's own authority, for the key of the person who is enrolled, if any."""
     authority, moment = read_authority(house.folder / "authority"), now or datetime.now(UTC)
     key = own_key(house, uri.rpartition("/")[2])
     if key is None:

@@ -132,13 +132,12 @@ def examined(
             )
             raise InvalidInputError(field="TLS key", problem=problem)
         return Enrolment(Kind.RENEWED, replace(enrolled, tls_keys=_with(enrolled, tls_key)), request)
-    for field, key, used in (
-        ("signing key", request.signing_key, enrolled.earlier),
-        ("TLS key", tls_key, enrolled.tls_keys),
-    ):
-        if key in used:
-            problem = "was replaced before, or has to be; the person must run `gencard enrol NAME --again`"
-            raise InvalidInputError(field=field, problem=problem)
+    if request.signing_key in enrolled.earlier:
+        problem = "was replaced by a newer key; the person must run `gencard enrol NAME --again`"
+        raise InvalidInputError(field="signing key", problem=problem)
+    if tls_key in enrolled.tls_keys:  # a thief who has the present one would stay connected
+        problem = "is not new; the person must run `gencard enrol NAME --again`, which makes both keys"
+        raise InvalidInputError(field="TLS key", problem=problem)
     if not again:
         problem = (
             f"{request.name} is already enrolled with another signing key; use --again to replace it"
