@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.checking.history import known_history
 from gencard.client.checking.replay import rebuilt
-from gencard.client.checking.signing import card_of_statement, check_signed_by_one, checked_receipt
+from gencard.client.checking.signing import card_of_statement, card_payload, checked_receipt
 from gencard.client.connection.credentials import Credentials
 from gencard.client.files.folder import WELL_KNOWN
 from gencard.core.card.terms import CardTerms, Tier
@@ -206,9 +206,7 @@ def signed_card(bundle: Bundle, keys: Keys) -> CardTerms:
     Where no key of the analyst is known, only the controller's signature is checked.
     """
     envelope = bundle.one("card").content
-    if keys.analyst:
-        check_signed_by_one(envelope, keys.analyst)
-    return card_of_statement(keys.controller.payload_of(envelope))
+    return card_of_statement(card_payload(envelope, keys.controller, keys.analyst))
 
 
 def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
@@ -290,9 +288,8 @@ def _kind_of(content: bytes) -> str | None:
 def _kind_of_envelope(content: bytes) -> str:
     """The kind of a signed document in its one form, else DAMAGED."""
     try:
-        payload, signatures = dsse.opened(content)
+        payload, _ = dsse.opened(content)
         kind = document_of(payload, "statement").get("predicateType", "")
     except GencardError:
         return DAMAGED
-    known = isinstance(kind, str) and dsse.envelope_of(payload, signatures) == content
-    return ENVELOPES.get(kind, DAMAGED) if known else DAMAGED
+    return ENVELOPES.get(kind, DAMAGED) if isinstance(kind, str) else DAMAGED
