@@ -194,9 +194,12 @@ def changes_in(content: bytes) -> list[bytes]:
         VerificationError: It is no such document.
     """
     try:
-        return [json_bytes(envelope) for envelope in document_of(content, "keys")[LINKS]]
+        envelopes = [json_bytes(envelope) for envelope in document_of(content, "keys")[LINKS]]
+        if changes_file(envelopes) == content:
+            return envelopes
     except (KeyError, TypeError, AttributeError, InvalidInputError):
-        raise VerificationError(problem="the document contains no key changes") from None
+        pass
+    raise VerificationError(problem="the document contains no key changes in canonical form")
 
 
 def _span_of(payload: bytes) -> tuple[str, str]:
