@@ -380,12 +380,12 @@ def _check_online(
 
 
 def _not_revoked(online: AnsweredOnline, keys: Keys, card_digest: str, now: datetime) -> str:
-    """Raises VerificationError where the card is revoked, or a fact is not signed or of another card."""
-    for envelope in online.facts:
-        payload = keys.controller.payload_of(envelope)
-        if subject_digest(payload) != card_digest:
-            raise VerificationError(problem="the controller answered about another card")
-        if document_of(payload, "statement").get("predicateType") == REVOCATION:
+    """Raises VerificationError where the card is revoked, or a revocation is not signed or another's."""
+    for envelope in online.facts:  # receipts and verdicts are among them
+        if document_of(dsse.opened(envelope)[0], "statement").get("predicateType") == REVOCATION:
+            payload = keys.controller.payload_of(envelope)
+            if subject_digest(payload) != card_digest:
+                raise VerificationError(problem="the controller answered about another card")
             _refuse_revoked(predicate_of(payload, REVOCATION))
     if online.is_revoked:
         raise VerificationError(problem="the controller calls this card revoked, without signing it")
