@@ -495,7 +495,7 @@ def _guard(settings: Settings, on_change: PeopleAreRead) -> Guard:
     )
     if server.insecure_dev:
         developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
-        return Guard(lambda _developer: True, report, bounds, development=developer)
+        return Guard(lambda *_developer: True, report, bounds, development=developer)
     roster = Roster(settings.signing.identities, on_change)
     own = health_check(settings.identity.trust_domain)
-    return Guard(lambda caller: caller == own or roster.includes(caller), report, bounds)
+    return Guard(lambda who, key: who == own or roster.admits(who, key), report, bounds)

@@ -434,7 +434,10 @@ class AccessError(GencardError):
 class UnauthenticatedError(AccessError):
     reason = "UNAUTHENTICATED"
     text = "The call has no client certificate known to this service."
-    advice = "Connect with the certificate, key and authority that the controller gave you."
+    advice = (
+        "Connect with the newest certificate and key that the controller gave you: replaced keys and "
+        "ended certificates are refused."
+    )
 
 
 class PermissionDeniedError(AccessError):

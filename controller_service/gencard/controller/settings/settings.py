@@ -215,8 +215,9 @@ class StewardsTable(Section):
     """Decisions on the whole controller; those on one dataset are in its policy."""
 
     two: tuple[Alone, ...] = ()
-    """Decisions that need two stewards: ``rotation`` (new signing keys), ``enrol`` (enrolling or
-    enabling a person), ``restore`` (restoring a backup)."""
+    """Decisions that need two stewards: ``rotation`` (new signing keys), ``enrol`` (also renewing a
+    certificate), ``restore`` (restoring a backup). If anything here or in a policy needs two, so does
+    enrolling or enabling a person and disabling a steward."""
 
 
 class MetricsTable(Section):

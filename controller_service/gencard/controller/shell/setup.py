@@ -176,6 +176,12 @@ def check(
     _say_too_many(small, settings.limits.records)
     for name in demo_people_in(config.absolute().parent):
         say(f"{name}: private keys are in this folder, for trials only; not for real records.")
+    for person in read_identities(settings.signing.identities).values():
+        if not person.tls_keys and not person.disabled:
+            say(
+                f"{person.identity.name}: the key of the certificate is not recorded, so earlier "
+                "certificates are accepted too. Let the person run `gencard enrol --renew`."
+            )
 
 
 def _check_all_records(settings: Settings, *, show_values: bool) -> None:
