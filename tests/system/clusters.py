@@ -48,13 +48,14 @@ class Cluster:
 
     def add(self, number: int = 1, *, runs: int = 1, program: Sequence[str] = PROGRAM) -> None:
         """Start workers; all are ready when this returns."""
+        started = {}
         for _ in range(number):
             name = f"worker-{len(self.workers)}"
             files = str(write_member(self.folder / name, self.authority, name))
             words = ("--files", files, "--port", "0", "--runs", str(runs))
-            self.workers.append(self.member("start", *words, program=program))
-            self.addresses[name] = ""
-        for name, worker in list(zip(self.addresses, self.workers, strict=True))[-number:]:
+            started[name] = self.member("start", *words, program=program)
+            self.workers.append(started[name])
+        for name, worker in started.items():
             line = first_line(worker)
             assert line.startswith("Ready")
             self.addresses[name] = line.rpartition(" ")[2].strip(" .\n")

@@ -1,6 +1,6 @@
-"""Connections of a controller to its workers: gRPC over mutual TLS, under the cluster's own authority.
+"""Connections of a controller to its workers: gRPC over mutual TLS, under the cluster's authority.
 
-The controller connects to the workers; it listens to none of them. A worker's certificate is for a server
+The controller connects to the workers, and never listens. A worker's certificate is for a server
 of one name, and the controller's for a client, so that a worker's key opens neither another worker nor
 the controller. All that a worker sends is bytes of bounded size; nothing that it sends is executed.
 """

@@ -1,6 +1,6 @@
 """A black box whose runs are performed by the workers of a cluster.
 
-Runs of a worker that is lost are done again by another, with the same seeds. Whether the rows of a worker
+Runs of a worker that is lost are done again by another, with the same seeds. Whether its rows
 are those of the box is for the caller to check: see ``jobs.repetition``.
 """
 

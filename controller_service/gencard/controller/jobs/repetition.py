@@ -4,7 +4,7 @@ A worker may lie: send rows that are not those of the box. Its rows are believed
 agree, to the byte. On each side this machine repeats, once all answers of the side are there:
 
 * a share of the runs, drawn by the system's randomness, which no worker can foresee;
-* as many runs that move the results of the audit most: few false runs that turn a verdict are among them;
+* as many runs that move the results most: a few false runs that turn a verdict are among them;
 * two runs of every group with equal rows, so that one answer cannot serve for many runs.
 """
 

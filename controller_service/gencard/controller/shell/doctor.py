@@ -244,8 +244,8 @@ def _cluster(settings: Settings) -> Finding:
     from gencard.controller.cluster.connections import examined  # noqa: PLC0415 - slow to import
 
     refused = _refused_workers(settings) & set(settings.cluster.workers)
-    asked = {name: at for name, at in settings.cluster.workers.items() if name not in refused}
-    members = examined(asked, settings.cluster.folder)
+    to_ask = {name: at for name, at in settings.cluster.workers.items() if name not in refused}
+    members = examined(to_ask, settings.cluster.folder)
     silent = [name for name, member in members.items() if member is None]
     other = [name for name, member in members.items() if member and not member.fits]
     fitting = len(members) - len(silent) - len(other)
