@@ -9,11 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from gencard.controller.cluster.executor import cluster_box
 from gencard.controller.jobs import repetition
 from gencard.controller.jobs.repetition import JournaledBox, NotRepeatableError, RepeatedBox
 from gencard.controller.jobs.synthesis import box_of
+from gencard.controller.settings.files import toml_text
+from gencard.controller.shell.main import app
+from gencard.controller.shell.terminal import controller_state
+from gencard.controller.state.events import event_of
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict, WorkerRuns
 from gencard.core.audit.run import audit
@@ -22,7 +27,12 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, WorkerError
+from gencard.v1 import audit_pb2
+from tests.system.house import build, request_id, survey
 from tests.system.lying_workers import Lie, OtherBox, Replay, Truth, lying_cluster, malformed
+from tests.system.prepared_audits import ended_audit, operation_of
+from tests.system.raw_calls import eventually
+from tests.system.sandboxes import needs_sandbox
 
 DOMAIN = Domain.of(dict.fromkeys("abcd", 3))
 RECORDS = Dataset(DOMAIN, np.random.default_rng(1).integers(3, size=(300, 4)))
@@ -209,3 +219,82 @@ class _Sampler:
     def sample(self, values, number):
         self.calls += 1
         return [values[place] for place in self._rng.permutation(len(values))[:number]]
+
+
+PAIRS = list(combinations(("sex", "health", "work"), 2))
+COPYING = """
+from gencard.wire.black_box import black_box
+
+@black_box
+def copy(table, rows, *, rng):
+    return table.dataset.take(rng.integers(len(table), size=rows))
+
+copy.main()
+"""
+
+
+@pytest.fixture
+def served(tmp_path_factory):
+    """A house with a copying program, not yet started."""
+    house = build(tmp_path_factory.mktemp("served"), survey(500))
+    house.raise_caps()
+    house.edit({"generators": '["ipf", "copies"]'})
+    folder = house.folder / "programs" / "copies"
+    folder.mkdir(parents=True)
+    (folder / "box.py").write_text(COPYING)
+    with house.settings_file.open("a") as settings:
+        settings.write('\n[[black_boxes]]\nname = "copies"\nkind = "program"\n')
+        settings.write('folder = "programs/copies"\ncommand = ["python", "./box.py"]\n')
+    house.review("copies")
+    yield house
+    house.stop()
+
+
+def begun(analyst, *, under=""):
+    """The operation of an audit of the copying program, and its card."""
+    terms = {"purpose": "a test", "rows": 500, "audit": AuditTerms(runs=10)}
+    name = under or analyst.propose("survey", PAIRS, generator="copies", **terms).accept().name
+    connection = analyst._connection
+    request = audit_pb2.RunAuditRequest(card=name, request_id=request_id())
+    return name, connection.call(connection.audit.RunAudit, request).name
+
+
+def worker_command(house, *words):
+    return CliRunner().invoke(app, ["worker", *words, "--config", str(house.settings_file)])
+
+
+@needs_sandbox
+def test_s68_a_lying_worker_ends_the_audit_costs_nothing_and_stays_refused(served, tmp_path):
+    """End to end: honest rows for a copying box, which turned the signed verdict before."""
+    lie = OtherBox(json.dumps({**HONEST, "cliques": [list(pair) for pair in PAIRS]}))
+    with lying_cluster(tmp_path / "cluster", lie, runs=4) as job:
+        with served.settings_file.open("a") as settings:
+            workers = toml_text(job["workers"])
+            settings.write(f'\n[cluster]\nworkers = {workers}\nfolder = "{job["folder"]}"\n')
+        served.start()
+        with served.analyst() as ana:
+            card, operation = begun(ana)
+            assert eventually(lambda: operation_of(ana, operation).done, seconds=120)
+            status = operation_of(ana, operation).error
+            assert "'liar'" in status.message
+            assert "other rows" in status.message
+            before = len(lie.orders)
+            assert before == 10, "all answers of the first side, and no more"
+            assert refused_workers(served) == ["liar"]
+            _, operation = begun(ana, under=card)
+            audit, report = ended_audit(served, ana, operation)
+            assert len(lie.orders) == before, "a refused worker is given nothing"
+        assert audit.verdict == audit_pb2.VERDICT_LEAKAGE
+        assert "workers" not in json.loads(report)
+        served.stop()
+        assert worker_command(served, "admit", "other").exit_code
+        assert worker_command(served, "admit", "liar", "--steward", "sam").exit_code == 0
+        assert refused_workers(served) == []
+        with controller_state(served.settings_file) as opened, opened.database.reading() as tx:
+            events = [event_of(entry.body) for entry in opened.log.entries(tx)]
+        actions = [event.action for event in events if event.resource == "workers/liar"]
+        assert actions == ["refuse-worker", "admit-worker"]
+
+
+def refused_workers(house):
+    return json.loads(worker_command(house, "refused", "--json").stdout)
