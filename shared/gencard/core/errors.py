@@ -759,6 +759,15 @@ class ClusterError(OperationError):
     advice = "Steward: run `gencard-controller doctor`, and read the messages of the workers."
 
 
+class WorkerError(ClusterError):
+    reason = "WORKER"
+    text = "The worker '{worker}' of the controller's cluster {problem}, so the audit ended."
+    advice = (
+        "Start the audit again: it uses other workers or the controller. Steward: examine the worker, "
+        "then run `gencard-controller worker admit NAME`."
+    )
+
+
 class DeadlineError(OperationError):
     reason = "DEADLINE"
     text = "The call exceeded its deadline."

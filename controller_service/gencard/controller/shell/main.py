@@ -65,7 +65,7 @@ class Commands(LazyGroup):
         "log": Home(LOG, "app", "Show, verify or sign the append-only log."),
         "notify": Home(UPKEEP, "notify_app", "Test notifications to stewards by webhook and mail."),
         "refusals": Home(REVIEWS, "refusals_app", "Show or dismiss failures on the records."),
-        "worker": Home(WORKER, "app", "Set up machines that run audits, with Dask."),
+        "worker": Home(WORKER, "app", "Set up machines that run audits."),
     }
 
 

@@ -162,6 +162,8 @@ def check(
             check_caps(tx, state.ledger)
         if warning := state.cards.quotas.reserve_warning():
             say(warning)
+    if settings.cluster is not None and settings.cluster.notice:
+        say(settings.cluster.notice)
     _check_all_records(settings, show_values=show_values)
     small: list[tuple[DatasetTable, SmallCells]] = []
     datasets = table("Datasets", "dataset", "attributes", "schema", "records")
@@ -308,6 +310,8 @@ def serve(
         console.print(f"The stewards' page: {controller.page.origin}", soft_wrap=True)
     if controller.metrics is not None:
         console.print(f"Metrics: port {controller.metrics.port}, /metrics")
+    if settings.cluster is not None and settings.cluster.notice:
+        say(settings.cluster.notice)
     for dataset_entry in controller.controller_state.cards.catalogue:
         console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
     console.print("[dim]Press Ctrl-C to stop.[/]")
