@@ -134,13 +134,15 @@ class Descriptions:
         privacy: Privacy | None,
         numbers: int,
         earlier: Sequence[Question],
+        refused: Sequence[Question],
         released: Sequence[Clique],
         seed: int,
     ) -> Job:
         """One checked run, which is judged beside what was told of the same records.
 
         Args:
-            earlier: What other runs were asked.
+            earlier: Questions of other runs.
+            refused: Questions of refused runs, whose populations alone are remembered.
             released: Marginals that cards have released exactly.
         """
         return {
@@ -150,6 +152,7 @@ class Descriptions:
             "limits": PLAIN.write(dataset_entry.policy.analyses.rules),
             "privacy": None if privacy is None else privacy_document(privacy),
             "earlier": list(map(asdict, earlier)),
+            "refused": list(map(asdict, refused)),
             "released": [list(clique) for clique in released],
             "most_records": self.most_records,
             "seed": seed,
