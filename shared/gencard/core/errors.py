@@ -420,9 +420,9 @@ class RunRefusedError(NegotiationError):
     text = "Answer {answer} was refused: {reasons}."
     advice = (
         "Which output rule it breaks depends on the records, so only stewards see it. Ask about more "
-        "people or in less detail: a larger subpopulation, fewer groups, fewer terms; or ask the steward. "
-        "The same question costs nothing more and gets the same answer. Refusals are counted: after "
-        "limits.refusals of them a steward must review them before you can start another run."
+        "people or in less detail: a larger subpopulation, fewer groups, fewer terms; or ask the "
+        "steward. The same question costs nothing more and gets the same answer. Refusals are counted: "
+        "after limits.refusals of them a steward must review them before you can start another run."
     )
 
 

@@ -20,7 +20,6 @@ from gencard.controller.state.cards import ENDED, offer_of
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.runs import RunRow, RunState, RunStore
 from gencard.core.card.budget import Price
-from gencard.core.card.card import CardState
 from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.output_checks.rules import OUTPUT_RULES, RULES_VERSION, Colour, Rule
 from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict, answer_statement
@@ -99,7 +98,7 @@ class Decisions:
 
         Raises:
             InvalidInputError: Somebody has decided before, or the rules left no answer.
-            CardStateError: The card was revoked.
+            CardStateError: The card has ended, and with it all that waits under it.
         """
         if outcome.answer is None:
             raise InvalidInputError(field="answer", problem="was refused by the output rules")
@@ -115,9 +114,7 @@ class Decisions:
         Args:
             counts: Whether it counts in ``limits.refusals`` until then.
         """
-        self.store.move(
-            tx, row.name, RunState.WAITING, outcome=outcome.stored(), counts=int(counts)
-        )
+        self.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored(), counts=int(counts))
         return self.store.get(tx, row.name)
 
     def end_with_cards(self, tx: Connection, card: str | None = None) -> None:
@@ -128,7 +125,7 @@ class Decisions:
         """
         for row in self.waiting_in_vain(tx, card):
             outcome = _without_answer(Outcome.of(row), (CARD_ENDED,))
-            self._end(tx, row, outcome, Verdict.REFUSED, self.cards.controller, revoked=True)
+            self._end(tx, row, outcome, Verdict.REFUSED, self.cards.controller, ended_card=True)
 
     def waiting_in_vain(self, tx: Connection, card: str | None = None) -> list[RunRow]:
         """Runs that wait for a steward under a card that has ended."""
@@ -143,11 +140,10 @@ class Decisions:
         verdict: Verdict,
         by: str,
         *,
-        revoked: bool = False,
+        ended_card: bool = False,
     ) -> RunRow:
-        """Args: revoked: Whether the card may be revoked."""
         card, now = self.cards.card(tx, row.card), self.cards.clock()
-        if card.state is CardState.REVOKED and not revoked:
+        if card.state in ENDED and not ended_card:
             raise CardStateError(state=card.state)
         statistics = self._settle(tx, row, outcome)
         details = {"verdict": str(verdict), "statistics": str(statistics)}

@@ -69,8 +69,8 @@ class Earlier:
     def _resembles(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
         """Whether other conditions chose the population of a run, refused or not, but for a few records.
 
-        None at all are too few as well, unless both conditions are the same one: else an answer would say
-        that the records by which the conditions differ do not exist, and a refusal that one does. A
+        None at all are too few as well, unless both conditions are the same one: else an answer would
+        say that the records by which the conditions differ do not exist, and a refusal that one does. A
         refused population does not block those that fewer attributes choose: so near to one of them it
         was refused whatever the records are, and else a single run could block all records for ever.
         """

@@ -48,7 +48,7 @@ class AnswerRun:
         with answers.database.reading() as tx:
             row = answers.store.get(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
-            earlier, refused = self._before(tx, row)
+            before = self._before(tx, row)
             exact_cliques = self._exact_cliques(tx, row)
         analyses = offer_of(card).terms.analyses
         job = self.jobs.answer(
@@ -57,8 +57,7 @@ class AnswerRun:
             question_of(row),
             privacy=analyses.privacy if analyses.privacy.noisy else None,
             numbers=analyses.numbers,
-            earlier=earlier,
-            refused=refused,
+            before=before,
             released=exact_cliques,
             seed=secrets.randbits(63),
         )
@@ -127,11 +126,12 @@ class AnswerRun:
                 ended_row = decisions.release(tx, row, outcome, by)
             answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
-    def _before(self, tx: Connection, row: RunRow) -> tuple[list[Question], list[Question]]:
+    def _before(self, tx: Connection, row: RunRow) -> dict[str, list[Question]]:
         """Questions of other runs on the same records, of any analyst, each once.
 
         Returns:
-            Those of answers that are released, or may be, and those that were refused or have failed.
+            "earlier": of answers that are released, or may be; "refused": of runs that were refused or
+            have failed.
         """
         released, refused = dict[str, Question](), dict[str, Question]()
         for one in self.answers.store.of_dataset(tx, row.dataset):
@@ -139,7 +139,7 @@ class AnswerRun:
             if same and one.name != row.name:
                 ended = one.state in (RunState.REFUSED, RunState.FAILED)
                 (refused if ended else released)[one.question] = question_of(one)
-        return list(released.values()), list(refused.values())
+        return {"earlier": list(released.values()), "refused": list(refused.values())}
 
     def _exact_cliques(self, tx: Connection, row: RunRow) -> list[Clique]:
         """Marginals of the same records that cards have released exactly, to anybody."""

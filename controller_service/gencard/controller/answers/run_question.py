@@ -95,10 +95,12 @@ class Population:
     def chosen(self) -> tuple[Clique, bytes]:
         """The condition in one form, whatever the text that it was read from."""
         one = self.where or EVERYBODY
-        cells, names = one.cells, one.attributes
+        cells: NDArray[np.bool_] = one.cells
+        names = one.attributes
         for axis in reversed(range(cells.ndim)):
             if np.all(cells == cells.take([0], axis=axis)):  # this attribute decides nothing
-                cells, names = cells.take(0, axis=axis), (*names[:axis], *names[axis + 1 :])
+                cells = np.asarray(cells.take(0, axis=axis))
+                names = (*names[:axis], *names[axis + 1 :])
         order = sorted(range(len(names)), key=names.__getitem__)
         return tuple(names[axis] for axis in order), np.transpose(cells, order).tobytes()
 

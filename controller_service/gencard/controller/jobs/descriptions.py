@@ -133,16 +133,15 @@ class Descriptions:
         *,
         privacy: Privacy | None,
         numbers: int,
-        earlier: Sequence[Question],
-        refused: Sequence[Question],
+        before: Mapping[str, Sequence[Question]],
         released: Sequence[Clique],
         seed: int,
     ) -> Job:
         """One checked run, which is judged beside what was told of the same records.
 
         Args:
-            earlier: Questions of other runs.
-            refused: Questions of refused runs, whose populations alone are remembered.
+            before: Questions of other runs: "earlier" of those that are answered or may be, and
+                "refused", of which only the populations are remembered.
             released: Marginals that cards have released exactly.
         """
         return {
@@ -151,8 +150,7 @@ class Descriptions:
             "numbers": numbers,
             "limits": PLAIN.write(dataset_entry.policy.analyses.rules),
             "privacy": None if privacy is None else privacy_document(privacy),
-            "earlier": list(map(asdict, earlier)),
-            "refused": list(map(asdict, refused)),
+            **{name: list(map(asdict, questions)) for name, questions in before.items()},
             "released": [list(clique) for clique in released],
             "most_records": self.most_records,
             "seed": seed,

@@ -168,5 +168,9 @@ class RunStore:
 
 def _row_of(row: Mapping[Any, Any]) -> RunRow:
     values = {name: value for name, value in row.items() if name != "number"}
-    typed = {"tier": RunTier(row["tier"]), "state": RunState(row["state"]), "counts": bool(row["counts"])}
+    typed = {
+        "tier": RunTier(row["tier"]),
+        "state": RunState(row["state"]),
+        "counts": bool(row["counts"]),
+    }
     return RunRow(**values | typed)

@@ -1,9 +1,9 @@
 """A trial of a question on made-up counts of the schema: whether it can have an answer at all.
 
-Made-up records belong to a few latent classes, and their attributes are independent given the class. All
-levels occur, all attributes depend on each other a little, and no cell is small. So an analysis that has
-no result here lacks one because of its formula, its condition, its options or the schema: a response with
-a level that stands for no number, or an attribute of which the condition leaves one level.
+Made-up records belong to a few latent classes, and their attributes are independent given the class.
+All levels occur, all attributes depend on each other a little, and no cell is small. So an analysis that
+has no result here lacks one because of its formula, its condition, its options or the schema: a response
+with a level that stands for no number, or an attribute of which the condition leaves one level.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
