@@ -18,8 +18,9 @@ from sqlalchemy import Connection
 from gencard.controller.cards.book import CardBook
 from gencard.controller.state.cards import ENDED, offer_of
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.runs import RunRow, RunState, RunStore
+from gencard.controller.state.runs import RunRow, RunState, RunStore, RunTier
 from gencard.core.card.budget import Price
+from gencard.core.card.card import Card, CardState
 from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.output_checks.rules import OUTPUT_RULES, RULES_VERSION, Colour, Rule
 from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict, answer_statement
@@ -98,7 +99,7 @@ class Decisions:
 
         Raises:
             InvalidInputError: Somebody has decided before, or the rules left no answer.
-            CardStateError: The card has ended, and with it all that waits under it.
+            CardStateError: The card has ended, and with it what waits under it.
         """
         if outcome.answer is None:
             raise InvalidInputError(field="answer", problem="was refused by the output rules")
@@ -130,7 +131,7 @@ class Decisions:
     def waiting_in_vain(self, tx: Connection, card: str | None = None) -> list[RunRow]:
         """Runs that wait for a steward under a card that has ended."""
         rows = (row for row in self.store.waiting(tx) if card in (None, row.card))
-        return [row for row in rows if self.cards.card(tx, row.card).state in ENDED]
+        return [row for row in rows if _is_over(row, self.cards.card(tx, row.card))]
 
     def _end(
         self,
@@ -143,7 +144,7 @@ class Decisions:
         ended_card: bool = False,
     ) -> RunRow:
         card, now = self.cards.card(tx, row.card), self.cards.clock()
-        if card.state in ENDED and not ended_card:
+        if _is_over(row, card) and not ended_card:
             raise CardStateError(state=card.state)
         statistics = self._settle(tx, row, outcome)
         details = {"verdict": str(verdict), "statistics": str(statistics)}
@@ -186,6 +187,14 @@ class Decisions:
             tx, row.line, Price(statistics, price.epsilon, price.rho), self.cards.clock()
         )
         return statistics
+
+
+def _is_over(row: RunRow, card: Card) -> bool:
+    """Whether no answer leaves under a card any more.
+
+    What a program gave before its card expired may be decided on later: reading it takes days.
+    """
+    return card.state is CardState.REVOKED or (row.tier is RunTier.CHECKED and card.state in ENDED)
 
 
 def _without_answer(outcome: Outcome, reasons: tuple[str, ...]) -> Outcome:
