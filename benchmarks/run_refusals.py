@@ -4,8 +4,8 @@
 
 The analyses are those of ``benchmarks.answers_exact``, which nobody wrote to be refused: each alone,
 beside exact marginals of all pairs, and one after the other, each beside all that were answered or wait,
-and beside the populations of all that were refused. The last column says how soon an honest analyst needs
-a steward's review: after how many such runs, on average, ``limits.refusals`` (10) were refused or wait.
+and beside the populations of all that were refused. The last column says how soon an honest analyst
+needs a review: after how many such runs, on average, ``limits.refusals`` (10) were refused or wait.
 """
 
 import time

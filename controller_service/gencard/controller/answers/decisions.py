@@ -19,7 +19,7 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.state.cards import ENDED, offer_of
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.runs import RunRow, RunState, RunStore, RunTier
-from gencard.core.card.budget import Price
+from gencard.core.card.budget import Price, SpendState
 from gencard.core.card.card import Card, CardState
 from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.output_checks.rules import OUTPUT_RULES, RULES_VERSION, Colour, Rule
@@ -180,7 +180,10 @@ class Decisions:
         """Settle the ledger's line; the statistics that it came to."""
         if row.line is None:
             return 0
-        price = self.ledger.line(tx, row.line).price
+        line = self.ledger.line(tx, row.line)
+        price = line.price
+        if line.state is not SpendState.RESERVED:  # a restore has settled what it found
+            return price.statistics
         most = price.statistics
         statistics = min(most, outcome.numbers or PRICE)
         self.ledger.settle_at(
