@@ -63,6 +63,8 @@ class Rule(StrEnum):
     """With an earlier output, the number would describe too few records."""
     DROWNED = "noise-drowns"
     """The noise of a run is too large for the analysis, which the noisy counts alone say."""
+    INFLUENCE = "influence"
+    """One record moves a number by more of its standard errors than the policy permits."""
     UNKNOWN = "no-rule"
     """No rule covers the number: a person has to look."""
     UNANSWERED = "no-answer"
@@ -73,7 +75,7 @@ class Rule(StrEnum):
     """The run failed at the records, or exceeded a limit of its process."""
 
 
-_AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.UNKNOWN}
+_AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.INFLUENCE, Rule.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,11 @@ class Rules:
         checks: Of cells and models, and the multiple to which counts are rounded.
         survival: Fewest records at risk in a survival curve, and fewest events between its steps.
         missing: Whether missing values in a group are for a person to look at.
+        influence: Most standard errors by which one record may move a mean or a contrast; above it the
+            answer waits for a steward. None for no rule.
 
     Raises:
-        InvalidNumberError: ``survival`` is below 1 or above a million.
+        InvalidNumberError: ``survival`` is below 1 or above a million, or ``influence`` is not above 0.
     """
 
     checks: Transform = field(
@@ -102,8 +106,11 @@ class Rules:
     )
     survival: int = 10
     missing: bool = False
+    influence: float | None = 1.0
 
     def __post_init__(self) -> None:
+        if self.influence is not None and not 0 < self.influence <= 1_000_000:
+            raise InvalidNumberError(field="rules.influence", expected="above 0, to 1000000")
         if not 1 <= self.survival <= 1_000_000:
             raise InvalidNumberError(field="rules.survival", expected="from 1 to 1000000")
 
