@@ -203,6 +203,7 @@ def _answers(
         PROGRAM,
         ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, answer_response),
     )
+    answers.end_with_cards()  # cards may have expired while no service ran
     return AnswersServicer(answers, Programs(answers, ReleaseStore()))
 
 

@@ -144,14 +144,15 @@ class Descriptions:
         *,
         privacy: Privacy | None,
         numbers: int,
-        earlier: Sequence[Question],
+        before: Mapping[str, Sequence[Question]],
         released: Sequence[Clique],
         seed: int,
     ) -> Job:
         """One checked run, which is judged beside what was told of the same records.
 
         Args:
-            earlier: What other runs were asked.
+            before: Questions of other runs: "earlier" of those that are answered or may be, and
+                "refused", of which only the populations are remembered.
             released: Marginals that cards have released exactly.
         """
         return {
@@ -160,7 +161,7 @@ class Descriptions:
             "numbers": numbers,
             "limits": PLAIN.write(dataset_entry.policy.analyses.rules),
             "privacy": None if privacy is None else privacy_document(privacy),
-            "earlier": list(map(asdict, earlier)),
+            **{name: list(map(asdict, questions)) for name, questions in before.items()},
             "released": [list(clique) for clique in released],
             "most_records": self.most_records,
             "seed": seed,

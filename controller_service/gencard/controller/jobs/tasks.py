@@ -37,10 +37,12 @@ runs. The descriptions:
                      "missing": "level" or "drop", "options": JSON text, "numbers": int,
                      "privacy": as on a card, or null,
                      "earlier": [{"kind", "formula", "where", "missing", "options": of a run}, ...],
+                     "refused": [as "earlier"], of runs that were refused,
                      "released": [[attribute, ...], ...], of exact counts that anybody was told,
                      "limits": as ``core.output_checks.rules.Rules``, where they are not the usual ones,
                      "most_records": int, "seed": int}
-                    -> {"answer": the answer's JSON object or null, "reasons": [code, ...],
+                    -> {"answer": the answer's JSON object or null, "reasons": [code, ...]: one code
+                        for all refusals that depend on the records,
                         "rules": version of the output rules, "review": whether a person must look,
                         "marks": [{"part", "colour", "rules"}, ...], for a steward alone}
     keep            {"records": records, "recipe": recipe, "rows": int, "folder": path to be written in,
