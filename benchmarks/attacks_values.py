@@ -116,7 +116,7 @@ def _friends(codes: IntArray, rng: np.random.Generator) -> IntArray:
     return np.flatnonzero(np.isin(codes[:, 0], chosen))
 
 
-Asked = Callable[[World], Sequence[Mapping[str, Any]]]
+Questions = Callable[[World], Sequence[Mapping[str, Any]]]
 """Questions that an attacker asks one after the other."""
 
 
@@ -206,13 +206,13 @@ def _computed(run: RunQuestion, dataset: Dataset) -> dict[str, float]:
     return dict(_numbers(answer.to_json()))
 
 
-def _named(world: World, asked: Asked, rng: np.random.Generator) -> tuple[int, bool]:
+def _named(world: World, questions: Questions, rng: np.random.Generator) -> tuple[int, bool]:
     """The secret that the attacker names, and whether all runs were answered."""
     dataset, runs, answers = world.dataset(world.codes), list[RunQuestion](), list[Any]()
     guess = int(rng.integers(0, 2))
-    for question in asked(world):
+    for question in questions(world):
         try:
-            run = RunQuestion.asked(question, world.coding)
+            run = RunQuestion.new(question, world.coding)
             earlier = Earlier(world.coding, tuple(runs), world.beside)
             result = checked(run, earlier, dataset, {}, USUAL_RULES)["answer"]
         except GencardError:
@@ -229,20 +229,20 @@ def _named(world: World, asked: Asked, rng: np.random.Generator) -> tuple[int, b
     return (guess if apart[0] == apart[1] else int(np.argmin(apart))), True
 
 
-def _tried(asked: Asked, seed: int, quick: bool) -> Outcome:
+def _tried(questions: Questions, seed: int, quick: bool) -> Outcome:
     successes = tries = released_runs = 0
     cases = product(_LEVELS, _RECORDS, (False, True), range(_QUICK if quick else _FULL))
     for levels, rows, exact, turn in cases:
         rng = np.random.default_rng([seed, levels, rows, exact, turn])
         world = World.drawn(levels, rows, exact, rng)
-        secret, was_answered = _named(world, asked, rng)
+        secret, was_answered = _named(world, questions, rng)
         successes += secret == world.secret
         released_runs += was_answered
         tries += 1
     return Outcome(successes, tries, f"{tries - released_runs} refused")
 
 
-def _attacks() -> Iterator[tuple[str, str, Asked]]:
+def _attacks() -> Iterator[tuple[str, str, Questions]]:
     """Name, success before (that of the issue; else measured here without the defence), questions."""
     for kind, formula, numbers, before in (
         ("linear", "age ~ hiv", _heavy, "40 of 40"),
@@ -296,6 +296,6 @@ def _attacks() -> Iterator[tuple[str, str, Asked]]:
 
 
 ATTACKS = tuple(
-    Attack("A1", name, before, 0.5, _LEAST, partial(_tried, asked, seed))
-    for seed, (name, before, asked) in enumerate(_attacks())
+    Attack("A1", name, before, 0.5, _LEAST, partial(_tried, questions, seed))
+    for seed, (name, before, questions) in enumerate(_attacks())
 )

@@ -51,7 +51,7 @@ def answer(job: Job, progress: Progress) -> Job:
     """Records -> an answer that the output checks let pass, or the codes of the rules that refuse it."""
     progress("answer", 0.0)
     coding = schema_of_table(job["records"]["schema"]).coding
-    run = RunQuestion.asked(job, coding)
+    run = RunQuestion.new(job, coding)
     run.check_noise(noisy=job["privacy"] is not None)
     if job["privacy"] is not None:
         return _noisy(job, run, coding)
@@ -75,9 +75,9 @@ def checked(
         numbers: The stored numbers of each response that the run asks for so, one a record.
 
     Raises:
-        InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_asked``.
+        InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_new``.
     """
-    run.check_asked()
+    run.check_new()
     rows = np.flatnonzero(run.output.kept(dataset))
     if len(rows) < rules.checks.threshold:
         return _refused([Rule.THRESHOLD])
