@@ -59,7 +59,7 @@ def answer(job: Job, progress: Progress) -> Job:
     """
     progress("answer", 0.0)
     coding = schema_of_table(job["records"]["schema"]).coding
-    run = RunQuestion.asked(job, coding)
+    run = RunQuestion.new(job, coding)
     run.check_noise(noisy=job["privacy"] is not None)
     check_answerable(run, job["numbers"])
     if job["privacy"] is not None:
@@ -107,9 +107,9 @@ def checked(
         numbers: The stored numbers of each response that the run asks for so, one a record.
 
     Raises:
-        InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_asked``.
+        InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_new``.
     """
-    run.check_asked()
+    run.check_new()
     rows = np.flatnonzero(run.output.kept(dataset))
     few = len(rows) < rules.checks.threshold
     own = np.arange(len(dataset)) if few else rows
