@@ -23,6 +23,7 @@ from gencard.core.answers.stored import stored_answer, stored_groups
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoiseDrownsError
+from gencard.core.output_checks.inference import Outcome
 from gencard.core.output_checks.judgement import Judgement, judged
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import (
@@ -31,6 +32,7 @@ from gencard.core.output_checks.rules import (
     Colour,
     Rule,
     Rules,
+    Verdict,
     without_detail,
 )
 from gencard.core.output_checks.stored import judged_stored, released_stored
@@ -83,10 +85,20 @@ def checked(
     if run.lacks_levels(dataset, part) and rules.checks.zeros:
         return _refused([Rule.THRESHOLD])
     result = _judged(run, part, rules, *(numbers[name][rows] for name in run.stored))
-    if result["answer"] is not None and earlier.leaves_too_little(run, dataset, rules):
+    if result["answer"] is None:
+        return result
+    outcome = earlier.leaves_too_little(run, dataset, rules)
+    if outcome is Outcome.TOLD:
         alone = replace(earlier, runs=(), cliques=()).leaves_too_little(run, dataset, rules)
-        return _refused([Rule.THRESHOLD if alone else Rule.DIFFERENCING])
-    return result
+        return _refused([Rule.THRESHOLD if alone is Outcome.TOLD else Rule.DIFFERENCING])
+    return _waiting(result) if outcome is Outcome.UNDECIDED else result
+
+
+def _waiting(result: Job) -> Job:
+    """An answer of which nothing is proven, for a steward."""
+    verdict = Verdict((Rule.UNDECIDED,))
+    marks = Judgement((("small counts", verdict),)).marks
+    return result | {"review": True, "marks": [*result["marks"], *marks]}
 
 
 def _judged(run: RunQuestion, part: Dataset, rules: Rules, *stored: FloatArray) -> Job:

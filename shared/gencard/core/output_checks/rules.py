@@ -15,7 +15,7 @@ from enum import StrEnum
 from gencard.core.card.mechanism import Transform
 from gencard.core.errors import InvalidNumberError
 
-RULES_VERSION = "1"
+RULES_VERSION = "2"
 """Of all rules together; a receipt names it."""
 
 
@@ -60,11 +60,13 @@ class Rule(StrEnum):
     """With an earlier output, the number would describe too few records."""
     DROWNED = "noise-drowns"
     """The noise of a run is too large for the analysis, which the noisy counts alone say."""
+    UNDECIDED = "undecided"
+    """The search for what all outputs together tell of small counts is too large: a person decides."""
     UNKNOWN = "no-rule"
     """No rule covers the number: a person has to look."""
 
 
-_AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.UNKNOWN}
+_AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.UNDECIDED, Rule.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
