@@ -25,6 +25,7 @@ from gencard.core.answers.trial import tried
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
+from gencard.core.output_checks.inference import Outcome
 from gencard.core.output_checks.judgement import Judgement, judged
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import (
@@ -139,9 +140,13 @@ def _beside_earlier(
     run: RunQuestion, earlier: Earlier, dataset: Dataset, rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
     """Of the small counts that the answer leaves open, with all that was released before."""
-    if earlier.leaves_too_little(run, dataset, rules):
+    outcome = earlier.leaves_too_little(run, dataset, rules)
+    if outcome is Outcome.TOLD:
         alone = replace(earlier, runs=(), cliques=()).leaves_too_little(run, dataset, rules)
-        yield "small counts", Verdict((Rule.THRESHOLD if alone else Rule.DIFFERENCING,))
+        is_alone = alone is Outcome.TOLD
+        yield "small counts", Verdict((Rule.THRESHOLD if is_alone else Rule.DIFFERENCING,))
+    if outcome is Outcome.UNDECIDED:
+        yield "small counts", Verdict((Rule.UNDECIDED,))
 
 
 def _judged(
