@@ -100,6 +100,7 @@ class LocalDesk:
             f"{decision.expires:%Y-%m-%d}."
         )
         say("The other steward runs the same command with --steward, from their own account.")
+        say("In an emergency, --emergency decides alone; the log says so.")
         return None
 
 
