@@ -22,6 +22,7 @@ from gencard.controller.people.certificates import (
 )
 from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.sandbox.limits import Isolation
+from gencard.controller.service.server import bound
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console
 from gencard.core.errors import InvalidInputError
@@ -97,6 +98,9 @@ def scheduler(
     The scheduler passes runs and their inputs to workers: keep it inside the perimeter.
     """
     workers = _dask(files)
+    # Dask binds all addresses of a name but says of none that another process holds it
+    for probe in bound(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "--host"):
+        probe.close()
     workers.schedule(host, port, files.absolute(), say=_say)
 
 

@@ -19,10 +19,10 @@ import secrets
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.simple_server import WSGIRequestHandler
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -34,13 +34,13 @@ from sqlalchemy import Connection, func, select
 from gencard.controller.answers.answers import KIND as RUN
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.notify.messages import certificate_ends
+from gencard.controller.service.server import bound
 from gencard.controller.state.accounts import Account, Scope, columns_of
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.operations import UNFINISHED
 from gencard.controller.state.tables import CURRENCIES, cards, lines, operations
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import CardState
-from gencard.core.errors import InvalidInputError
 
 Counts = Callable[[], dict[tuple[str, str], int]]
 """Calls that have ended, by method and status."""
@@ -204,9 +204,27 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingWSGIServer):
-    """Answers a few at a time; what comes beside them is closed at once."""
+    """Answers a few at a time; what comes beside them is closed at once.
 
-    _places = threading.BoundedSemaphore(MOST_AT_A_TIME)
+    Args:
+        listener: A bound socket.
+        places: Bounds what all servers of one port answer together.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        places: threading.BoundedSemaphore,
+        application: Callable[..., Iterable[bytes]],
+    ) -> None:
+        host, port = listener.getsockname()[:2]
+        super().__init__((host, port), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket, self.server_name, self.server_port = listener, host, port
+        self._places = places
+        self.server_activate()
+        self.setup_environ()
+        self.set_app(application)
 
     def process_request(self, request: object, client_address: object) -> None:
         if self._places.acquire(blocking=False):
@@ -224,37 +242,29 @@ class _Server(ThreadingWSGIServer):
         """A connection that broke; its traceback is nobody's business."""
 
 
-class _Server6(_Server):
-    address_family = socket.AF_INET6
-
-
 @dataclass(frozen=True, slots=True)
 class MetricsServer:
-    """A started port of metrics."""
+    """A started port of metrics, at every address of its host."""
 
-    server: _Server
+    servers: Sequence[_Server]
     port: int
 
     def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        for server in self.servers:
+            server.shutdown()
+            server.server_close()
 
 
 def start_metrics(address: str, state: ControllerState, calls: Counts, report: Report) -> MetricsServer:
-    """Serve metrics; raises InvalidInputError where the address is taken."""
+    """Serve metrics; raises InvalidInputError where one of the host's addresses is taken."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Watched(state, calls))
-    host, _, port = address.rpartition(":")
-    application = partial(_answer, registry, report)
-    try:
-        server = make_server(
-            host.strip("[]"), int(port), application, _Server6 if ":" in host else _Server, _Handler
-        )
-    except OSError:
-        problem = "is in use, or not an address of this machine"
-        raise InvalidInputError(field="metrics.address", problem=problem) from None
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return MetricsServer(server, server.server_port)
+    application, places = partial(_answer, registry, report), threading.BoundedSemaphore(MOST_AT_A_TIME)
+    listeners = bound(address, "metrics.address")
+    servers = [_Server(listener, places, application) for listener in listeners]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return MetricsServer(servers, servers[0].server_port)
 
 
 def _answer(
