@@ -30,6 +30,7 @@ from gencard.controller.state.leadership import LOOK_EVERY, Leadership
 from gencard.controller.upkeep.health import STANDBY
 from gencard.controller.upkeep.logs import silence_grpc
 from gencard.core.errors import InvalidInputError, NotLeadingError
+from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.codecs.error_table import status_message
 
 UNLOCKED_BY = "server.key_passphrase_file"
@@ -143,11 +144,9 @@ class TlsFiles:
 
 def _certificate(path: Path, field: str) -> bytes:
     """A file of certificates; gRPC would take any bytes, and speak of the address."""
+    pem = read_file(path, field, KEY_LIMIT)
     try:
-        pem = path.read_bytes()
         load_pem_x509_certificates(pem)
-    except OSError:
-        raise InvalidInputError(field=field, problem=f"there is no file {path}") from None
     except ValueError:
         raise InvalidInputError(field=field, problem="is not a certificate in PEM") from None
     return pem
@@ -291,6 +290,7 @@ def _places(host: str, field: str) -> list[tuple[socket.AddressFamily, str]]:
         answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise InvalidInputError(field=field, problem=f"names a host without address: {host}") from None
+    places: dict[tuple[socket.AddressFamily, str], None]
     places = {(family, str(place[0])): None for family, _, _, _, place in answers if family in _LOOPBACK}
     if host == "localhost":
         places |= dict.fromkeys((family, own) for family, own in _LOOPBACK.items())
