@@ -97,11 +97,12 @@ class Bundle:
             InvalidInputError: A file is not there, is not a regular file or is too large, or all files
                 together are; or it was named by itself, and nobody signs what it holds.
         """
-        bundle, left = cls(), BUNDLE_LIMIT.most
-        for path, is_named in _walk(paths):
-            left -= _size_read(path)
+        bundle, walk, left = cls(), list(_walk(paths)), BUNDLE_LIMIT.most
+        for path, is_named in walk:
+            left -= _size_read(path, is_named=is_named)
             if left < 0:
                 raise too_large(path, "file", BUNDLE_LIMIT)
+        for path, is_named in walk:
             kind, content = _recognised(path, is_named=is_named)
             if kind == DAMAGED or kind != WELL_KNOWN.get(path.name, kind):
                 bundle.damaged.append(path)
@@ -271,18 +272,22 @@ def _is_document(path: Path) -> bool:
     return path.suffix.lower() == ".json" or path.name in WELL_KNOWN
 
 
-def _size_read(path: Path) -> int:
-    """Bytes of a file that are read at once; 0 for rows, which are read in parts."""
-    return 0 if path.suffix.lower() in _ROWS else min(size_of(path, "file"), PSI_LIMIT.most + 1)
+def _size_read(path: Path, *, is_named: bool) -> int:
+    """Bytes of a file that are held in memory.
+
+    Rows are read in parts, and a large file of a folder is no document of ours unless its name says so.
+    """
+    size = size_of(path, "file")
+    is_other = size > DOCUMENT_LIMIT.most and not (is_named or _is_document(path))
+    return 0 if is_other or path.suffix.lower() in _ROWS else size
 
 
 def _recognised(path: Path, *, is_named: bool) -> tuple[str | None, bytes]:
     """Kind and content of a file; the content of rows stays where it is."""
-    size = size_of(path, "file")
     if path.suffix.lower() in _ROWS:
         return "rows", b""
-    if size > DOCUMENT_LIMIT.most and not (is_named or _is_document(path)):
-        return None, b""  # no document of ours is so large and has such a name
+    if not _size_read(path, is_named=is_named):
+        return (DAMAGED if _is_document(path) else None), b""
     with open_file(path, "file") as file:
         is_psi = file.read(len(PSI_OPENS)) == PSI_OPENS
     content = read_file(path, "file", PSI_LIMIT if is_psi else DOCUMENT_LIMIT)
