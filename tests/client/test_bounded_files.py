@@ -236,9 +236,9 @@ def inflating(path: Path) -> None:
 class TestParquetSize:
     @given(stored=st.integers(1, 1 << 40), share=st.floats(0, 1))
     def test_ordinary_ratios_pass(self, stored, share):
-        """Two hundred bytes for one, of which each makes five cells at most."""
+        """Two hundred bytes for one, of which two make a cell."""
         unpacked = int(200 * stored * share)
-        ParquetSize(stored, unpacked, rows=5 * unpacked // 20, columns=20).check("file")
+        ParquetSize(stored, unpacked, rows=unpacked // 40, columns=20).check("file")
 
     @pytest.mark.parametrize(
         "size",

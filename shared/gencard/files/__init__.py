@@ -146,7 +146,7 @@ MOST_FOOTER = 64 * _MIB
 _FREE_BYTES = 256 * _MIB
 _FREE_CELLS = 100_000_000
 _BYTES_FOR_BYTE = 200
-_CELLS_FOR_BYTE = 1_000
+_CELLS_FOR_BYTE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class ParquetSize:
         """Refuse a file that would take far more memory and time than its size says, before reading it.
 
         Up to 256 MiB and 100 million cells are always accepted. Beyond that a byte of the file may not
-        stand for more than 200 bytes or 1,000 cells: columns of real records do not repeat so much.
+        stand for more than 200 bytes or 100 cells: columns of real records do not repeat so much.
 
         Raises:
             InvalidInputError: The file unpacks to more.
