@@ -215,7 +215,7 @@ def _addresses(_quick: bool) -> Outcome:
 ATTACKS = (
     Attack("B9", "use an expired card after setting the clock back", "4 of 4", 0.0, 4, _clock),
     Attack("B9", "tell two worlds apart by the metrics", "2 of 2", 0.0, 2, _metrics),
-    Attack("B9", "stop verify, or fill its memory", "5 of 5", 0.0, 5, _verify),
+    Attack("B9", "stop verify, or fill its memory", "4 of 5", 0.0, 5, _verify),
     Attack("B9", "let init take a link, or end in a traceback", "4 of 4", 0.0, 4, _records),
     Attack("B10", "hold the port in the other family of addresses", "2 of 2", 0.0, 1, _addresses),
 )
