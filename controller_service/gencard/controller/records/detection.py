@@ -159,17 +159,19 @@ def _checked_sample(path: Path, encoding: str, delimiter: str, skip: int) -> Row
 
 
 class _readable:  # noqa: N801 - reads as a statement
-    """Raises InvalidInputError with the line where quotes are not closed."""
+    """Raises InvalidInputError with the line where quotes are not closed, or a value is too long."""
 
     def __init__(self, reader: Iterator[list[str]], skip: int) -> None:
         self._reader, self._skip = reader, skip
 
     def __enter__(self) -> None: ...
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if kind is not None and issubclass(kind, csv.Error):
             line = getattr(self._reader, "line_num", 0) + self._skip
             problem = f"has a quotation mark that is not closed, or text after one, near line {line}"
+            if "field limit" in str(error):
+                problem = f"has a name or value of more than 128 KiB near line {max(line, 1)}"
             raise InvalidInputError(field="data", problem=problem) from None
 
 
