@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -25,7 +26,6 @@ from gencard.controller.wiring import serve
 from gencard.core.errors import GencardError, InvalidInputError
 from tests.system.house import Clock, House, build
 from tests.system.raw_calls import configure
-from tests.system.test_s25_checks import housed
 
 _PAIR = [("sex", "health")]
 _VALID = timedelta(days=90)
@@ -79,6 +79,14 @@ def _agreed(_house: House, propose: Callable[..., Card]) -> Card:
     return propose("survey", _PAIR, purpose="an attack", rows=100).accept()
 
 
+_LEVELS = {"sex": ("female", "male"), "health": ("good", "fair", "bad")}
+_SCHEMA = (
+    'title = "Counted"\ndescription = "d"\ndeclared_by = "benchmarks"\nreviewed = true\n'
+    + "".join(
+        f'\n[[attributes]]\nname = "{name}"\nlabels = {list(labels)}\n'
+        for name, labels in _LEVELS.items()
+    )
+)
 _WORLDS = {
     "release": {"transform": "{ threshold = 10, rounding = 5 }"},
     "run": {"analyses": '{ kinds = ["crosstab"], checked_runs = 80, numbers = 200 }'},
@@ -98,10 +106,9 @@ def _metrics(_quick: bool) -> Outcome:
 def _metrics_of(folder: Path, kind: str, last: int) -> str:
     """Metrics after work on the records, where one cell has so many records."""
     folder.mkdir()
-    cells = dict.fromkeys(
-        (("female", "good"), ("female", "fair"), ("male", "good"), ("male", "bad")), 40
-    )
-    house = housed(folder, "{}", {**cells, ("male", "fair"): 40, ("female", "bad"): last})
+    cells = [(sex, health) for sex in _LEVELS["sex"] for health in _LEVELS["health"]]
+    records = [cell for cell in cells for _ in range(last if cell == cells[-1] else 40)]
+    house = build(folder, pd.DataFrame(records, columns=list(_LEVELS)), _SCHEMA)
     configure(house, "datasets.policy", **_WORLDS[kind])
     house.raise_caps()
     with house.settings_file.open("a") as settings:
@@ -110,8 +117,9 @@ def _metrics_of(folder: Path, kind: str, last: int) -> str:
     analyses = {"kinds": ["crosstab"], "checked_runs": 2} if kind == "run" else None
     try:
         with house.analyst() as ana:
-            terms = {"purpose": "an attack", "rows": 100, "analyses": analyses}
-            card = ana.propose("survey", _PAIR, **terms).accept()
+            card = ana.propose(
+                "survey", _PAIR, purpose="an attack", rows=100, analyses=analyses
+            ).accept()
             with suppress(GencardError):
                 if kind == "run":
                     card.run("sex ~ health", "crosstab", progress=False)
