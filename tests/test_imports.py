@@ -45,20 +45,23 @@ MAY_IMPORT = {
     "formulas": BASE | {"core.statistics", "core.answers"},
     "boxes": BELOW_AUDIT | {"boxes"},
     "v1": {"v1"},
+    "files": BASE,
     "shell": BASE,
     "wire": CORE | {"v1", "wire"},
     "controller": CORE
-    | {"boxes", "formulas", "wire", *RUN, "shell", "controller.service", "controller.cluster"}
+    | {"boxes", "formulas", "wire", *RUN, "files", "shell"}
+    | {"controller.service", "controller.cluster"}
     | CONTROLLER,
-    "controller.service": CORE | {"v1", "wire", "controller"},  # knows protobuf
-    "controller.cluster": CORE | {"v1", "wire", "boxes", "controller", "shell"},  # knows protobuf, too
-    **dict.fromkeys(RECORDS, CORE | {"wire", "controller"} | RECORDS),
+    "controller.service": CORE | {"v1", "wire", "files", "controller"},  # knows protobuf
+    "controller.cluster": CORE
+    | {"v1", "wire", "boxes", "files", "controller", "shell"},  # knows protobuf, too
+    **dict.fromkeys(RECORDS, CORE | {"wire", "files", "controller"} | RECORDS),
     "run": BASE
     | {"core.generators", "run.levels", "wire"},  # shown in sandboxes, and so never the controller
     "run.levels": BASE,
     "run.r_language": BASE | {"run.levels", "wire"},
     "client": CORE
-    | {"formulas", "v1", "wire", "shell", "run", "run.levels", "run.r_language", "client"},
+    | {"files", "formulas", "v1", "wire", "shell", "run", "run.levels", "run.r_language", "client"},
 }
 """Rooms by the name after ``gencard.``; the longest that fits a module is its room."""
 

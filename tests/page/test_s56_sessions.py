@@ -22,13 +22,6 @@ IDLE = timedelta(minutes=15)
 SECOND = timedelta(seconds=1)
 
 
-@pytest.fixture(autouse=True)
-def _clock(house):
-    """Each test's hours are over when it ends."""
-    yield
-    house.clock.ahead = timedelta()
-
-
 def is_in(steward: HttpSteward) -> bool:
     """Whether the browser is shown the queue and not the sign-in."""
     answer = steward.http.get("/")

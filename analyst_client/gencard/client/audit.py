@@ -11,7 +11,8 @@ from gencard.client.arguments import checked
 from gencard.client.display import Displayable, Facts, Part, WrittenAsPage, page_module
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
-from gencard.core.errors import PermissionDeniedError, unreadable
+from gencard.core.errors import PermissionDeniedError
+from gencard.files import REPORT_LIMIT, read_file
 from gencard.wire.signatures.canonical import document_of
 
 
@@ -111,10 +112,7 @@ class Report(WrittenAsPage):
         Raises:
             InvalidInputError: The file cannot be read, or is not a report.
         """
-        try:
-            data = Path(path).read_bytes()
-        except OSError:
-            raise unreadable("report", path) from None
+        data = read_file(Path(path), "report", REPORT_LIMIT)
         return cls(report_of_json_object(document_of(data, "report")))
 
     def _page(self) -> str:

@@ -1,6 +1,7 @@
 """A release: rows and the signed receipt of their inputs."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
+from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.run.levels import ValueForm, values_of
 from gencard.wire.documents.receipt import Receipt
 
@@ -104,10 +106,9 @@ class Release(Displayable):
 
     def _is_in(self, folder: Path) -> bool:
         """Whether a folder holds this release."""
-        try:
-            return (folder / RECEIPT).read_bytes() == self.envelope
-        except OSError:
-            return False
+        with suppress(InvalidInputError):
+            return read_file(folder / RECEIPT, "receipt", DOCUMENT_LIMIT) == self.envelope
+        return False
 
     @checked()
     def write(self, path: str | Path, *, values: ValueForm = "numbers") -> None:

@@ -1,6 +1,6 @@
 """State and cards as the settings say: what a steward works at, with or without a running service."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from gencard.controller.state.accounts import Caps
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.cards import CardStore
 from gencard.controller.state.database import Database, Fence
-from gencard.controller.state.event_log import EventLog, kept_rules
+from gencard.controller.state.event_log import Clock, EventLog, LogClock, kept_rules
 from gencard.controller.state.first_decisions import FirstDecisions
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import OperationStore
@@ -39,8 +39,6 @@ from gencard.controller.stewards.reading import LogReader
 from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
 from gencard.controller.stewards.risk import Risks
 from gencard.wire.documents.key_history import CARDS, LOG
-
-Clock = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
@@ -60,6 +58,8 @@ class ControllerState:
     """The controller's signing keys, by use."""
     salt: bytes = field(repr=False)
     """Secret of the digests of records."""
+    machine: Clock = utc_now
+    """Clock of this machine, by which certificates are issued; ``cards.clock`` judges what has ended."""
 
     @property
     def log(self) -> EventLog:
@@ -118,7 +118,7 @@ class ControllerState:
             settings.server.address,
             log,
             self.passkeys,
-            clock,
+            self.machine,
             authority_key,
         )
         return Effects(
@@ -157,19 +157,21 @@ def open_controller_state(
         rules = kept_rules(tx) if read else {}
     catalogue = Catalogue(_entries(settings, salt, rules, read))
     boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
+    log = EventLog(keys[LOG].current, clock)
     cards = CardBook(
         store=CardStore(),
-        log=EventLog(keys[LOG].current),
+        log=log,
         catalogue=catalogue,
         limits=_limits(settings),
         quotas=quotas_of(settings),
         facts=boxes.facts,
         controller=settings.identity.uri,
         signing_key=keys[CARDS].current,
-        clock=clock,
+        clock=LogClock(clock, database, log),
         on_end=lambda tx, card: end(tx, card),  # noqa: PLW0108 - it is named below
     )
-    opened = ControllerState(settings, database, Ledger(caps_of(settings)), cards, boxes, keys, salt)
+    ledger = Ledger(caps_of(settings))
+    opened = ControllerState(settings, database, ledger, cards, boxes, keys, salt, clock)
     end = opened.decisions.end_with_cards
     return opened
 

@@ -17,7 +17,7 @@ from gencard.controller.audits.resumption import KIND as AUDIT
 from gencard.controller.audits.resumption import Journals
 from gencard.controller.audits.run import AuditRun
 from gencard.controller.cards.negotiations import Negotiations, Retention
-from gencard.controller.controller_state import Clock, ControllerState, open_controller_state, utc_now
+from gencard.controller.controller_state import ControllerState, open_controller_state, utc_now
 from gencard.controller.evaluation import KIND as EVALUATION
 from gencard.controller.evaluation import EvaluationRun, Evaluations
 from gencard.controller.jobs.descriptions import Descriptions
@@ -52,6 +52,8 @@ from gencard.controller.service.stewards import StewardServicer
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Limits, Settings
 from gencard.controller.state.audits import AuditStore
+from gencard.controller.state.event_log import Clock, ahead_of
+from gencard.controller.state.events import Event
 from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.releases import EvaluationStore, PsiStore, ReleaseStore
 from gencard.controller.stewards.deciding import Way
@@ -223,6 +225,8 @@ class Controller:
     page: "PageServer | None" = None
     metrics: "MetricsServer | None" = None
     leadership: Leadership | None = None
+    ahead: Event | None = None
+    """Newest log entry at the start, if it was ahead of the machine's clock."""
 
     @property
     def port(self) -> int:
@@ -371,6 +375,10 @@ def _served(
         controller_state.cards.clock,
         settings.identity.uri,
     )
+    with controller_state.database.reading() as tx:
+        ahead = ahead_of(tx, clock())
+    if ahead is not None:
+        logger.warning("log entry ahead of the clock", extra={"place": f"log entry {ahead.index}"})
     rule_log.service_starts(rules_of(controller_state, people))
     notifier = Notifier(post_of(controller_state), report)
     server = settings.server
@@ -402,6 +410,7 @@ def _served(
         page,
         metrics,
         leadership,
+        ahead,
     )
 
 

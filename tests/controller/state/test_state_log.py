@@ -5,7 +5,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import delete, update
 
-from gencard.controller.state.event_log import EventLog
+from gencard.controller.state import event_log
+from gencard.controller.state.event_log import EventLog, LogClock
 from gencard.controller.state.events import FIRST, Entry, Event, checkpoint_of, event_of, verify
 from gencard.controller.state.tables import events
 from gencard.core.errors import (
@@ -16,6 +17,7 @@ from gencard.core.errors import (
 )
 from gencard.wire.documents.key_history import LOG, KeyHistory
 from gencard.wire.log import merkle
+from gencard.wire.signatures.canonical import time_text
 from tests.controller.state.samples import ANA, CARD, NOW
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -101,6 +103,52 @@ class TestAppending:
             assert (late.time, late.details["clock_behind_seconds"]) == (NOW, "90")
             assert "clock_behind_seconds" not in same.details
             assert verify(log.entries(tx), [], PUBLIC) == 3
+
+    def test_s40_a_time_judged_by_the_log_still_shows_that_the_clock_is_behind(self, database):
+        log = EventLog(lambda _tx: KEY, lambda: NOW - timedelta(seconds=90))
+        with database.transaction() as tx:
+            append(EventLog(lambda _tx: KEY), tx, 0)
+            assert append(log, tx, 1, now=NOW).details["clock_behind_seconds"] == "90"
+
+    def test_s40_the_clock_of_a_log_is_the_later_of_clock_and_newest_entry(self, database):
+        machine = [NOW]
+        log = EventLog(lambda _tx: KEY, lambda: machine[0])
+        clock = LogClock(lambda: machine[0], database, log)
+        assert clock() == NOW
+        with database.transaction() as tx:
+            append(log, tx, 0, now=NOW + timedelta(days=2))
+        assert clock() == NOW + timedelta(days=2)
+        machine[0] = NOW - timedelta(days=400)
+        assert clock() == NOW + timedelta(days=2)
+        machine[0] = NOW + timedelta(days=3)
+        assert clock() == machine[0]
+
+    def test_s40_entries_of_other_processes_count_too(self, database, monkeypatch):
+        monkeypatch.setattr(event_log, "_FRESH_SECONDS", 0.0)
+        clock = LogClock(lambda: NOW, database, EventLog(lambda _tx: KEY))
+        with database.transaction() as tx:
+            append(EventLog(lambda _tx: KEY), tx, 0, now=NOW + timedelta(days=2))
+        assert clock() == NOW + timedelta(days=2)
+
+    def test_s40_one_entry_may_go_back_and_only_if_it_says_so(self, database, log):
+        with database.transaction() as tx:
+            append(log, tx, 0, now=NOW + timedelta(days=3_650))
+            event = log.correct(tx, actor=ANA, details={"reason": "a"}, now=NOW)
+            after = append(log, tx, 2, now=NOW + timedelta(seconds=1))
+            assert (event.time, after.time) == (NOW, NOW + timedelta(seconds=1))
+            assert verify(log.entries(tx), [], PUBLIC) == 3
+            with pytest.raises(InvalidInputError):
+                log.correct(tx, actor=ANA, details={"reason": "a"}, now=NOW + timedelta(seconds=1))
+
+    @pytest.mark.parametrize(("action", "before"), [("offer", True), ("correct-clock", False)])
+    def test_s40_an_entry_that_does_not_say_so_may_not(self, action, before):
+        first = Event(0, NOW, "offer", ANA, CARD, {}, FIRST)
+        earlier = NOW - timedelta(days=1)
+        details = {"before": time_text(NOW if before else earlier)}
+        second = Event(1, earlier, action, ANA, CARD, details, first.leaf)
+        entries = [Entry(one.body, one.leaf) for one in (first, second)]
+        with pytest.raises(VerificationError, match="goes back in time"):
+            verify(entries, [], PUBLIC)
 
     @pytest.mark.parametrize("details", [{"name": "Ann"}, {"etag": "x" * 201}, {"etag": "a\nb"}])
     def test_only_listed_details_are_taken(self, database, log, details):

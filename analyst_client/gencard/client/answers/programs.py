@@ -19,8 +19,9 @@ from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.release import Release
 from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Coding
-from gencard.core.errors import GencardError, InvalidInputError, unreadable
+from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs, outputs_to_json
+from gencard.files import PROGRAM_LIMIT, read_file
 from gencard.run.levels import drawn_numbers
 from gencard.run.r_language import R, bytes_of_r_request, check_language, is_r
 from gencard.v1 import answers_pb2 as pb
@@ -83,10 +84,7 @@ class DryRun(Displayable):
 def text_of(program: str | Path) -> bytes:
     """The file as it is; raises InvalidInputError where it cannot be read, or its name is misleading."""
     path = Path(program)
-    try:
-        text = path.read_bytes()
-    except OSError:
-        raise unreadable("program", path) from None
+    text = read_file(path, "program", PROGRAM_LIMIT)
     check_language(path.name, text)
     return text
 

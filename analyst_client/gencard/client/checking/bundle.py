@@ -23,16 +23,25 @@ from gencard.core.errors import (
     NoPsiError,
     NotReplayableError,
     VerificationError,
-    unreadable,
 )
 from gencard.core.statistics.psi import Psi
+from gencard.files import (
+    BUNDLE_LIMIT,
+    DOCUMENT_LIMIT,
+    PSI_LIMIT,
+    files_in,
+    open_file,
+    read_file,
+    size_of,
+    too_large,
+)
 from gencard.wire.codecs.schema_codec import coding_digest, coding_document, coding_of_document
 from gencard.wire.documents.key_history import CARDS, LINKS, LOG, KeyHistory, changes_in
-from gencard.wire.documents.psi_document import psi_document, psi_of_document
+from gencard.wire.documents.psi_document import PSI_OPENS, psi_document, psi_of_document
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.log.log_entry import is_log_entry
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import document_of, json_bytes
+from gencard.wire.signatures.canonical import check_json, document_of, json_bytes
 from gencard.wire.signatures.dsse import (
     ANSWER,
     CARD,
@@ -58,8 +67,6 @@ _NOT_SIGNED = (
 )
 OWN_KEY = "your own, from your connection folder"
 """Whom to believe about the keys of a connection folder."""
-
-_LARGEST = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +95,16 @@ class Bundle:
         """Sort files, and the files of folders.
 
         Raises:
-            InvalidInputError: A file is not there or too large; or it was named by itself, and nobody
-                signs what it holds.
+            InvalidInputError: A file is not there, is not a regular file or is too large, or all files
+                together are; or it was named by itself, and nobody signs what it holds.
         """
-        bundle = cls()
-        for path, is_named in _walk(paths):
-            kind, content = _recognised(path)
+        bundle, walk, left = cls(), list(_walk(paths)), BUNDLE_LIMIT.most
+        for path, is_named in walk:
+            left -= _size_read(path, is_named=is_named)
+            if left < 0:
+                raise too_large(path, "file", BUNDLE_LIMIT)
+        for path, is_named in walk:
+            kind, content = _recognised(path, is_named=is_named)
             if kind == DAMAGED or kind != WELL_KNOWN.get(path.name, kind):
                 bundle.damaged.append(path)
             elif kind is not None:
@@ -262,29 +273,42 @@ def _walk(paths: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
     """Files, and whether they were named themselves."""
     for path in paths:
         if path.is_dir():
-            yield from ((file, False) for file in sorted(path.iterdir()) if file.is_file())
+            yield from ((file, False) for file in files_in(path, "file") if not file.is_dir())
         else:
             yield path, True
 
 
-def _recognised(path: Path) -> tuple[str | None, bytes]:
+def _is_document(path: Path) -> bool:
+    return path.suffix.lower() == ".json" or path.name in WELL_KNOWN
+
+
+def _size_read(path: Path, *, is_named: bool) -> int:
+    """Bytes of a file that are held in memory.
+
+    Rows are read in parts, and a large file of a folder is no document of ours unless its name says so.
+    """
+    size = size_of(path, "file")
+    is_other = size > DOCUMENT_LIMIT.most and not (is_named or _is_document(path))
+    return 0 if is_other or path.suffix.lower() in _ROWS else size
+
+
+def _recognised(path: Path, *, is_named: bool) -> tuple[str | None, bytes]:
     """Kind and content of a file; the content of rows stays where it is."""
-    if path.suffix.lower() in _ROWS and path.exists():
+    if path.suffix.lower() in _ROWS:
         return "rows", b""
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise InvalidInputError(field="file", problem=f"{path} is too large")
-        content = path.read_bytes()
-    except OSError:
-        raise unreadable("file", path) from None
+    if not _size_read(path, is_named=is_named):
+        return (DAMAGED if _is_document(path) else None), b""
+    with open_file(path, "file") as file:
+        is_psi = file.read(len(PSI_OPENS)) == PSI_OPENS
+    content = read_file(path, "file", PSI_LIMIT if is_psi else DOCUMENT_LIMIT)
     kind = _kind_of(content)
-    is_document = path.suffix.lower() == ".json" or path.name in WELL_KNOWN
-    return (None if kind == DAMAGED and not is_document else kind), content
+    return (None if kind == DAMAGED and not _is_document(path) else kind), content
 
 
 def _kind_of(content: bytes) -> str | None:
     """The kind of a document; None for JSON that is nothing of ours, DAMAGED for what cannot be read."""
     try:
+        check_json(content)
         value = json.loads(content)
     except (ValueError, RecursionError):
         return DAMAGED

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from gencard.client.arguments import LARGEST_WORD, checked_number
 from gencard.client.connection.credentials import Credentials
 from gencard.client.files.folder import appearing
-from gencard.core.errors import VerificationError, unreadable
+from gencard.core.errors import VerificationError
+from gencard.files import DOCUMENT_LIMIT, LIST_LIMIT, read_file
 from gencard.v1 import ledger_pb2 as pb
 from gencard.wire.documents.answer_document import SignedAnswer
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory, changes_file, changes_in
@@ -91,12 +92,7 @@ def known_history(credentials: Credentials, use: str) -> KeyHistory:
 
 def _kept_changes(credentials: Credentials) -> list[bytes]:
     file = _keys_file(credentials)
-    try:
-        return changes_in(file.read_bytes())
-    except FileNotFoundError:
-        return []
-    except OSError:
-        raise unreadable("keys", file) from None
+    return changes_in(read_file(file, "keys", LIST_LIMIT)) if file.exists() else []
 
 
 def _keep_changes(credentials: Credentials, envelopes: list[bytes]) -> None:
@@ -213,13 +209,9 @@ class LogWatch:
         return self._connection.credentials.folder / LOG_SEEN
 
     def _seen(self) -> Checkpoint | None:
-        try:
-            envelope = self._file.read_bytes()
-        except FileNotFoundError:
+        if not self._file.exists():
             return None
-        except OSError:
-            raise unreadable("log", self._file) from None
-        return self._checked(envelope)
+        return self._checked(read_file(self._file, "log", DOCUMENT_LIMIT))
 
     def _check_continues(self, seen: Checkpoint, new: Checkpoint) -> None:
         if new.size < seen.size:

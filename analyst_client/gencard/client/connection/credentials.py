@@ -9,7 +9,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
-from gencard.core.errors import InvalidInputError, UnauthenticatedError, unreadable
+from gencard.core.errors import InvalidInputError, UnauthenticatedError
+from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.signatures.identity import Identity
 
 _END = b"-----END PUBLIC KEY-----"
@@ -126,10 +127,7 @@ def address_in(folder: Path) -> str:
 
 def read(path: Path, field: str) -> bytes:
     """The bytes of a small file; raises InvalidInputError where it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError:
-        raise unreadable(field, path) from None
+    return read_file(path, field, KEY_LIMIT)
 
 
 def read_secret(path: Path, field: str) -> bytes:

@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from gencard.client.arguments import checked
-from gencard.client.connection.credentials import Credentials, private_key, read, read_secret
+from gencard.client.connection.credentials import Credentials, private_key, read_secret
 from gencard.client.files.folder import appearing
 from gencard.core.errors import InvalidInputError, unwritable
+from gencard.files import DOCUMENT_LIMIT, KEY_LIMIT, read_file
 from gencard.wire.documents.enrolment import (
     LARGEST,
     EnrolmentAnswer,
@@ -151,7 +152,7 @@ def install_answer(folder: str | Path, answer: str | Path | bytes) -> Installed:
 
 def read_answer(file: Path) -> bytes:
     """The bytes of an answer; raises InvalidInputError where the file is missing or too large."""
-    content = read(file, "answer")
+    content = read_file(file, "answer", DOCUMENT_LIMIT)
     if len(content) > LARGEST:
         raise InvalidInputError(field="answer", problem="is not an answer: the file is too large")
     return content
@@ -220,7 +221,8 @@ def _check_name(folder: Path, answer: EnrolmentAnswer) -> None:
 def _check_controller(folder: Path, answer: EnrolmentAnswer) -> None:
     """Raises InvalidInputError where the folder trusts another authority than the answer names."""
     authority = folder / _PINNED[0]
-    if authority.exists() and authority.read_bytes().strip() != answer.files()[_PINNED[0]].strip():
+    own = read_file(authority, "authority", KEY_LIMIT).strip() if authority.exists() else None
+    if own is not None and own != answer.files()[_PINNED[0]].strip():
         problem = "names another authority than this folder trusts; use another folder for it"
         raise InvalidInputError(field="answer", problem=problem)
 
@@ -232,7 +234,7 @@ def _keep_earlier(folder: Path, answer: EnrolmentAnswer) -> None:
     old = private_key(folder / _SIGNING_KEY, "signing_key").public_key()
     if old != answer.signing_key:
         file = folder / _EARLIER
-        before = file.read_bytes() if file.exists() else b""
+        before = read_file(file, "earlier_keys", KEY_LIMIT) if file.exists() else b""
         pem = old.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         _write(file, before if pem in before else before + pem, mode=0o644)
 

@@ -13,11 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from gencard.client.files.rows import BATCH_ROWS, batches
+from gencard.client.files.rows import BATCH_ROWS, MOST_CELLS, batches
 from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
+from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+from gencard.files import ParquetSize, check_footer, open_file, size_of
 from gencard.run.levels import (
     UNDECLARED,
     Midpoints,
@@ -45,6 +46,7 @@ def write_parquet(dataset: Dataset, coding: Coding, path: Path, values: Values |
 
 def read_parquet(path: Path, coding: Coding, domain: Domain) -> Dataset:
     """Raises DomainMismatchError, UndeclaredLevelError, or OSError or ValueError: no Parquet."""
+    _check_size(path)
     file = parquet.ParquetFile(path)
     absent = set(domain.attributes) - set(file.schema_arrow.names)
     if absent:
@@ -55,6 +57,19 @@ def read_parquet(path: Path, coding: Coding, domain: Domain) -> Dataset:
         for attribute, codes in zip(attributes, columns, strict=True):
             codes.append(_codes(attribute, batch.column(attribute.name)))
     return Dataset.of_columns(domain, [np.concatenate(codes) for codes in columns])
+
+
+def _check_size(path: Path) -> None:
+    """Raises InvalidInputError if a file would unpack to far more than its size says."""
+    with open_file(path, "file") as file:
+        check_footer(file, "file")
+        metadata = parquet.ParquetFile(file).metadata
+        groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+        unpacked = sum(group.total_byte_size for group in groups)
+        size = ParquetSize(size_of(path, "file"), unpacked, metadata.num_rows, metadata.num_columns)
+    size.check("file")
+    if size.rows * size.columns > MOST_CELLS:
+        raise InvalidInputError(field="file", problem=f"has more than {MOST_CELLS:,} cells: {path}")
 
 
 def difference(path: Path, again: Path) -> str | None:

@@ -20,6 +20,7 @@ from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers, date
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+from gencard.files import lines_of, open_text, size_of
 from gencard.run.levels import UNDECLARED, Midpoints, Values, code_of, names_of
 
 _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowError, MemoryError)
@@ -53,6 +54,7 @@ def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
         DomainMismatchError, UndeclaredLevelError: It does not hold what the schema declares.
     """
     reader = _parquet().read_parquet if _ending(path) == ".parquet" else read_csv
+    size_of(path, "file")  # says what is wrong with a path that is no regular file
     try:
         dataset: Dataset = reader(path, coding, domain)
     except (*_UNREADABLE, csv.Error):
@@ -97,6 +99,9 @@ def _parquet() -> Any:
 
 
 BATCH_ROWS = 100_000
+
+MOST_CELLS = 500_000_000
+"""Cells of rows that are read into memory: 2 GB of codes."""
 
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
@@ -177,11 +182,18 @@ def cells_of(dataset: Dataset, coding: Coding, values: Values | None) -> list[tu
 
 def read_csv(path: Path, coding: Coding, domain: Domain) -> Dataset:
     """Raises DomainMismatchError, UndeclaredLevelError, or ValueError, IndexError, csv.Error."""
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.reader(file, strict=True)
+    too_long = InvalidInputError(field="file", problem=f"has a line that is too long: {path}")
+    with open_text(path, "file") as file:
+        reader = csv.reader(lines_of(file, too_long), strict=True)
         heads = next(reader, [])
         columns = [_Column(coding.attribute(name), heads) for name in domain.attributes]
+        rows = 0
         while lines := list(islice(reader, BATCH_ROWS)):
+            rows += len(lines)
+            if rows * len(columns) > MOST_CELLS:
+                raise InvalidInputError(
+                    field="file", problem=f"has more than {MOST_CELLS:,} cells: {path}"
+                )
             for column in columns:
                 column.append(lines)
     return Dataset.of_columns(domain, [np.concatenate(column.codes) for column in columns])

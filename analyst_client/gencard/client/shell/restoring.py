@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.connection.credentials import Credentials, read
+from gencard.client.connection.credentials import Credentials
 from gencard.client.files.folder import write_bytes
 from gencard.client.shell.deciding import Reason, Shown, Yes, confirmed
 from gencard.client.shell.terminal import HERE, AsJson, Folder, say, say_json
 from gencard.client.stewards.registers import Preview
 from gencard.core.errors import InvalidInputError, PermissionDeniedError
+from gencard.files import LIST_LIMIT, read_file
 from gencard.wire.documents.restore_approval import (
     LIFE,
     LONGEST_REASON,
@@ -49,7 +50,7 @@ def approve_restore(
     who, key = credentials.identity(), credentials.private_signing_key()
     if who.role is not Role.STEWARD:
         raise PermissionDeniedError(advice="Only stewards approve a restore.")
-    preview = _preview(read(backup, "backup"), complete)
+    preview = _preview(read_file(backup, "backup", LIST_LIMIT), complete)
     digest, why = confirmed("Approve", lambda _: preview, str(backup), shown, reason, yes)
     if digest != preview.shown:
         raise InvalidInputError(field="--shown", problem="is not the digest of this backup's list")

@@ -74,7 +74,7 @@ class Grants:
         Args:
             exact: Only exact counts.
         """
-        measured_cards = self.store.measured(tx, dataset_entry.name)
+        now, measured_cards = self.clock(), self.store.measured(tx, dataset_entry.name)
         return {
             card.name: card.terms.marginals if exact else card.terms.cliques
             for card, expires in (
@@ -82,7 +82,7 @@ class Grants:
             )
             if (card.version, card.coding_digest) == (dataset_entry.version, dataset_entry.coding_digest)
             and not (exact and card.terms.privacy.noisy)
-            and (self.clock() < expires or card.name in measured_cards)
+            and (now < expires or card.name in measured_cards)
         }
 
     def _closed(

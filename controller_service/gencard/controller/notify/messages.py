@@ -20,6 +20,8 @@ from gencard.controller.state.first_decisions import FirstDecisions
 from gencard.controller.state.runs import RunStore
 from gencard.controller.state.tables import cards
 from gencard.core.card.card import CardState
+from gencard.core.errors import InvalidInputError
+from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.signatures.canonical import digest_of, time_text
 
 ENDS_SOON = timedelta(days=14)
@@ -99,12 +101,13 @@ class Waits:
             yield Notice(Kind.FAILURE, refused.name, refused.time)
 
 
-def certificate_ends(*files: Path) -> Iterator[tuple[str, datetime]]:
+def certificate_ends(*certificates: Path) -> Iterator[tuple[str, datetime]]:
     """The end of each certificate among some files; what is none is passed over."""
-    for file in files:
+    for file in certificates:
         try:
-            yield str(file), load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
-        except (OSError, ValueError):
+            content = read_file(file, "certificate", KEY_LIMIT)
+            yield str(file), load_pem_x509_certificate(content).not_valid_after_utc
+        except (InvalidInputError, ValueError):
             continue
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import socket
 import ssl
 import threading
 from collections import Counter
@@ -28,10 +27,10 @@ from gencard.controller.page.views import (
     releases,
     risk,
 )
-from gencard.controller.service.server import TlsFiles
+from gencard.controller.service.server import TlsFiles, bound
 from gencard.controller.settings.stewards import PageTable
 from gencard.controller.stewards.desk import Desk
-from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.errors import GencardError
 from gencard.wire.signatures.identity import Identity
 
 MODULES = (queue, cards, risk, answers, releases, budget, people, log)
@@ -41,6 +40,8 @@ MOST_CONNECTIONS = 100
 REQUEST_SECONDS = 20
 """A connection that has begun and not sent the lines of a whole request by then is closed."""
 IDLE_SECONDS = 30
+BACKLOG = 100
+"""Connections that may wait to be accepted, at each address."""
 HEADER_BYTES = 16 * 1024
 START_SECONDS = 30.0
 CERTIFICATE_SECONDS = 5
@@ -134,12 +135,14 @@ def start_page(
     Raises:
         InvalidInputError: The address is taken, or the certificate cannot be used.
     """
-    listener = _listener(table.address)
-    port = listener.getsockname()[1]
+    listeners = bound(table.address, "page.address")
+    for listener in listeners:
+        listener.listen(BACKLOG)
+    port = listeners[0].getsockname()[1]
     origin = table.origin or f"https://localhost:{port}"
     config = _config(_application(table, state, desk, origin, report), tls)
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([listener],), name="page", daemon=True)
+    thread = threading.Thread(target=server.run, args=(listeners,), name="page", daemon=True)
     thread.start()
     return PageServer(server, thread, origin)
 
@@ -163,16 +166,6 @@ def _application(
     changes = [change for module in MODULES for change in module.CHANGES]
     oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)
     return Page(desk, ceremonies, sessions, report, views, changes, oidc).application()
-
-
-def _listener(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host.strip("[]"), int(port)), family=family)
-    except OSError:
-        pass
-    raise InvalidInputError(field="page.address", problem="is in use, or not an address of this machine")
 
 
 def _config(application: ASGIApp, tls: TlsFiles) -> uvicorn.Config:

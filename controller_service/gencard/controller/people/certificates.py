@@ -29,6 +29,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gencard.controller.settings.files import secret_bytes
 from gencard.core.errors import InvalidInputError, StorageError, UnauthenticatedError
+from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.signatures.identity import Identity
 
 AUTHORITY_LIFE = timedelta(days=730)
@@ -97,7 +98,9 @@ def read_authority(folder: Path, key_file: Path | None = None) -> KeyPair:
         raise InvalidInputError(field="authority.key", problem=problem)
     key_pem = secret_bytes(file, "authority.key")
     try:
-        certificate = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
+        certificate = x509.load_pem_x509_certificate(
+            read_file(folder / "certificate.pem", "authority", KEY_LIMIT)
+        )
         key = load_pem_private_key(key_pem, password=None)
     except (OSError, ValueError, TypeError):
         key = None
@@ -296,7 +299,7 @@ def _issued(file: Path, authority: KeyPair) -> tuple[x509.Certificate, EllipticC
     if not file.is_file():
         raise InvalidInputError(field=file.name, problem=f"there is no file {file}")
     try:
-        certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        certificate = x509.load_pem_x509_certificate(read_file(file, file.name, KEY_LIMIT))
         certificate.verify_directly_issued_by(authority.certificate)
         key = certificate.public_key()
     except (OSError, ValueError, TypeError, InvalidSignature):

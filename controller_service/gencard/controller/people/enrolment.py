@@ -31,6 +31,7 @@ from gencard.controller.people.identities import (
 from gencard.controller.settings.disk import write_whole
 from gencard.controller.settings.files import public_key
 from gencard.core.errors import InvalidInputError, StorageError
+from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.documents.enrolment import (
     EnrolmentAnswer,
     EnrolmentRequest,
@@ -234,8 +235,8 @@ def _check_keys_are_free(
 
 def _public_key(file: Path) -> Ed25519PublicKey:
     try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError):
+        text = read_file(file, f"signing/{file.name}", KEY_LIMIT).decode()
+    except UnicodeDecodeError:
         text = ""
     return public_key(text, f"signing/{file.name}")
 

@@ -14,12 +14,21 @@ from pathlib import Path
 
 from gencard.controller.records.file_format import FileFormat
 from gencard.core.errors import EmptyDatasetError, InvalidInputError
+from gencard.files import LONGEST_LINE, lines_of, open_file, open_text
 
 _DELIMITERS = (",", ";", "\t", "|")
 _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
 _SAMPLE = 5_000
 """Records from which the marks of numbers and dates are detected."""
 _MOST_LINES_NAMED = 5
+MOST_COLUMNS = 5_000
+"""Columns for which a schema is drafted, each by several queries."""
+
+_TOO_LONG = InvalidInputError(
+    field="data",
+    problem=f"has a line of more than {LONGEST_LINE >> 20} million characters",
+    advice="Check that the file is CSV with line ends, and split wide tables.",
+)
 
 MARKS = (
     "NA",
@@ -87,7 +96,7 @@ def _present(column: Sequence[str]) -> list[str]:
 
 def _encoding(path: Path) -> str:
     """By the byte order mark, else the first encoding that decodes every byte."""
-    with path.open("rb") as file:
+    with open_file(path, "data") as file:
         head = file.read(4_096)
     if not head:
         raise EmptyDatasetError()
@@ -96,7 +105,7 @@ def _encoding(path: Path) -> str:
     if b"\x00" in head[:512]:
         return "utf-16-le" if head[1:2] == b"\x00" else "utf-16-be"
     for encoding in _ENCODINGS:
-        with suppress(UnicodeDecodeError), path.open(encoding=encoding) as text:
+        with suppress(UnicodeDecodeError), open_text(path, "data", encoding) as text:
             while text.read(1 << 20):
                 pass
             return encoding
@@ -105,8 +114,8 @@ def _encoding(path: Path) -> str:
 
 def _delimiter(path: Path, encoding: str) -> tuple[str, int]:
     """The delimiter, and the number of lines before the header."""
-    with path.open(encoding=encoding, newline="") as file:
-        lines = list(islice(file, 200))
+    with open_text(path, "data", encoding) as file:
+        lines = list(islice(lines_of(file, _TOO_LONG), 200))
     stated = re.fullmatch(r"sep=(.)\s*", lines[0]) if lines else None
     if stated:
         return stated[1], 1
@@ -115,17 +124,21 @@ def _delimiter(path: Path, encoding: str) -> tuple[str, int]:
 
 def _regularity(lines: Sequence[str], delimiter: str) -> tuple[int, int]:
     """How many records have the header's number of values, where that is above 1; that number."""
-    rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    except csv.Error:  # such as a line that is one value of more than 128 KiB by this delimiter
+        return 0, 0
     width = len(rows[0]) if rows else 0
     return (sum(len(row) == width for row in rows) if width > 1 else 0, width)
 
 
 def _checked_sample(path: Path, encoding: str, delimiter: str, skip: int) -> Rows:
     """The first records; reads every line, and refuses a file with lines of another width."""
-    with path.open(encoding=encoding, newline="") as file:
+    with open_text(path, "data", encoding) as file:
+        lines = lines_of(file, _TOO_LONG)
         for _ in range(skip):
-            next(file)
-        reader = csv.reader(file, delimiter=delimiter, strict=True)
+            next(lines)
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
         with _readable(reader, skip):
             header = next(reader, [])
             _check_header(header, skip + 1)
@@ -146,22 +159,27 @@ def _checked_sample(path: Path, encoding: str, delimiter: str, skip: int) -> Row
 
 
 class _readable:  # noqa: N801 - reads as a statement
-    """Raises InvalidInputError with the line where quotes are not closed."""
+    """Raises InvalidInputError with the line where quotes are not closed, or a value is too long."""
 
     def __init__(self, reader: Iterator[list[str]], skip: int) -> None:
         self._reader, self._skip = reader, skip
 
     def __enter__(self) -> None: ...
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if kind is not None and issubclass(kind, csv.Error):
             line = getattr(self._reader, "line_num", 0) + self._skip
             problem = f"has a quotation mark that is not closed, or text after one, near line {line}"
+            if "field limit" in str(error):
+                problem = f"has a name or value of more than 128 KiB near line {max(line, 1)}"
             raise InvalidInputError(field="data", problem=problem) from None
 
 
 def _check_header(header: Sequence[str], line: int) -> None:
     names = [name.strip() for name in header]
+    if len(names) > MOST_COLUMNS:
+        problem = f"has more than {MOST_COLUMNS:,} columns; a schema is drafted for at most as many"
+        raise InvalidInputError(field="data", problem=problem)
     if not any(names):
         raise InvalidInputError(field="data", problem=f"has no column names in line {line}")
     repeated = [name for name, count in Counter(filter(None, names)).items() if count > 1]

@@ -6,15 +6,22 @@ by pyarrow, which decodes them all.
 
 import hmac
 from codecs import lookup
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import duckdb
 
-from gencard.core.errors import DatasetUnavailableError, GencardError, InvalidInputError
+from gencard.core.errors import (
+    DatasetUnavailableError,
+    GencardError,
+    InvalidInputError,
+    TooLargeError,
+)
+from gencard.files import open_file
 
 _KINDS = (".csv", ".parquet")
 _Result = TypeVar("_Result")
@@ -110,6 +117,8 @@ def check_path(path: Path) -> None:
     if path.suffix not in _KINDS and not path.is_dir():
         problem = "is neither a .csv nor a .parquet file, nor a folder of .parquet files"
         raise InvalidInputError(field="data", problem=problem)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DatasetUnavailableError  # a device or a pipe, on which the engine would wait
     if any(mark in str(path) for mark in MARKS_OF_PATTERNS):
         raise InvalidInputError(field="data", problem="must not have *, ? or [ in its path")
 
@@ -212,10 +221,35 @@ def silently(action: Callable[[], _Result]) -> _Result:
         del refusal  # or this frame and its error would hold each other, and what was read
 
 
+@contextmanager
+def enough_memory() -> Iterator[None]:
+    """Turn a lack of memory into an error for a steward; a job ends in another one by itself.
+
+    Raises:
+        TooLargeError: Reading the records took more memory than the engine may use.
+    """
+    try:
+        yield
+        return
+    except MemoryError:
+        pass
+    raise TooLargeError(what="The memory for reading the records", limit="512 MiB", advice=_MEMORY)
+
+
+_MEMORY = "Look for very long values, or rows of very many, and leave them out of the file."
+
+
 def hmac_of(path: Path, salt: bytes) -> str:
     """HMAC-SHA256 of a file's bytes, in hex."""
     digest = hmac.new(salt, digestmod=sha256)
-    with path.open("rb") as file:
+    with open_records(path) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def open_records(path: Path) -> BinaryIO:
+    """Open a regular file of records; raises DatasetUnavailableError if it cannot be read."""
+    with suppress(InvalidInputError):  # it names the path, which callers of the service must not learn
+        return open_file(path, "data")
+    raise DatasetUnavailableError

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MARKS
+from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MARKS, MOST_COLUMNS
 from gencard.controller.records.encoding import Column, number_text
-from gencard.controller.records.file_format import FileFormat, literal
+from gencard.controller.records.file_format import FileFormat, enough_memory, literal
 from gencard.controller.records.round_edges import INTERVALS
 from gencard.controller.records.vault import Records
-from gencard.core.errors import EmptyDatasetError, InvalidInputError
+from gencard.core.errors import EmptyDatasetError, InvalidInputError, TooLargeError
 
 MOST_LABELS = 100
 _LEAST_RECORDS = 8
@@ -104,13 +104,18 @@ def profiles(
         InvalidInputError: There are too few records.
         EmptyDatasetError, DatasetUnavailableError: There is nothing to look at.
     """
-    with Records(path, file_format) as records:
+    with enough_memory(), Records(path, file_format) as records:
+        if len(records.columns) > MOST_COLUMNS:
+            raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
         ((count,),) = records.rows("SELECT count(*) FROM records")
         check_enough(count)
         return [
             profile_of(_Look(records, column), column.name, count, progress)
             for column in records.columns
         ]
+
+
+_NARROWER = "Leave out columns that no analysis needs, or split the file."
 
 
 def check_enough(records: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gencard.controller.policy.statistics import objection
 from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout
+from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
@@ -110,7 +111,7 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
         pair for pair in combinations(domain.attributes, 2) if objection(pair, policy, domain) is None
     ]
     single = few = occupied = 0
-    with _opened(entry, schema) as source:
+    with enough_memory(), _opened(entry, schema) as source:
         whole, *tables = source.count([domain.attributes[:1], *pairs])
     for counts in tables:
         single += int((counts == 1).sum())
@@ -123,7 +124,8 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
 def _naming(place: str) -> Iterator[None]:
     """Say with an error which file it is about."""
     try:
-        yield
+        with enough_memory():
+            yield
     except GencardError as error:
         error.add_note(f"In {place}.")
         raise

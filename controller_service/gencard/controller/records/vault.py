@@ -9,6 +9,7 @@ import hmac
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from gencard.controller.records.file_format import (
     check_path,
     hmac_of,
     literal,
+    open_records,
     open_table,
     silently,
 )
@@ -45,6 +47,7 @@ from gencard.core.errors import (
     MissingAttributeError,
 )
 from gencard.core.types import VersionKind
+from gencard.files import ParquetSize, check_footer
 
 _BATCH = 1 << 16  # records
 
@@ -166,7 +169,12 @@ class Records:
         folder = self._folder = folder_at(self._path)
         if folder is None and not silently(lambda: self._path.stat().st_size):
             raise EmptyDatasetError()
+        if folder is not None or self._path.suffix == ".parquet":
+            for file in folder.files if folder else (self._path,):
+                silently(partial(_check_footer, file))
         self._engine = silently(self._open)
+        if folder is not None or self._path.suffix == ".parquet":
+            self._check_size()
         if folder is not None:
             folder.check_columns(self.rows(folder.columns_query))
         self.columns = [
@@ -190,6 +198,21 @@ class Records:
         engine.execute(f"CREATE TEMP VIEW records AS SELECT * FROM {table}")  # noqa: S608  # quoted
         return engine
 
+    def _check_size(self) -> None:
+        """Raises InvalidInputError if Parquet would unpack to far more than its size says."""
+        files = self._folder.files if self._folder else (self._path,)
+        listed = self._folder.listed if self._folder else literal(str(self._path))
+        # a file without rows has no column, which is for others to refuse
+        chunks = f"FROM parquet_metadata({listed})"
+        ((unpacked, columns),) = self.rows(
+            "SELECT coalesce(sum(total_uncompressed_size), 0), count(DISTINCT path_in_schema) " + chunks
+        )
+        ((rows,),) = self.rows(
+            f"SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata({listed})"  # noqa: S608  # quoted
+        )
+        stored = sum(silently(lambda: [file.stat().st_size for file in files]))
+        ParquetSize(stored, int(unpacked), int(rows), int(columns)).check("data")
+
     def columns_named(self, names: Sequence[str]) -> list[Column]:
         """Raises MissingAttributeError, which names all that the file lacks."""
         by_name = {column.name: column for column in reversed(self.columns)}
@@ -206,6 +229,11 @@ class Records:
         reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
         while (batch := silently(lambda: next(reader, None))) is not None:
             yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+
+
+def _check_footer(path: Path) -> None:
+    with open_records(path) as file:
+        check_footer(file, "data")
 
 
 def folder_at(path: Path) -> ParquetFolder | None:

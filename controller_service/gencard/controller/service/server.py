@@ -1,7 +1,9 @@
 """The gRPC server: bounds, TLS, health, an end that waits for what runs; and the one that stands by."""
 
+import errno
+import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,7 @@ from gencard.controller.state.leadership import LOOK_EVERY, Leadership
 from gencard.controller.upkeep.health import STANDBY
 from gencard.controller.upkeep.logs import silence_grpc
 from gencard.core.errors import InvalidInputError, NotLeadingError
+from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.codecs.error_table import status_message
 
 UNLOCKED_BY = "server.key_passphrase_file"
@@ -141,11 +144,9 @@ class TlsFiles:
 
 def _certificate(path: Path, field: str) -> bytes:
     """A file of certificates; gRPC would take any bytes, and speak of the address."""
+    pem = read_file(path, field, KEY_LIMIT)
     try:
-        pem = path.read_bytes()
         load_pem_x509_certificates(pem)
-    except OSError:
-        raise InvalidInputError(field=field, problem=f"there is no file {path}") from None
     except ValueError:
         raise InvalidInputError(field=field, problem="is not a certificate in PEM") from None
     return pem
@@ -219,16 +220,104 @@ class _Registry:
 
 
 def bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
-    """The port; raises InvalidInputError where the address cannot be listened on."""
+    """Bind a server to every address of a host; its port.
+
+    gRPC itself is content with one of several addresses, and another process could hold the port at the
+    others: a client that connects by name would then reach that process.
+
+    Raises:
+        InvalidInputError: One of the addresses cannot be listened on.
+    """
+    probes = bound(address, "server.address")
+    places = [probe.getsockname() for probe in probes]
+    _close(probes)  # gRPC takes no sockets, so it binds the same places again
+    for host, port, *_ in places:
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            if tls is None:
+                taken = server.add_insecure_port(place)
+            else:
+                taken = server.add_secure_port(place, tls.credentials())
+        except RuntimeError:
+            taken = 0
+        if taken != port:  # another process was faster
+            raise InvalidInputError(field="server.address", problem=f"{_IN_USE}: {place}")
+    return int(places[0][1])
+
+
+_IN_USE = "is in use by another process"
+_PROBLEMS = {errno.EADDRINUSE: _IN_USE, errno.EACCES: "may not be used by this account"}
+_LOOPBACK: Mapping[socket.AddressFamily, str] = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+_TRIES = 20
+"""Free ports that are tried until one is free at every address."""
+
+
+def bound(address: str, field: str) -> list[socket.socket]:
+    """Sockets bound to every address that the host of ``host:port`` has: all of them, or none.
+
+    ``localhost`` has both loopback addresses, whatever the machine's list of hosts says, since clients
+    try both. ``[::]`` takes IPv4 too. Port 0 takes one port that is free at every address.
+
+    Raises:
+        InvalidInputError: The host has no address, or one of them is held by another process or is not
+            this machine's.
+    """
+    host, _, port = address.rpartition(":")
+    places = _places(host.strip("[]"), field)
+    for last in (False,) * (_TRIES - 1) + (True,):
+        sockets: list[socket.socket] = []
+        try:
+            for place in places:
+                free = sockets[0].getsockname()[1] if sockets else int(port)
+                sockets.append(_bound(*place, free))
+            return sockets
+        except OSError as error:
+            _close(sockets)
+            if int(port) or last or error.errno != errno.EADDRINUSE:
+                problem = _PROBLEMS.get(error.errno or 0, "is not an address of this machine")
+                raise InvalidInputError(field=field, problem=f"{problem}: {place[1]}") from None
+    raise AssertionError  # the last try returns or raises
+
+
+def _close(sockets: Sequence[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
+
+
+def _places(host: str, field: str) -> list[tuple[socket.AddressFamily, str]]:
+    """Families and addresses of a host, without families that this machine does not have."""
     try:
-        if tls is None:
-            return server.add_insecure_port(address)
-        return server.add_secure_port(address, tls.credentials())
-    except RuntimeError:
-        pass
-    raise InvalidInputError(
-        field="server.address", problem="is in use, or not an address of this machine"
-    )
+        answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise InvalidInputError(field=field, problem=f"names a host without address: {host}") from None
+    places: dict[tuple[socket.AddressFamily, str], None]
+    places = {(family, str(place[0])): None for family, _, _, _, place in answers if family in _LOOPBACK}
+    if host == "localhost":
+        places |= dict.fromkeys((family, own) for family, own in _LOOPBACK.items())
+    missing = {family for family, _ in places if not _has(family)}
+    return [place for place in places if place[0] not in missing or missing == set(_LOOPBACK)]
+
+
+def _has(family: socket.AddressFamily) -> bool:
+    """Whether this machine has a family of addresses at all: containers often have IPv4 alone."""
+    try:
+        _bound(family, _LOOPBACK[family], 0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+        sock.bind((host, port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 _THREADS = 4

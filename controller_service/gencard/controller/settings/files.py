@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from gencard.core.errors import InvalidInputError
+from gencard.files import SETTINGS_LIMIT, open_file, read_file
 
 Table = dict[str, Any]
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -59,14 +60,12 @@ def read_table(path: Path) -> Table:
         InvalidInputError: The file cannot be read, or is not TOML in UTF-8.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError:
-        problem = "cannot be read"
+        text = read_file(path, path.name, SETTINGS_LIMIT).decode()
     except UnicodeDecodeError:
-        problem = "is not valid TOML"
-    else:
-        return table_of_text(text, path.name)
-    raise InvalidInputError(field=path.name, problem=problem)
+        text = None
+    if text is None:
+        raise InvalidInputError(field=path.name, problem="is not valid TOML")
+    return table_of_text(text.replace("\r\n", "\n"), path.name)
 
 
 def table_of_text(text: str, file: str) -> Table:
@@ -162,9 +161,9 @@ def secret_bytes(path: Path, field: str) -> bytes:
             have any right on it.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path, field) as file:
             status = os.fstat(file.fileno())  # of what was opened, not of what lies there later
-            content = file.read(_LARGEST) if stat.S_ISREG(status.st_mode) else b""
+            content = file.read(_LARGEST)
     except OSError:
         raise InvalidInputError(field=field, problem="the file cannot be read") from None
     if stat.S_IMODE(status.st_mode) & _OTHERS:

@@ -34,6 +34,7 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state.cards import ENDED, CardStore, as_of
 from gencard.controller.state.database import Database
+from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.upkeep.readiness import check_caps
 from gencard.core.errors import GencardError, InvalidInputError
@@ -165,6 +166,8 @@ def _open_cards(settings: Settings, dataset: str) -> list[str]:
     database, now = Database(settings.state.database_url), datetime.now(UTC)
     database.migrate()
     with database.reading() as tx:
+        if (last := EventLog.last(tx)) is not None:
+            now = max(now, last.time)
         rows = CardStore().list(tx, dataset=f"{PREFIX}{dataset}", limit=1_000_000).rows
         cards = [as_of(card_of_bytes(row.body), now) for row in rows]
     database.close()

@@ -25,15 +25,17 @@ from gencard.controller.settings.disk import StateFiles
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
+    AHEAD_ADVICE,
     HERE,
     AsJson,
     ConfigFile,
+    ahead_text,
     say,
     say_json,
 )
 from gencard.controller.state import tables
 from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.event_log import EventLog, ahead_of
 from gencard.controller.wiring import tls_files
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 
@@ -178,20 +180,15 @@ def _state_of_database(settings: Settings) -> Finding:
 
 
 def _clock(settings: Settings) -> Finding:
-    """Entries of the log never go back in time, so a clock that was set back stands still in them."""
+    """Compare the clock with the newest log entry, up to which no card, link or session lasts."""
     now = datetime.now(UTC)
     try:
         with _reading(settings) as tx:
-            last = None if tx is None else EventLog.last(tx)
-    except StorageError:  # told under "database"
+            ahead = None if tx is None else ahead_of(tx, now)
+    except StorageError:  # reported under "database"
         return Finding("clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry")
-    if last is not None and last.time > now + timedelta(minutes=1):
-        behind = (
-            f"{now:%Y-%m-%d %H:%M} UTC is earlier than the newest log entry, {last.time:%Y-%m-%d %H:%M}"
-        )
-        return Finding(
-            "clock", Health.BROKEN, behind, "Set the clock, and keep it synchronised with NTP."
-        )
+    if ahead is not None:
+        return Finding("clock", Health.BROKEN, ahead_text(ahead, now), AHEAD_ADVICE)
     return Finding(
         "clock", Health.OK, f"{now:%Y-%m-%d %H:%M} UTC, not earlier than the newest log entry"
     )

@@ -1,25 +1,35 @@
-"""log: show, verify and sign the transparency log of all decisions."""
+"""log: show, verify, sign and correct the transparency log of all decisions."""
 
+import getpass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
+from sqlalchemy import Connection
 
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
     ConfigFile,
+    StewardName,
     console,
     controller_state,
+    say,
     say_json,
+    steward_uri,
 )
+from gencard.controller.state.cards import ENDED, CardRow, as_of
+from gencard.controller.state.database import LARGEST_PAGE
 from gencard.controller.state.events import Event, event_of
 from gencard.controller.state.events import verify as verify_log
 from gencard.shell import new_typer
+from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.documents.key_history import LOG
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.canonical import time_of, time_text
 from gencard.wire.signatures.identity import short_name
 
 app = new_typer(help="Show, verify or sign the append-only log.", invoke_without_command=True)
@@ -85,6 +95,40 @@ def checkpoint(
         typer.echo(envelope.decode())
     else:
         output.write_bytes(envelope)
+
+
+@app.command()
+def correct_clock(
+    reason: Annotated[str, typer.Option(help="Reason, in one line, recorded in the log.")],
+    steward: StewardName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Let this machine's clock count again after log entries were written with a clock that was ahead.
+
+    Cards, links and sessions end by the later of the clock and the newest log entry. This command adds
+    an entry with the clock's time, which everyone who reads the log can see. Check the clock first: with
+    a clock that is behind, cards that have expired would be valid again.
+    """
+    with controller_state(config) as state:
+        now, details = state.machine(), {"reason": reason, "account": getpass.getuser()}
+        with state.database.transaction() as tx:
+            actor = steward_uri(state.settings, steward)
+            event = state.log.correct(tx, actor=actor, details=details, now=now)
+            cards = [as_of(card_of_bytes(row.body), now) for row in _all_cards(tx, state)]
+    say(f"Log entry {event.index}: the clock counts again, {event.time:%Y-%m-%d %H:%M:%S} UTC.")
+    before = time_of(event.details["before"])
+    for card in cards:
+        if card.state not in ENDED and card.offer is not None and card.offer.expire_time > before:
+            say(f"{card.name} was offered by the clock that was ahead. It lasts until")
+            say(f"  {card.offer.expire_time:%Y-%m-%d}; end it with `gencard-controller revoke`.")
+
+
+def _all_cards(tx: Connection, state: ControllerState) -> Iterator[CardRow]:
+    page = state.cards.store.list(tx, limit=LARGEST_PAGE)
+    yield from page.rows
+    while page.next_token:
+        page = state.cards.store.list(tx, before=page.next_token, limit=LARGEST_PAGE)
+        yield from page.rows
 
 
 def _say(event: Event) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from gencard.controller.shell import say_error
-from gencard.core.errors import GencardError, NotLeadingError
+from gencard.core.errors import GencardError, NotLeadingError, TooLargeError
 from gencard.shell import Home, LazyGroup, new_shell
 
 CARDS = "gencard.controller.shell.cards"
@@ -85,6 +85,9 @@ def run_shell(run: Callable[[], object]) -> int:
     except GencardError as error:
         say_error(error)
         return 3 if isinstance(error, NotLeadingError) else 1
+    except MemoryError:
+        say_error(TooLargeError(what="The memory for this command", limit="what this process may use"))
+        return 1
     return 0
 
 

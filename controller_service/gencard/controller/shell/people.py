@@ -28,11 +28,10 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.people import RequestView
-from gencard.core.errors import InvalidInputError
+from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer
 from gencard.wire.documents import key_history as wire
 from gencard.wire.documents.enrolment import (
-    LARGEST,
     PERSONS,
     EnrolmentRequest,
     grouped,
@@ -127,11 +126,7 @@ def read_request(file: Path) -> EnrolmentRequest:
 
 def request_text(file: Path) -> str:
     """The text of a request's file; raises InvalidInputError."""
-    try:
-        with file.open("rb") as stream:
-            return stream.read(LARGEST).decode(errors="replace")
-    except OSError:
-        raise InvalidInputError(field="request", problem=f"there is no file {file}") from None
+    return read_file(file, "request", KEY_LIMIT).decode(errors="replace")
 
 
 def _say_what(view: RequestView) -> None:

@@ -35,13 +35,17 @@ from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell import say_error
 from gencard.controller.shell.schema import say_columns
 from gencard.controller.shell.terminal import (
+    AHEAD_ADVICE,
     HERE,
     ConfigFile,
+    ahead_text,
     console,
     controller_state,
     say,
     table,
 )
+from gencard.controller.state.event_log import ahead_of
+from gencard.controller.state.events import Event
 from gencard.controller.upkeep import logs
 from gencard.controller.upkeep.readiness import (
     check_apart,
@@ -160,6 +164,9 @@ def check(
         check_cells(settings)
         with state.database.reading() as tx:
             check_caps(tx, state.ledger)
+            ahead = ahead_of(tx, state.machine())
+        if ahead is not None:
+            _say_ahead(ahead, state.machine())
         if warning := state.cards.quotas.reserve_warning():
             say(warning)
     if settings.cluster is not None and settings.cluster.notice:
@@ -304,6 +311,8 @@ def serve(
         return
     with console.status("Starting"):
         controller = serve_settings(settings, unreviewed=unreviewed, leading=leading)
+    if controller.ahead is not None:
+        _say_ahead(controller.ahead, controller.controller_state.machine())
     host = settings.server.address.rpartition(":")[0]
     console.print(f"Serving on [bold]{host}:{controller.port}[/]")
     if controller.page is not None:
@@ -327,6 +336,10 @@ def serve(
     with console.status("Waiting for running calls to finish"):
         controller.stop(GRACE_SECONDS)
     console.print("Stopped.")
+
+
+def _say_ahead(ahead: Event, now: datetime) -> None:
+    say(f"The clock is behind: {ahead_text(ahead, now)}. {AHEAD_ADVICE}")
 
 
 def _reload(controller: Controller, watch: SettingsWatch, config: Path) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -22,6 +23,7 @@ from gencard.controller.people.identities import read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.event_log import kept_rules
+from gencard.controller.state.events import Event
 from gencard.controller.state.leadership import fence_of_machine
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.deciding import Way
@@ -121,6 +123,27 @@ def local_desk(
         who = Identity.of(steward_uri(state.settings, steward))
         way = Way("local", pwd.getpwuid(os.getuid()).pw_name, emergency)
         yield LocalDesk(state, state.desk(way, authority_key), who)
+
+
+AHEAD_ADVICE = (
+    "Set the clock and keep it synchronised with NTP. If the clock is right and was ahead before, run "
+    "`gencard-controller log correct-clock`."
+)
+
+
+def ahead_text(ahead: Event, now: datetime) -> str:
+    """Name a log entry that lies ahead of the clock, and how far."""
+    return (
+        f"log entry {ahead.index} ({ahead.time:%Y-%m-%d %H:%M:%S} UTC) is {_duration(ahead.time - now)} "
+        "ahead of this machine's clock; cards, links and sessions end by the later of the two"
+    )
+
+
+def _duration(length: timedelta) -> str:
+    for unit in ("days", "hours", "minutes"):
+        if (number := length // timedelta(**{unit: 1})) > 1:
+            return f"{number:,} {unit}"
+    return f"{length.total_seconds():.0f} seconds"
 
 
 def note_rules(config: Path, steward: str | None) -> None:

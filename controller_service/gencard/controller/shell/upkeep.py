@@ -28,7 +28,8 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.upkeep.approvals import agreed_on
 from gencard.controller.upkeep.backup import back_up, state_lock
 from gencard.controller.upkeep.restoration import Restored, alone, clear, place, take_over
-from gencard.core.errors import InvalidInputError, VerificationError
+from gencard.core.errors import VerificationError
+from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.shell import new_typer
 from gencard.wire.signatures.canonical import sha256
 
@@ -132,10 +133,7 @@ def _say(restored: Restored, *, complete: bool) -> None:
 
 
 def _read(path: Path, option: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        raise InvalidInputError(field=option, problem=f"there is no file {path}") from None
+    return read_file(path, option, DOCUMENT_LIMIT)
 
 
 notify_app = new_typer(help="Test notifications to stewards by webhook and mail.")

@@ -1,5 +1,5 @@
 """What the controller remembers: ledger, log, cards, psi, operations, releases, audits.
 
 Every function takes the transaction it works in, so that a decision, its line in the ledger and its
-entry in the log become true together or not at all. Nothing here reads a clock or a record.
+entry in the log become true together or not at all. Nothing here reads a record.
 """

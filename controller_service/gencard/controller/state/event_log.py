@@ -4,26 +4,45 @@ Beside it stand the two registers whose changes it records: signing keys, and th
 """
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
-from gencard.controller.state.events import FIRST, Entry, Event, event_of
+from gencard.controller.state.database import Database
+from gencard.controller.state.events import CORRECTION, FIRST, Entry, Event, event_of
 from gencard.controller.state.tables import checkpoints, events, key_changes, log_nodes, rules
-from gencard.core.errors import InvalidNumberError, StorageError
+from gencard.core.errors import InvalidInputError, InvalidNumberError, NotLeadingError, StorageError
 from gencard.wire.log import merkle
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.dsse import CHECKPOINT, statement
 
+Clock = Callable[[], datetime]
+
 
 class EventLog:
-    """Appends entries, proves what is in the log, and signs checkpoints with a key of its own."""
+    """Appends entries, proves what is in the log, and signs checkpoints with a key of its own.
 
-    def __init__(self, signing_key: Callable[[Connection], Ed25519PrivateKey]) -> None:
-        self._signing_key = signing_key
+    Args:
+        signing_key: The key of checkpoints, as of a transaction.
+        machine: Clock of this machine, by which an entry says that the clock is behind the log; by
+            default the time that the caller of ``append`` gives.
+    """
+
+    def __init__(
+        self,
+        signing_key: Callable[[Connection], Ed25519PrivateKey],
+        machine: Clock | None = None,
+    ) -> None:
+        self._signing_key, self._machine = signing_key, machine
+        self.newest: datetime | None = None
+        """Time of the entry that this process appended last; None if it appended none."""
 
     def append(
         self,
@@ -44,14 +63,40 @@ class EventLog:
             InvalidInputError: A detail is not one that the log takes.
         """
         last = self.last(tx)
+        reading = (self._machine() if self._machine else now).replace(microsecond=0)
         now = now.replace(microsecond=0)
         # the order of entries is the order of decisions, which a clock set back must not change
         if last is not None and now < last.time:
-            behind = int((last.time - now).total_seconds())
-            details, now = {**details, "clock_behind_seconds": str(behind)}, last.time
+            now = last.time
+        # times judged by the log are never behind it, so only the machine's clock shows that it is
+        if behind := int((now - reading).total_seconds()):
+            details = {**details, "clock_behind_seconds": str(behind)}
+        return self._added(tx, last, Event(0, now, action, actor, resource, details, FIRST))
+
+    def correct(self, tx: Connection, *, actor: str, details: Mapping[str, str], now: datetime) -> Event:
+        """Append the one entry that may be earlier than the entry in front of it.
+
+        The way out after a clock that was ahead: from this entry on, the machine's clock counts again.
+
+        Args:
+            now: Time by the machine's clock.
+
+        Raises:
+            InvalidInputError: The newest entry is not later than the clock.
+        """
+        last, now = self.last(tx), now.replace(microsecond=0)
+        if last is None or last.time <= now:
+            problem = "is not ahead of this machine's clock, so there is nothing to correct"
+            raise InvalidInputError(field="the newest log entry", problem=problem)
+        details = {**details, "before": time_text(last.time)}
+        return self._added(tx, last, Event(0, now, CORRECTION, actor, "log", details, FIRST))
+
+    def _added(self, tx: Connection, last: Event | None, event: Event) -> Event:
+        """Store an event behind the last one."""
         index, previous = (0, FIRST) if last is None else (last.index + 1, last.leaf)
-        event = Event(index, now, action, actor, resource, dict(details), previous)
+        event = replace(event, index=index, previous=previous)
         _store(tx, event)
+        self.newest = event.time
         return event
 
     def size(self, tx: Connection) -> int:
@@ -130,6 +175,54 @@ class EventLog:
         """The newest entry; None in an empty log."""
         body = tx.execute(_NEWEST).scalar_one_or_none()
         return None if body is None else event_of(bytes(body))
+
+
+def ahead_of(tx: Connection, now: datetime) -> Event | None:
+    """Return the newest entry if it lies ahead of a clock's time by more than ``AHEAD``."""
+    last = EventLog.last(tx)
+    return last if last is not None and last.time > now + AHEAD else None
+
+
+AHEAD = timedelta(seconds=5)
+"""Smaller differences are usual between the clocks of machines that share a state."""
+
+_FRESH_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class LogClock:
+    """Time by which everything ends: the later of the machine's clock and of the newest log entry.
+
+    Cards, offers, links, sessions, request ids and quotas are judged by it, so a clock that is set back
+    revives nothing that had ended when the log was last written to. Certificates are issued by the
+    machine's clock alone: TLS judges them by the clocks of other machines.
+
+    Entries of this process count at once, entries of other processes after a second at most.
+    """
+
+    machine: Clock
+    database: Database
+    log: EventLog
+    _read: float = field(default=float("-inf"), init=False)
+    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __call__(self) -> datetime:
+        # one thread reads and the others go on: threads inside a transaction, each waiting for a second
+        # connection, could otherwise use up the pool and wait for each other
+        if time.monotonic() - self._read > _FRESH_SECONDS and self._turn.acquire(blocking=False):
+            try:
+                self._refresh()
+            finally:
+                self._turn.release()
+        now, newest = self.machine(), self.log.newest
+        return now if newest is None else max(now, newest)
+
+    def _refresh(self) -> None:
+        # without the database the entries seen before go on counting
+        with suppress(StorageError, NotLeadingError), self.database.reading() as tx:
+            last = EventLog.last(tx)
+            self.log.newest = None if last is None else last.time
+        self._read = time.monotonic()
 
 
 # Every decision asks for these: to put one together takes as long as to run it.

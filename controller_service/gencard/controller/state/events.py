@@ -74,6 +74,9 @@ DETAILS = frozenset(
 )
 """What an entry may say besides who, what, on what and when: no value, no count of records."""
 
+CORRECTION = "correct-clock"
+"""Action of the entry that sets the log back to the clock of the machine, after a clock was ahead."""
+
 LONGEST_DETAIL = 200
 FIRST = bytes(32)
 """What stands for the leaf before the first."""
@@ -85,7 +88,7 @@ class Event:
 
     Args:
         index: Position in the log, from 0.
-        time: UTC, to the second; never before that of the entry in front.
+        time: UTC, to the second; before that of the entry in front only if the action is ``CORRECTION``.
         actor: URI of the identity that acted; the controller's own where nobody else did.
         resource: What it was done to, by name.
         details: Keys from ``DETAILS``.
@@ -217,12 +220,16 @@ class _Walk:
             raise VerificationError(problem=f"entry {self.size} of the log is missing or out of place")
         if event.previous != self._leaf:
             raise VerificationError(problem=f"entry {max(self.size - 1, 0)} of the log was changed")
-        if event.time < self._time:
+        if event.time < self._time and not self._corrects(event):
             raise VerificationError(problem=f"entry {self.size} of the log goes back in time")
         self._peaks.append(entry.leaf)
         self._leaf, self._time = entry.leaf, event.time
         self.size += 1
         self._compare()
+
+    def _corrects(self, event: Event) -> bool:
+        """Whether the event may be earlier than the one in front: it says so, and by how much."""
+        return event.action == CORRECTION and event.details.get("before") == time_text(self._time)
 
     def end(self) -> None:
         """Nothing comes after: every checkpoint must have been passed."""

@@ -20,6 +20,7 @@ from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.stewards.actions import Action, Applied, Demands, Kind, argument, refuse_others
 from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
+from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.documents.enrolment import LARGEST, request_of_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.dsse import key_id
@@ -225,7 +226,9 @@ class PersonEffect:
     def _certificate_end(self, name: str, certified: Mapping[str, datetime]) -> datetime | None:
         file = self.folder / "people" / name / "certificate.pem"
         if file.is_file():
-            return load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+            return load_pem_x509_certificate(
+                read_file(file, "certificate", KEY_LIMIT)
+            ).not_valid_after_utc
         return certified[name] + LEAF_LIFE if name in certified else None
 
 

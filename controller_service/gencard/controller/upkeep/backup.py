@@ -31,6 +31,7 @@ from gencard.controller.state.releases import ReleaseStore
 from gencard.controller.state.tables import CURRENCIES, balances
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError
+from gencard.files import LIST_LIMIT, open_file, read_file
 from gencard.wire.documents.key_history import CARDS, LOG
 from gencard.wire.documents.receipt import receipt_of_document
 from gencard.wire.documents.restore_approval import BACKUP
@@ -168,8 +169,8 @@ def list_of(folder: Path) -> BackupList:
     Raises:
         InvalidInputError: There is none that can be read, or it names what no backup holds.
     """
-    with suppress(OSError, KeyError, TypeError, ValueError):
-        document = document_of((folder / FILE).read_bytes(), FILE)
+    with suppress(InvalidInputError, KeyError, TypeError, ValueError):
+        document = document_of(read_file(folder / FILE, FILE, LIST_LIMIT), FILE)
         files = {text_of(name): text_of(digest) for name, digest in document["files"].items()}
         if document["kind"] == BACKUP and all(map(_NAME.fullmatch, files)):
             time = time_text_of(document["made"])
@@ -186,7 +187,9 @@ def copied(source: Path, target: Path) -> str:
     """
     hasher = hashlib.sha256()
     try:
-        with source.open("rb") as stream:
+        if not source.exists():
+            raise FileNotFoundError
+        with open_file(source, "backup") as stream:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.settings.settings import Settings
+from gencard.files import KEY_LIMIT, read_file
 
 SECONDS = 4.0
 
@@ -30,7 +31,8 @@ def is_serving(port: int, person: Path, *, alive: bool = False) -> bool:
         alive: Or that it stands by.
     """
     authority, key, certificate = (
-        (person / name).read_bytes() for name in ("authority.pem", "key.pem", "certificate.pem")
+        read_file(person / name, name, KEY_LIMIT)
+        for name in ("authority.pem", "key.pem", "certificate.pem")
     )
     credentials = grpc.ssl_channel_credentials(authority, key, certificate)
     with grpc.secure_channel(f"localhost:{port}", credentials) as channel:

@@ -1,16 +1,28 @@
 """What an operator watches, in OpenMetrics, on a port of its own: ``[metrics] address``.
 
-Labels are fixed words, methods, files of certificates and names of datasets; values are counts of calls
-and decisions. None depends on a record, and no time of a call is told, which could.
+The operator who reads metrics need not be a steward, so no label or value depends on a record. Whether
+work on the records succeeded, failed or waits for a steward can depend on one record, and all that
+follows from it too. The metrics therefore say what was requested, not how it ended:
+
+* operations are queued, running or ended;
+* calls that fetch results or look at a card again are not counted, since a client makes them after a
+  success, or after a failure; only faults of the service and refused callers are;
+* a run on the records counts with the price that was reserved, not with the one that it came to;
+* neither verdicts of audits, nor answers and failures that wait for a steward, nor the length of the log
+  are shown. Stewards see them.
+
+Times are shown as ages of operations that have not ended: see docs/threat-model.md for what durations
+disclose.
 """
 
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.simple_server import WSGIRequestHandler
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -19,14 +31,16 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, genera
 from prometheus_client.registry import Collector, CollectorRegistry
 from sqlalchemy import Connection, func, select
 
+from gencard.controller.answers.answers import KIND as RUN
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.notify.messages import certificate_ends
+from gencard.controller.service.server import bound
 from gencard.controller.state.accounts import Account, Scope, columns_of
+from gencard.controller.state.cards import offer_of
 from gencard.controller.state.operations import UNFINISHED
-from gencard.controller.state.runs import RunStore
-from gencard.controller.state.tables import CURRENCIES, audits, cards, operations
+from gencard.controller.state.tables import CURRENCIES, cards, lines, operations
+from gencard.core.card.budget import SpendState
 from gencard.core.card.card import CardState
-from gencard.core.errors import InvalidInputError
 
 Counts = Callable[[], dict[tuple[str, str], int]]
 """Calls that have ended, by method and status."""
@@ -52,22 +66,26 @@ class Watched(Collector):
         """Raises StorageError where the state cannot be read."""
         yield self._calls()
         with self.state.database.reading() as tx:
-            metrics = [*self._operations(tx), self._waiting(tx), self._shares(tx), _verdicts(tx)]
-            size = self.state.log.size(tx)
+            metrics = [*self._operations(tx), _waiting(tx), self._shares(tx)]
         yield from metrics
-        yield GaugeMetricFamily("gencard_log_entries", "Entries of the append-only log.", value=size)
         yield self._certificates()
 
     def _calls(self) -> Metric:
         family = CounterMetricFamily(
             "gencard_calls", "Calls that have ended.", labels=("method", "code")
         )
-        for labels, count in sorted(self.calls().items()):
+        counts = Counter[tuple[str, str]]()
+        for (method, code), count in self.calls().items():
+            if label := _code_label(method, code):
+                counts[method, label] += count
+        for labels, count in sorted(counts.items()):
             family.add_metric(labels, count)
         return family
 
     def _operations(self, tx: Connection) -> Iterator[Metric]:
-        number = GaugeMetricFamily("gencard_operations", "Operations.", labels=("kind", "state"))
+        number = GaugeMetricFamily(
+            "gencard_operations", "Operations; ended ones however they ended.", labels=("kind", "state")
+        )
         age = GaugeMetricFamily(
             "gencard_operation_oldest_age_seconds",
             "Age of the oldest operation that has not ended.",
@@ -75,40 +93,53 @@ class Watched(Collector):
         )
         by = operations.c.kind, operations.c.state
         query = select(*by, func.count(), func.min(operations.c.created)).group_by(*by).order_by(*by)
+        ended = Counter[str]()
         for kind, state, count, created in tx.execute(query):
-            number.add_metric((kind, state), count)
-            if state in UNFINISHED:
+            if state not in UNFINISHED:
+                ended[kind] += count
+            else:
+                number.add_metric((kind, state), count)
                 seconds = (self.state.cards.clock() - created).total_seconds()
                 age.add_metric((kind, state), max(0.0, seconds))
+        for kind, count in sorted(ended.items()):
+            number.add_metric((kind, "ended"), count)
         yield from (number, age)
-
-    def _waiting(self, tx: Connection) -> Metric:
-        requested = select(func.count()).where(cards.c.state == CardState.REQUESTED)
-        waiting = {
-            "proposal": tx.execute(requested).scalar_one(),
-            "answer": len([*RunStore().waiting(tx)]),
-            "refusal": len([*self.state.refusals.waiting(tx)]),
-        }
-        family = GaugeMetricFamily("gencard_waiting", "Items waiting for a steward.", labels=("kind",))
-        for kind, count in waiting.items():
-            family.add_metric((kind,), count)
-        return family
 
     def _shares(self, tx: Connection) -> Metric:
         family = GaugeMetricFamily(
             "gencard_ledger_used_ratio",
-            "Share of a dataset's cap that is spent or reserved.",
+            "Share of a dataset's cap that is spent or reserved; runs count as when they began.",
             labels=("dataset", "currency"),
         )
         for dataset in sorted(self.state.ledger.datasets):
             account = Account(Scope.DATASET, dataset)
             cap = columns_of(self.state.ledger.cap(account))
             spent = columns_of(self.state.ledger.spent(tx, account))
+            spent["statistics"] += self._given_back(tx, dataset)
             for name in CURRENCIES:
                 if cap[name]:
                     labels = (dataset.partition("/")[2], name.removeprefix("nano_"))
                     family.add_metric(labels, spent[name] / cap[name])
         return family
+
+    def _given_back(self, tx: Connection, dataset: str) -> int:
+        """Statistics that runs on the records could have cost beyond what they came to.
+
+        What a run comes to depends on what it released: its numbers, or one statistic for a failure.
+        """
+        kept = lines.c.state != SpendState.VOIDED
+        query = select(lines.c.resource, lines.c.statistics).where(
+            lines.c.dataset == dataset, lines.c.kind == RUN, kept
+        )
+        cost, runs = 0, Counter[str]()
+        for resource, statistics in tx.execute(query):
+            cost += statistics
+            runs[resource.partition("/answers/")[0]] += 1
+        return sum(number * self._most(tx, card) for card, number in runs.items()) - cost
+
+    def _most(self, tx: Connection, card: str) -> int:
+        """Most statistics that a run under a card may cost, as the card states it."""
+        return offer_of(self.state.cards.card(tx, card)).terms.analyses.run_price.statistics
 
     def _certificates(self) -> Metric:
         family = GaugeMetricFamily(
@@ -123,12 +154,46 @@ class Watched(Collector):
         return family
 
 
-def _verdicts(tx: Connection) -> Metric:
-    family = GaugeMetricFamily("gencard_audits", "Audits that have ended.", labels=("verdict",))
-    query = select(audits.c.verdict, func.count()).where(audits.c.verdict.is_not(None))
-    for verdict, count in tx.execute(query.group_by(audits.c.verdict).order_by(audits.c.verdict)):
-        family.add_metric((verdict,), count)
+def _waiting(tx: Connection) -> Metric:
+    """Proposals alone: whether an answer or a failure waits can depend on a record."""
+    family = GaugeMetricFamily("gencard_waiting", "Items waiting for a steward.", labels=("kind",))
+    requested = select(func.count()).where(cards.c.state == CardState.REQUESTED)
+    family.add_metric(("proposal",), tx.execute(requested).scalar_one())
     return family
+
+
+_ASKS = frozenset(
+    {
+        "/gencard.v1.SynthesisService/GenerateRelease",
+        "/gencard.v1.AuditService/RunAudit",
+        "/gencard.v1.AuditService/RunBlackBox",
+        "/gencard.v1.MeasuresService/RunMeasures",
+        "/gencard.v1.AnswersService/RunAnalysis",
+        "/gencard.v1.AnswersService/RunProgram",
+    }
+)
+"""Methods that ask for work on the records: refused, too, after failures that depended on them."""
+
+_BEFORE_RECORDS = (
+    "/gencard.v1.CatalogService/",
+    "/gencard.v1.NegotiationService/",
+    "/grpc.health.v1.Health/",
+)
+"""Services whose answers depend on no record: S29."""
+
+_LOOKS = frozenset(
+    {"/gencard.v1.NegotiationService/GetCard", "/gencard.v1.NegotiationService/ListCards"}
+)
+"""Methods by which a client looks at a card again after work has failed."""
+
+_FAULTS = frozenset({"INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
+
+
+def _code_label(method: str, code: str) -> str:
+    """Label of a call's status; empty if the call is not counted."""
+    if code in _FAULTS or method.startswith(_BEFORE_RECORDS):
+        return "" if method in _LOOKS and code == "OK" else code
+    return "ENDED" if method in _ASKS else ""
 
 
 class _Handler(WSGIRequestHandler):
@@ -139,9 +204,27 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingWSGIServer):
-    """Answers a few at a time; what comes beside them is closed at once."""
+    """Answers a few at a time; what comes beside them is closed at once.
 
-    _places = threading.BoundedSemaphore(MOST_AT_A_TIME)
+    Args:
+        listener: A bound socket.
+        places: Bounds what all servers of one port answer together.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        places: threading.BoundedSemaphore,
+        application: Callable[..., Iterable[bytes]],
+    ) -> None:
+        host, port = listener.getsockname()[:2]
+        super().__init__((host, port), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket, self.server_name, self.server_port = listener, host, port
+        self._places = places
+        self.server_activate()
+        self.setup_environ()
+        self.set_app(application)
 
     def process_request(self, request: object, client_address: object) -> None:
         if self._places.acquire(blocking=False):
@@ -159,37 +242,29 @@ class _Server(ThreadingWSGIServer):
         """A connection that broke; its traceback is nobody's business."""
 
 
-class _Server6(_Server):
-    address_family = socket.AF_INET6
-
-
 @dataclass(frozen=True, slots=True)
 class MetricsServer:
-    """A started port of metrics."""
+    """A started port of metrics, at every address of its host."""
 
-    server: _Server
+    servers: Sequence[_Server]
     port: int
 
     def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        for server in self.servers:
+            server.shutdown()
+            server.server_close()
 
 
 def start_metrics(address: str, state: ControllerState, calls: Counts, report: Report) -> MetricsServer:
-    """Serve metrics; raises InvalidInputError where the address is taken."""
+    """Serve metrics; raises InvalidInputError where one of the host's addresses is taken."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Watched(state, calls))
-    host, _, port = address.rpartition(":")
-    application = partial(_answer, registry, report)
-    try:
-        server = make_server(
-            host.strip("[]"), int(port), application, _Server6 if ":" in host else _Server, _Handler
-        )
-    except OSError:
-        problem = "is in use, or not an address of this machine"
-        raise InvalidInputError(field="metrics.address", problem=problem) from None
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return MetricsServer(server, server.server_port)
+    application, places = partial(_answer, registry, report), threading.BoundedSemaphore(MOST_AT_A_TIME)
+    listeners = bound(address, "metrics.address")
+    servers = [_Server(listener, places, application) for listener in listeners]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return MetricsServer(servers, servers[0].server_port)
 
 
 def _answer(

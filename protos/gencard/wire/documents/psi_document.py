@@ -17,6 +17,9 @@ from gencard.wire.signatures.canonical import (
     texts_of,
 )
 
+PSI_OPENS = b'{"attributes":['
+"""How every document of psi begins, which alone may be as large as psi."""
+
 
 def psi_document(psi: Psi) -> bytes:
     """Psi's one sequence of bytes; linear statistics stand in it where there are any."""

@@ -45,6 +45,7 @@ def document_of(data: bytes, field: str) -> Document:
             that stands twice, NaN or infinity.
     """
     try:
+        check_json(data)
         document = json.loads(
             data.decode(),
             object_pairs_hook=_each_name_once,
@@ -56,6 +57,16 @@ def document_of(data: bytes, field: str) -> Document:
     if not isinstance(document, dict):
         raise InvalidInputError(field=field, problem="is not a JSON object")
     return document
+
+
+MOST_CONTAINERS = 1_000_000
+"""Arrays and objects in one document; each takes up to 100 times the memory of its brackets."""
+
+
+def check_json(data: bytes) -> None:
+    """Raise ValueError if reading some JSON would take far more memory than its size says."""
+    if data.count(b"[") + data.count(b"{") > MOST_CONTAINERS:
+        raise ValueError
 
 
 def text_of(value: object) -> str:

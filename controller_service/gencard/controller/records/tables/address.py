@@ -193,11 +193,16 @@ def records_at(text: str, field: str) -> Path | TableAddress:
     """The file, folder or table that a person names; relative paths start at the folder they are in.
 
     Raises:
-        InvalidInputError: There is neither a file nor a folder, or the address cannot be used.
+        InvalidInputError: There is neither a file nor a folder, or a symbolic link, or the address
+            cannot be used.
     """
     place = place_of(text)
     if isinstance(place, TableAddress):
         return place.below(Path.cwd())
+    if place.is_symlink():
+        # as inside folders of records: a link could be pointed at other records, or count some twice
+        problem = f"is a symbolic link: {place}; name the file or folder that it leads to"
+        raise InvalidInputError(field=field, problem=problem)
     if not (place.is_file() or place.is_dir()):
         raise InvalidInputError(field=field, problem=f"there is no file or folder {place}")
     return place
