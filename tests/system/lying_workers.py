@@ -149,7 +149,7 @@ class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
                 yield worker_pb2.PerformRunResponse(part=part)
         except PickledError as error:
             names = ("error-bin", "grpc-status-details-bin")
-            context.set_trailing_metadata([(name, error.content) for name in names])
+            context.set_trailing_metadata(tuple((name, error.content) for name in names))
             context.abort(grpc.StatusCode.INTERNAL, error.content.hex())
 
 
