@@ -133,15 +133,31 @@ class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
     def __init__(self, lie: Lie, runs: int) -> None:
         self._lie, self._runs = lie, runs
 
-    def DescribeWorker(self, _request, _context):  # type: ignore[no-untyped-def]
+    def DescribeWorker(
+        self, _request: worker_pb2.DescribeWorkerRequest, _context: grpc.ServicerContext
+    ) -> worker_pb2.DescribeWorkerResponse:
         """Claim the controller's code."""
         return worker_pb2.DescribeWorkerResponse(code=code_digest(), runs=self._runs)
 
-    def PerformRun(self, requests, _context):  # type: ignore[no-untyped-def]
+    def PerformRun(
+        self, requests: Iterable[worker_pb2.PerformRunRequest], context: grpc.ServicerContext
+    ) -> Iterator[worker_pb2.PerformRunResponse]:
         """Lie."""
         order = b"".join(request.part for request in requests)
-        for part in self._lie(order):
-            yield worker_pb2.PerformRunResponse(part=part)
+        try:
+            for part in self._lie(order):
+                yield worker_pb2.PerformRunResponse(part=part)
+        except PickledError as error:
+            names = ("error-bin", "grpc-status-details-bin")
+            context.set_trailing_metadata(tuple((name, error.content) for name in names))
+            context.abort(grpc.StatusCode.INTERNAL, error.content.hex())
+
+
+class PickledError(Exception):
+    """Raised by a lie: the call ends in an error whose details are pickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.content = pickle.dumps(Command(folder))
 
 
 @contextmanager
