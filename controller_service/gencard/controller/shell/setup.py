@@ -311,18 +311,7 @@ def serve(
         return
     with console.status("Starting"):
         controller = serve_settings(settings, unreviewed=unreviewed, leading=leading)
-    if controller.ahead is not None:
-        _say_ahead(controller.ahead, controller.controller_state.machine())
-    host = settings.server.address.rpartition(":")[0]
-    console.print(f"Serving on [bold]{host}:{controller.port}[/]")
-    if controller.page is not None:
-        console.print(f"The stewards' page: {controller.page.origin}", soft_wrap=True)
-    if controller.metrics is not None:
-        console.print(f"Metrics: port {controller.metrics.port}, /metrics")
-    if settings.cluster is not None and settings.cluster.notice:
-        say(settings.cluster.notice)
-    for dataset_entry in controller.controller_state.cards.catalogue:
-        console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
+    _say_what_is_served(controller, settings)
     console.print("[dim]Press Ctrl-C to stop.[/]")
     while not is_over.wait(WATCH_SECONDS):
         if watch.changed() or reload_asked.is_set():
@@ -336,6 +325,22 @@ def serve(
     with console.status("Waiting for running calls to finish"):
         controller.stop(GRACE_SECONDS)
     console.print("Stopped.")
+
+
+def _say_what_is_served(controller: Controller, settings: Settings) -> None:
+    """Print addresses, datasets, and what an operator has to mend."""
+    if controller.ahead is not None:
+        _say_ahead(controller.ahead, controller.controller_state.machine())
+    host = settings.server.address.rpartition(":")[0]
+    console.print(f"Serving on [bold]{host}:{controller.port}[/]")
+    if controller.page is not None:
+        console.print(f"The stewards' page: {controller.page.origin}", soft_wrap=True)
+    if controller.metrics is not None:
+        console.print(f"Metrics: port {controller.metrics.port}, /metrics")
+    if settings.cluster is not None and settings.cluster.notice:
+        say(settings.cluster.notice)
+    for dataset_entry in controller.controller_state.cards.catalogue:
+        console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
 
 
 def _say_ahead(ahead: Event, now: datetime) -> None:
