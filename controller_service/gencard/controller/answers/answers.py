@@ -79,6 +79,7 @@ class Answers:
             price = offer_of(usable).terms.analyses.run_price
             return self.created(tx, who, usable, question, price, {}).encode()
 
+        self.end_with_cards()  # which frees budget
         with self.database.reading() as tx:
             usable = None if request.answer(tx, who) else self.cards.usable(tx, who, card)
             is_new = self.store.asked_before(tx, card, question.digest) is None
@@ -95,6 +96,7 @@ class Answers:
             NotFoundError: No such answer, or another's.
             CardStateError: The card was revoked, which gives its analyst nothing more.
         """
+        self.end_with_cards()
         with self.database.reading() as tx:
             row = self.store.get(tx, name)
             self.cards.readable(tx, who, row.card, what="answer")
@@ -102,9 +104,18 @@ class Answers:
 
     def page(self, who: Identity, card: str, before: str, limit: int) -> Page[RunRow]:
         """The answers of a card, newest first."""
+        self.end_with_cards()
         with self.database.reading() as tx:
             self.cards.seen(tx, who, card)
             return self.store.list(tx, card=card, before=before, limit=limit)
+
+    def end_with_cards(self) -> None:
+        """Refuse all answers that wait under cards that have ended, as expired ones have unnoticed."""
+        with self.database.reading() as tx:
+            waiting_in_vain = self.decisions.waiting_in_vain(tx)
+        if waiting_in_vain:
+            with self.database.transaction() as tx:
+                self.decisions.end_with_cards(tx)
 
     def entry_of(self, card: Card) -> DatasetEntry:
         """The dataset; raises DatasetChangedError where it is not what the card names."""

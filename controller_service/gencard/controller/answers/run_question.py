@@ -17,7 +17,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, LackingMarginalsError
 from gencard.core.output_checks.groups import group_cliques, group_populations
 from gencard.core.output_checks.judgement import output_cliques
-from gencard.core.output_checks.populations import EVERYBODY, Condition, Output, not_missing
+from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, Output, not_missing
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.types import FloatArray
 from gencard.formulas.answering import read_question
@@ -61,21 +61,68 @@ class Limited:
         return clique
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Population:
+    """Which records a run is about, read by the schema alone.
+
+    Args:
+        where: Which records were asked for; None for all.
+        tests: All tests that a record has to pass; ``where`` is among them.
+    """
+
+    where: Condition | None
+    tests: tuple[Condition, ...]
+
+    @classmethod
+    def of(cls, run: Mapping[str, Any], coding: Coding) -> "Population":
+        """Raises as ``read_formula`` and ``read_condition`` do."""
+        values = json.loads(run["options"] or "{}").get("values")
+        where = _condition(run["where"], coding, values) if run["where"] else None
+        conditions = [] if where is None else [where]
+        if run["missing"] == "drop":
+            names = read_formula(run["formula"], coding).attributes
+            with_missing = [name for name in names if coding.attribute(name).coding.missing]
+            conditions += not_missing(with_missing, coding.domain)
+        return cls(where, (EVERYBODY, *conditions))
+
+    def kept(self, dataset: Dataset) -> Kept:
+        """The records that the run is about."""
+        return Output(self.tests, ()).kept(dataset)
+
+    @property
+    def attributes(self) -> Clique:
+        """All that says who is in."""
+        return tuple(dict.fromkeys(name for test in self.tests for name in test.attributes))
+
+    @property
+    def chosen(self) -> tuple[Clique, bytes]:
+        """The condition in one form, whatever the text that it was read from."""
+        one = self.where or EVERYBODY
+        cells: NDArray[np.bool_] = one.cells
+        names = one.attributes
+        for axis in reversed(range(cells.ndim)):
+            if np.all(cells == cells.take([0], axis=axis)):  # this attribute decides nothing
+                cells = np.asarray(cells.take(0, axis=axis))
+                names = (*names[:axis], *names[axis + 1 :])
+        order = sorted(range(len(names)), key=names.__getitem__)
+        return tuple(names[axis] for axis in order), np.transpose(cells, order).tobytes()
+
+
 @dataclass(frozen=True, slots=True)
 class RunQuestion:
     """One run, as a job or the state describes it, read by the schema alone.
 
     Args:
         values: Numbers of levels that the analyst gave, which runs of before could; None for none.
-        where: Which records were asked for; None for all.
-        output: Which records it is about, and which of their marginals it tells.
+        population: Which records it is about.
+        output: The same records, and which of their marginals it tells.
         possible: The levels of each attribute of the formula that the population leaves.
         stored: The response, where its stored numbers are asked for.
     """
 
     question: Question
     values: Values | None
-    where: Condition | None
+    population: Population
     output: Output
     possible: Mapping[str, NDArray[np.bool_]]
     stored: Clique = ()
@@ -88,19 +135,20 @@ class RunQuestion:
         kind = analysis_of(run["kind"])
         own_options = {name: _hashable(value) for name, value in options.items()}
         names = read_formula(run["formula"], coding).attributes
-        where = _condition(run["where"], coding, values) if run["where"] else None
-        conditions = [] if where is None else [where]
-        if run["missing"] == "drop":
-            with_missing = [name for name in names if coding.attribute(name).coding.missing]
-            conditions += not_missing(with_missing, coding.domain)
-        possible = {name: _possible(name, conditions, coding.domain) for name in names}
+        population = Population.of(run, coding)
+        possible = {name: _possible(name, population.tests, coding.domain) for name in names}
         question = read_question(
             run["formula"], kind, coding, values=values, observed=possible, options=own_options
         )
         question = replace(question, grouping=grouping_of(run["formula"], coding, possible))
-        output = Output((EVERYBODY, *conditions), output_cliques(question, possible))
+        output = Output(population.tests, output_cliques(question, possible))
         stored_names = (question.formula.response or "",) if wants_stored(question) else ()
-        return cls(question, values, where, output, possible, stored_names)
+        return cls(question, values, population, output, possible, stored_names)
+
+    @property
+    def where(self) -> Condition | None:
+        """Which records were asked for; None for all."""
+        return self.population.where
 
     @classmethod
     def new(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":

@@ -15,8 +15,11 @@ from enum import StrEnum
 from gencard.core.card.mechanism import Transform
 from gencard.core.errors import InvalidNumberError
 
-RULES_VERSION = "1"
+RULES_VERSION = "2"
 """Of all rules together; a receipt names it."""
+
+OUTPUT_RULES = "output-rules"
+"""The one reason of each refusal that depends on the records. Which rule was broken, stewards see."""
 
 
 class Colour(StrEnum):
@@ -60,11 +63,21 @@ class Rule(StrEnum):
     """With an earlier output, the number would describe too few records."""
     DROWNED = "noise-drowns"
     """The noise of a run is too large for the analysis, which the noisy counts alone say."""
+    INFLUENCE = "influence"
+    """One record moves a number by more of its standard errors than the policy permits."""
+    UNDECIDED = "undecided"
+    """The search for what all outputs together tell of small counts is too large: a person decides."""
     UNKNOWN = "no-rule"
     """No rule covers the number: a person has to look."""
+    UNANSWERED = "no-answer"
+    """The analysis has no result at these records."""
+    NUMBERS = "too-many-numbers"
+    """The answer holds more numbers than the card grants."""
+    FAILED = "failed"
+    """The run failed at the records, or exceeded a limit of its process."""
 
 
-_AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.UNKNOWN}
+_AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.INFLUENCE, Rule.UNDECIDED, Rule.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +88,11 @@ class Rules:
         checks: Of cells and models, and the multiple to which counts are rounded.
         survival: Fewest records at risk in a survival curve, and fewest events between its steps.
         missing: Whether missing values in a group are for a person to look at.
+        influence: Most standard errors by which one record may move a mean or a contrast; above it the
+            answer waits for a steward. None for no rule.
 
     Raises:
-        InvalidNumberError: ``survival`` is below 1 or above a million.
+        InvalidNumberError: ``survival`` is below 1 or above a million, or ``influence`` is not above 0.
     """
 
     checks: Transform = field(
@@ -93,8 +108,11 @@ class Rules:
     )
     survival: int = 10
     missing: bool = False
+    influence: float | None = 1.0
 
     def __post_init__(self) -> None:
+        if self.influence is not None and not 0 < self.influence <= 1_000_000:
+            raise InvalidNumberError(field="rules.influence", expected="above 0, to 1000000")
         if not 1 <= self.survival <= 1_000_000:
             raise InvalidNumberError(field="rules.survival", expected="from 1 to 1000000")
 
@@ -132,20 +150,3 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
 def breaking(rules: Iterable[tuple[Rule, bool]]) -> Verdict:
     """A verdict from rules and whether each is broken."""
     return Verdict(tuple(rule for rule, broken in rules if broken))
-
-
-_OF_CELLS = {
-    *(Rule.THRESHOLD, Rule.ZERO, Rule.SAME, Rule.SATURATED, Rule.LEVERAGE),
-    *(Rule.DOMINANCE, Rule.REMAINDER, Rule.RANK),
-}
-"""Of coded records, each says more of a small cell than that it is small."""
-
-
-def without_detail(broken: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Rules as a refusal names them: an empty cell, or a group that is all alike, is a small cell.
-
-    >>> without_detail([Rule.ZERO, Rule.FREEDOM]), without_detail([Rule.FREEDOM])
-    ((<Rule.THRESHOLD: 'threshold'>,), (<Rule.FREEDOM: 'degrees-of-freedom'>,))
-    """
-    rules = tuple(broken)
-    return rules if _OF_CELLS.isdisjoint(rules) else (Rule.THRESHOLD,)

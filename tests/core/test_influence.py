@@ -1,0 +1,187 @@
+"""Influence of single records: the figures are those of a refit without the record, by brute force."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gencard.core.output_checks.influence import (
+    MOST_COMBINATIONS,
+    ModelCells,
+    of_contrasts,
+    of_correlation,
+    of_means,
+    of_model,
+    of_spreads,
+    waits,
+)
+from gencard.core.output_checks.rules import Colour, Rule, Rules
+
+RECORDS = st.integers(12, 40)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def drawn(seed, records, cells, heavy=1.0):
+    """Groups that each hold three records or more, and log-normal values."""
+    rng = np.random.default_rng(seed)
+    place = np.concatenate([np.repeat(np.arange(cells), 3), rng.integers(cells, size=records)])
+    return place, rng.lognormal(3, heavy, size=len(place)) - 10
+
+
+def put_everywhere(place, values, cells, told, others=()):
+    """The largest change of any number that ``told`` gives, in the errors that it gives beside it."""
+    largest = 0.0
+    candidates = [(one, value) for one, value in enumerate(values)] + [(None, v) for v in others]
+    for one, value in candidates:
+        rest, groups = (
+            (values, place) if one is None else (np.delete(values, one), np.delete(place, one))
+        )
+        before, errors = told(groups, rest)
+        for cell in range(cells):
+            after, _ = told(np.append(groups, cell), np.append(rest, value))
+            largest = max(largest, np.max(np.abs(after - before) / errors))
+    return largest
+
+
+def means_of(cells):
+    def told(place, values):
+        groups = [values[place == cell] for cell in range(cells)]
+        means = np.array([one.mean() for one in groups])
+        return means, np.array([one.std(ddof=1) / np.sqrt(len(one)) for one in groups])
+
+    return told
+
+
+def spreads_of(cells):
+    def told(place, values):
+        groups = [values[place == cell] for cell in range(cells)]
+        spreads = np.array([one.std(ddof=1) for one in groups])
+        return spreads, spreads / np.sqrt([2 * (len(one) - 1) for one in groups])
+
+    return told
+
+
+def contrasts_of(rows, contrasts):
+    def told(place, values):
+        matrix = rows[place]
+        inverse = np.linalg.inv(matrix.T @ matrix)
+        coefficients = inverse @ matrix.T @ values
+        residuals = values - matrix @ coefficients
+        variance = residuals @ residuals / (len(values) - matrix.shape[1])
+        errors = np.sqrt(variance * np.einsum("ij,jk,ik->i", contrasts, inverse, contrasts))
+        return contrasts @ coefficients, errors
+
+    return told
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, RECORDS, st.integers(1, 4), st.integers(0, 3))
+def test_means_and_spreads_are_those_of_a_refit_without_the_record(seed, records, cells, outside):
+    place, values = drawn(seed, records, cells)
+    others = np.random.default_rng(seed).normal(0, 60, size=outside)
+    for ours, told in ((of_means, means_of), (of_spreads, spreads_of)):
+        expected = put_everywhere(place, values, cells, told(cells), others)
+        assert ours(place, values, cells=cells, outside=others) == pytest.approx(expected, rel=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS, RECORDS, st.integers(2, 4))
+def test_differences_of_groups_are_those_of_a_refit_without_the_record(seed, records, cells):
+    place, values = drawn(seed, records, cells)
+    rows = np.eye(cells)
+    contrasts = np.array([rows[one] - rows[other] for one, other in combinations(range(cells), 2)])
+    expected = put_everywhere(place, values, cells, contrasts_of(rows, contrasts))
+    assert of_contrasts(place, values, cells=cells) == pytest.approx(expected, rel=1e-9)
+    everywhere = ModelCells(rows, np.zeros(cells, dtype=int), contrasts)
+    assert of_model(everywhere, place, values) == pytest.approx(expected, rel=1e-7)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS, st.booleans())
+def test_a_linear_model_is_that_of_a_refit_with_every_group_and_own_numbers(seed, aliased):
+    rng = np.random.default_rng(seed)
+    cells = np.array(list(product((0, 1, 2), (0, 1), (1.0, 2.5, 4.0))))
+    columns = [np.ones(18), cells[:, 0] == 1, cells[:, 0] == 2, cells[:, 1], cells[:, 2]]
+    rows = np.stack([*columns, cells[:, 1] * cells[:, 2]], axis=1).astype(float)
+    contrasts = np.vstack([np.eye(6)[1:], np.eye(6)[1] - np.eye(6)[2]])
+    place = np.concatenate([np.arange(18), rng.integers(18, size=40)])
+    values = rng.lognormal(1, 1, size=len(place)) + rows[place] @ rng.normal(size=6)
+    own = np.unique(cells[:, 2], return_inverse=True)[1]
+
+    expected = 0.0
+    told = contrasts_of(rows, contrasts)
+    for one in range(len(place)):
+        groups, rest = np.delete(place, one), np.delete(values, one)
+        before, errors = told(groups, rest)
+        for cell in np.flatnonzero(own == own[place[one]]):
+            after, _ = told(np.append(groups, cell), np.append(rest, values[one]))
+            expected = max(expected, np.max(np.abs(after - before) / errors))
+
+    twice = np.column_stack([rows, rows[:, 0]]) if aliased else rows
+    padded = np.column_stack([contrasts, np.zeros(len(contrasts))]) if aliased else contrasts
+    model = ModelCells(twice, own, padded)  # a second constant changes nothing that is told
+    assert of_model(model, place, values) == pytest.approx(expected, rel=1e-6)
+    assert of_model(model, place, values, limit=expected / 2) == pytest.approx(expected, rel=1e-6)
+    assert of_model(model, place, values, limit=100 * expected) <= 100 * expected
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS)
+def test_kinds_of_records_with_counts_are_as_the_records_one_by_one(seed):
+    rng = np.random.default_rng(seed)
+    place, values = np.repeat(np.arange(3), 5), np.tile(np.arange(5.0), 3) + rng.normal(size=15)
+    counts = rng.integers(2, 6, size=15)
+    records = (np.repeat(place, counts), np.repeat(values, counts))
+    model = ModelCells(np.eye(3), np.zeros(3, dtype=int), np.array([[1.0, -1.0, 0], [0, 1.0, -1.0]]))
+    for ours in (of_means, of_spreads, of_contrasts):
+        one_by_one = ours(*records, cells=3)
+        assert ours(place, values, counts, cells=3) == pytest.approx(one_by_one, rel=1e-9)
+    assert of_model(model, place, values, counts) == pytest.approx(of_model(model, *records), rel=1e-9)
+    pairs = [np.repeat(one, counts) for one in (values, values**2)]
+    weighted = of_correlation(values, values**2, counts)
+    assert weighted == pytest.approx(of_correlation(*pairs), rel=1e-9)
+
+
+def test_a_correlation_is_that_of_a_refit_without_the_record():
+    rng = np.random.default_rng(5)
+    x = rng.lognormal(size=30)
+    y = x + rng.lognormal(size=30)
+    whole = np.arctanh(np.corrcoef(x, y)[0, 1])
+    figures = [
+        abs(whole - np.arctanh(np.corrcoef(np.delete(x, one), np.delete(y, one))[0, 1])) * np.sqrt(26)
+        for one in range(30)
+    ]
+    assert of_correlation(x, y) == pytest.approx(max(figures), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[5.0] * 11 + [6.0], [0.0] * 11 + [1e9], [1e9 + 0.5] * 6 + [1e9] * 5 + [4e9]],
+    ids=["alike but one", "one in the millions", "far from zero"],
+)
+def test_a_record_beside_which_nothing_varies_always_waits(values):
+    place = np.arange(len(values)) % 2
+    for figure in (of_means, of_contrasts):
+        assert waits(figure(place, np.array(values), cells=2), Rules()).colour is Colour.AMBER
+
+
+def test_more_combinations_than_can_be_tried_wait():
+    cells = MOST_COMBINATIONS + 1
+    model = ModelCells(np.ones((cells, 1)), np.zeros(cells, dtype=int), np.ones((1, 1)))
+    figure = of_model(model, np.arange(cells), np.random.default_rng(1).normal(size=cells))
+    assert waits(figure, Rules()).broken == (Rule.INFLUENCE,)
+    assert waits(figure, Rules(influence=None)).colour is Colour.GREEN
+
+
+def test_the_decision_hardly_depends_on_the_group_of_the_largest_value():
+    rng, differ = np.random.default_rng(2), 0
+    for _ in range(200):
+        values = rng.lognormal(0, 1.2, size=200)
+        place, decisions = (rng.random(200) < 0.4).astype(int), set()
+        for group in (0, 1):
+            place[values.argmax()] = group
+            decisions.add(of_means(place, values, cells=2) > 1)
+        differ += len(decisions) > 1
+    assert differ <= 10  # judged by the own group alone, up to two thirds
