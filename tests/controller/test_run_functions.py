@@ -96,14 +96,14 @@ def test_a_run_of_before_is_read_and_judged_beside_but_not_carried_out(formula, 
         judged(old, dataset)
     new = asked("linear", "income ~ sex", where="region == 'north'")
     assert judged(new, dataset)["reasons"] == []
-    assert judged(new, dataset, [old])["reasons"] == ["differencing"]
+    assert judged(new, dataset, [old])["reasons"] == ["output-rules"]
 
 
 def test_groups_that_functions_of_before_made_are_judged_beside():
     few = np.where(np.arange(4_000) < 9, 2, np.arange(4_000) % 2)
     old = of_before("linear", "income ~ I((region != 'south') * 1e9)")
     new = asked("linear", "income ~ sex", where="region == 'north'")
-    assert judged(new, records(region=few), [old])["reasons"] == ["differencing"]
+    assert judged(new, records(region=few), [old])["reasons"] == ["output-rules"]
 
 
 def test_the_saved_answer_of_before_is_read_and_judged_beside():
@@ -338,10 +338,10 @@ class TestGroups:
         second = asked("linear", "income ~ I(age < 29)", missing="drop")
         assert judged(first, dataset)["answer"] is not None
         assert judged(second, dataset)["answer"] is not None
-        assert judged(second, dataset, [first])["reasons"] == ["differencing"]
+        assert judged(second, dataset, [first])["reasons"] == ["output-rules"]
         where = asked("linear", "income ~ sex", where="age < 29", missing="drop")
-        assert judged(where, dataset, [first])["reasons"] == ["differencing"]
-        assert judged(first, dataset, [where])["reasons"] == ["differencing"]
+        assert judged(where, dataset, [first])["reasons"] == ["output-rules"]
+        assert judged(first, dataset, [where])["reasons"] == ["output-rules"]
 
     def test_groups_of_one_run_are_no_chain_to_a_few(self):
         """Each pair of groups has large cells; those below 30 and from 30 to 35 leave the few of 35."""
