@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,11 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError
 from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
+from gencard.wire.documents.answer_document import answer_of_document
+from gencard.wire.signatures.canonical import document_of
+from gencard.wire.signatures.dsse import DOCUMENT
+
+GOLDEN = Path(__file__).parents[1] / "fixtures" / "golden" / "documents"
 
 CODING = Coding(
     (
@@ -90,14 +96,39 @@ def test_a_run_of_before_is_read_and_judged_beside_but_not_carried_out(formula, 
         judged(old, dataset)
     new = asked("linear", "income ~ sex", where="region == 'north'")
     assert judged(new, dataset)["reasons"] == []
-    assert judged(new, dataset, [old])["reasons"] == ["differencing"]
+    assert judged(new, dataset, [old])["reasons"] == ["output-rules"]
 
 
 def test_groups_that_functions_of_before_made_are_judged_beside():
     few = np.where(np.arange(4_000) < 9, 2, np.arange(4_000) % 2)
     old = of_before("linear", "income ~ I((region != 'south') * 1e9)")
     new = asked("linear", "income ~ sex", where="region == 'north'")
-    assert judged(new, records(region=few), [old])["reasons"] == ["differencing"]
+    assert judged(new, records(region=few), [old])["reasons"] == ["output-rules"]
+
+
+def test_the_saved_answer_of_before_is_read_and_judged_beside():
+    """The golden document: it verifies as it is, and its question tells what it told."""
+    document = document_of((GOLDEN / "answer-released").read_bytes(), "answer")["predicate"]
+    signed = answer_of_document(document)
+    assert DOCUMENT.write(signed) == document
+    assert signed.question.values == {"age": [8.0, 40.0, 82.5]}
+    coding = Coding(
+        (
+            Attribute("age", Edges((0.0, 16.0, 65.0, 100.0))),
+            Attribute("sex", Labels(("f", "m"))),
+            Attribute("weight", Edges((40.0, 60.0, 80.0, 120.0))),
+        )
+    )
+    job = {"earlier": [DOCUMENT.write(signed.question)], "released": []}
+    earlier = Earlier.of(job, coding)
+    assert earlier.runs[0].question.values["age"] == (8.0, 40.0, 82.5)
+    rng = np.random.default_rng(2)
+    few = np.where(np.arange(2_000) < 9, 0, rng.integers(1, 3, 2_000))
+    rows = [few, rng.integers(0, 2, 2_000), rng.integers(0, 3, 2_000)]
+    dataset = Dataset.of_columns(coding.domain, rows)
+    run = {"kind": "means", "formula": "weight ~ 1", "where": "16 <= age and age < 65"}
+    new = RunQuestion.new(run | {"missing": "level", "options": ""}, coding)
+    assert earlier.differs_by_few(new, dataset, 10)
 
 
 ALLOWED = [
@@ -137,6 +168,9 @@ REFUSED = [
         "I(0 * age)", "I(age / 0)", "I(age * (1 - 1))", "I(age ** 3):I(age ** 2)", "age:I(age ** 3)",
         "scale(age)", "center(age)", "standardize(age)", "poly(age, 3)", "bs(age, df=4)", "cut(age, 3)",
         "C(age + 100 * balance)", "C(sex, levels=['f'])", "C(sex, [[1], [2]])", "C(region, custom)",
+        "C(sex, Poly('f'))", "C(sex, Sum('f'))",
+        "C(region, Helmert('isle'))", "C(region, contr=[0, 1, 1e9])",
+        "C(region, Poly([1, 2, 30]))",
         "hash(age)", "lag(age)", "as_numeric(region)", "C(log(balance))", "I(~age)", "I(not age)",
         "I(age & 1)", "I(age == 37) * I(age == 37):age", "I(True * age)",
     )),
@@ -304,10 +338,10 @@ class TestGroups:
         second = asked("linear", "income ~ I(age < 29)", missing="drop")
         assert judged(first, dataset)["answer"] is not None
         assert judged(second, dataset)["answer"] is not None
-        assert judged(second, dataset, [first])["reasons"] == ["differencing"]
+        assert judged(second, dataset, [first])["reasons"] == ["output-rules"]
         where = asked("linear", "income ~ sex", where="age < 29", missing="drop")
-        assert judged(where, dataset, [first])["reasons"] == ["differencing"]
-        assert judged(first, dataset, [where])["reasons"] == ["differencing"]
+        assert judged(where, dataset, [first])["reasons"] == ["output-rules"]
+        assert judged(first, dataset, [where])["reasons"] == ["output-rules"]
 
     def test_groups_of_one_run_are_no_chain_to_a_few(self):
         """Each pair of groups has large cells; those below 30 and from 30 to 35 leave the few of 35."""

@@ -59,6 +59,9 @@ _CHOICES = {"ifelse", "where"}
 _LISTS = {"c", "list", "set", "tuple"}
 CODINGS = {"C", "factor", "as_factor", "ordered", "as_ordered", "relevel"}
 _CONTRASTS = {"Treatment", "Sum", "Helmert", "Poly", "Diff", "SAS"}
+_BASED = {"Treatment", "SAS"}
+"""Contrasts with a base level; of the others, no analyst chooses a number."""
+
 _NAMED = {"F": False, "FALSE": False, "T": True, "TRUE": True, "Inf": inf, "NA": nan, "pi": pi}
 _OF_RECORDS = "depends on the records; write it with fixed numbers, such as I((age - 40) / 10)"
 _LONGEST_TEXT = 60
@@ -146,6 +149,8 @@ class _Evaluation:
         arguments = (
             [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else []
         )
+        if arguments and name not in _BASED:
+            raise NotUsableError(f"the contrast {name} takes no argument")
         return (name, self._level(arguments[0], levels) if arguments else None)
 
     def _level(self, node: ast.expr, levels: Levels) -> Any:

@@ -215,11 +215,12 @@ def _solved(question: Question, margins: RecordMargins, kept: Kept, lattice: Lat
         return
     try:
         answer = answered(question, margins)
-        equations = equations_of(margins, question, answer)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            equations = equations_of(margins, question, answer)
     except GencardError:  # no answer, or none with equations of its own
         return
-    if answer.coefficients is None:
-        return
+    if answer.coefficients is None or not np.isfinite(equations.information).all():
+        return  # a fit without residuals has no equations; rule SAME refuses it
     params, errors = np.array(answer.coefficients.params), answer.coefficients.bse
     rounded = np.array([rounding.to_error(*pair) for pair in zip(params, errors, strict=True)])
     apart = np.abs(equations.information) @ _units(errors) / 2
