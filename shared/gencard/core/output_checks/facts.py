@@ -28,7 +28,7 @@ from gencard.core.output_checks.slopes import slopes_of
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
-_MOST_ENTRIES = 2_000
+_MOST_ENTRIES = 1_000
 """Numbers times cells of a lattice that a search for whole records can take account of.
 
 Each number that depends on all cells makes the search much longer. In a larger lattice there are many
@@ -36,7 +36,7 @@ more tables that agree with an answer than answers; what single records do to it
 influence (``slopes``).
 """
 
-_MOST_CELLS = 400
+_MOST_CELLS = 150
 """Cells of a lattice in which an answer has hardly few enough numbers for that."""
 
 _MOST_MOVED = 20
