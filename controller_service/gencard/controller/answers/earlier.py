@@ -1,14 +1,14 @@
 """A run beside all that was released of the same records before: answers, and exact statistics."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
-from gencard.controller.answers.run_question import RunQuestion
+from gencard.controller.answers.run_question import Population, RunQuestion
 from gencard.controller.jobs.tasks import Job, cliques_of
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Coding
@@ -17,10 +17,14 @@ from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks import facts
 from gencard.core.output_checks.differencing import differences, nearly_natural
-from gencard.core.output_checks.inference import tells_small_counts
+from gencard.core.output_checks.groups import group_populations
+from gencard.core.output_checks.inference import Outcome, tells_small_counts
 from gencard.core.output_checks.lattice import MOST_CELLS, Facts, Lattice, lattice_size
 from gencard.core.output_checks.populations import EVERYBODY, Merged, Output
 from gencard.core.output_checks.rules import Rules
+
+_MOST_SCOPES = 16
+"""Lattices around a run in which it is judged beside other outputs."""
 
 _Attributes = tuple[frozenset[str], frozenset[str]]
 """Those of a formula, and those by which its population is chosen."""
@@ -33,41 +37,79 @@ class Earlier:
     Args:
         coding: The schema.
         cliques: Marginals of everybody, exactly.
+        refused: Populations of runs that were refused: a refusal says that a rule was broken, so two
+            refusals about almost the same records would say what the difference does.
     """
 
     coding: Coding
     runs: tuple[RunQuestion, ...]
     cliques: tuple[Clique, ...]
+    refused: tuple[Population, ...] = ()
 
     @classmethod
     def of(cls, job: Job, coding: Coding) -> "Earlier":
         """As a job names it."""
         runs = (RunQuestion.of({"options": "", **run}, coding) for run in job["earlier"])
-        return cls(coding, tuple(runs), tuple(cliques_of(job.get("released", ()))))
+        refused = (Population.of({"options": "", **run}, coding) for run in job.get("refused", ()))
+        return cls(coding, tuple(runs), tuple(cliques_of(job.get("released", ()))), tuple(refused))
 
     def attributes_with(self, run: RunQuestion) -> Clique:
         """All attributes that must be read to judge a run."""
         runs = (run, *self.runs)
         cliques = (clique for one in runs for clique in one.output.cliques)
         names = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
-        return tuple(dict.fromkeys(chain(names, *cliques, *self.cliques)))
+        chosen = (population.attributes for population in self.refused)
+        return tuple(dict.fromkeys(chain(names, *cliques, *self.cliques, *chosen)))
 
     def differs_by_few(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
         """Whether the population is that of an earlier output, or of a natural group, but for a few."""
-        if run.where is not None and nearly_natural(run.where, dataset, threshold):
+        conditions = [*group_populations(run.question)]
+        conditions += [] if run.where is None else [run.where]
+        if any(nearly_natural(one, dataset, threshold) for one in conditions):
             return True
-        outputs = [*(one.output for one in self.runs), Output((EVERYBODY,), self.cliques)]
-        return differences(run.output, outputs, dataset, threshold)
+        if self._resembles(run, dataset, threshold):
+            return True
+        outputs = [output for one in self.runs for output in one.outputs]
+        outputs.append(Output((EVERYBODY,), self.cliques))
+        for one in run.outputs:  # its groups may be a chain by themselves
+            if differences(one, outputs, dataset, threshold):
+                return True
+            outputs.append(one)
+        return False
 
-    def leaves_too_little(self, run: RunQuestion, dataset: Dataset, rules: Rules) -> bool:
+    def _resembles(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
+        """Whether other conditions chose the population of a run, refused or not, but for a few records.
+
+        None at all are too few as well, unless both conditions are the same one: else an answer would
+        say that the records by which the conditions differ do not exist, and a refusal that one does. A
+        refused population does not block those that fewer attributes choose: so near to one of them it
+        was refused whatever the records are, and else a single run could block all records for ever.
+        """
+        if threshold <= 1:
+            return False
+        own, names = run.population.kept(dataset), {*run.population.attributes}
+        refused = (one for one in self.refused if not names < {*one.attributes})
+        for other in (*(one.population for one in self.runs), *refused):
+            few = int(np.count_nonzero(own ^ other.kept(dataset)))
+            if few < threshold and (few > 0 or other.chosen != run.population.chosen):
+                return True
+        return False
+
+    def leaves_too_little(self, run: RunQuestion, dataset: Dataset, rules: Rules) -> Outcome:
         """Whether an answer that is released, too, would leave too little open about a small count.
 
-        Looked at are lattices around all that the run is about, and around each of its tables where all
-        of it has many cells; with all that other answers tell of the same attributes.
+        The lattice of all attributes of the run is judged whole, with all that other outputs tell of
+        these and of as many more attributes as it can have. One that is too large is not decided.
         """
         if self._is_told(run):
-            return False
-        return any(self._tells(run, scope, dataset, rules) for scope in self._scopes(run))
+            return Outcome.OPEN
+        whole = _Scope(self, run, frozenset(run.question.formula.attributes), run.output.attributes)
+        outcome = Outcome.UNDECIDED if whole.size > MOST_CELLS else Outcome.OPEN
+        for scope in self._scopes(whole):
+            outcome = max(outcome, self._tells(run, scope, dataset, rules))
+            if outcome is Outcome.TOLD:
+                break
+        return outcome
 
     def _is_told(self, run: RunQuestion) -> bool:
         """Whether exact statistics determine the answer, so that it tells nothing new."""
@@ -75,7 +117,7 @@ class Earlier:
         cliques = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
         return all(any(one <= {*clique} for clique in self.cliques) for one in cliques)
 
-    def _tells(self, run: RunQuestion, scope: "_Scope", dataset: Dataset, rules: Rules) -> bool:
+    def _tells(self, run: RunQuestion, scope: "_Scope", dataset: Dataset, rules: Rules) -> Outcome:
         """The same of one lattice."""
         merging, domain = scope.merged, self.coding.domain
         attributes = domain.canonical(scope.attributes)
@@ -88,8 +130,8 @@ class Earlier:
             exact,
             merging.classes,
         )
-        if not len(lattice.small.rows):
-            return False
+        if not lattice.small:
+            return Outcome.OPEN
         parts = [
             facts.counted(exact, lattice),
             *(_facts(one, merging, lattice, rules) for one in scope.runs),
@@ -97,20 +139,34 @@ class Earlier:
         before = Facts.together(parts, len(lattice.changing))
         return tells_small_counts(_facts(run, merging, lattice, rules), before, lattice)
 
-    def _scopes(self, run: RunQuestion) -> Iterator["_Scope"]:
-        """Around the run, and its tables; with other outputs where the lattice stays narrow."""
-        whole = _Scope(self, run, frozenset(run.question.formula.attributes), run.output.attributes)
+    def _scopes(self, whole: "_Scope") -> Iterator["_Scope"]:
+        """Around the run, then around each of its tables and each output that did not fit in before."""
+        run = whole.run
         if whole.size <= MOST_CELLS:
-            yield self._grown(whole)
-        else:
-            yield reduce(lambda scope, one: scope.with_(*one), self._related(whole, self.runs), whole)
-            response = run.question.formula.attributes[:1]
-            for clique in {frozenset((*response, *clique)) for clique in run.output.cliques}:
-                yield self._grown(replace(whole, valued=clique))
+            yield from self._around(whole)
+        response = run.question.formula.attributes[:1]
+        cliques = {frozenset((*response, *clique)) for clique in run.output.cliques}
+        for scope in (replace(whole, valued=clique) for clique in cliques):
+            if scope.attributes != whole.attributes and scope.size <= MOST_CELLS:
+                yield from self._around(scope)
 
-    def _grown(self, scope: "_Scope") -> "_Scope":
-        """With attributes of other outputs that share some, those that add the fewest cells first."""
+    def _around(self, scope: "_Scope") -> Iterator["_Scope"]:
+        """Scopes that hold this one: each related output is in one of the first, as far as that fits."""
         related = self._related(scope, (*self.runs, *self.cliques))
+        joined = list[_Scope]()
+        for pair in related:
+            wider = scope.with_(*pair)
+            if wider.size <= MOST_CELLS and not any(
+                wider.attributes <= one.attributes for one in joined
+            ):
+                joined.append(self._grown(wider if joined else scope, related))
+            if len(joined) == _MOST_SCOPES:
+                break
+        yield from joined or [scope]
+
+    @staticmethod
+    def _grown(scope: "_Scope", related: Sequence[_Attributes]) -> "_Scope":
+        """With attributes of other outputs, those that add the fewest cells first."""
         while wider := [
             one
             for one in (scope.with_(*pair) for pair in related)

@@ -17,7 +17,7 @@ from gencard.core.answers.margins import Mask, Occupied, RecordMargins
 from gencard.core.answers.survival import event_of
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
-from gencard.core.output_checks import models, tables
+from gencard.core.output_checks import groups, models, tables
 from gencard.core.output_checks.influence import waits
 from gencard.core.output_checks.populations import cell_numbers
 from gencard.core.output_checks.rules import (
@@ -97,6 +97,7 @@ def _parts(
     margins: RecordMargins, question: Question, answer: Answer, rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
     kind = question.kind
+    yield from groups.of_groups(margins, question, rules)
     yield "test", models.of_test(answer.n, _parameters(answer), rules)
     if question.design is not None:
         yield "model", _of_design(margins, question.design, answer, rules)
@@ -307,12 +308,12 @@ def _of_sums(
     values = numbers[dataset.column(response)]
     cells, _ = cell_numbers(dataset, clique)
     occupied, place = np.unique(cells, return_inverse=True)
-    groups = tables.contributions(
+    sums = tables.contributions(
         place, values, cells=len(occupied), most=max(rules.checks.dominance_count, 1)
     )
-    verdicts = tables.verdicts(tables.of_sums(groups, rules))
+    verdicts = tables.verdicts(tables.of_sums(sums, rules))
     if spreads:
-        verdicts += tables.verdicts(tables.of_spreads(groups, rules))
+        verdicts += tables.verdicts(tables.of_spreads(sums, rules))
     return together(verdicts)
 
 
