@@ -155,7 +155,7 @@ def _with_pvalue(before: Scalar, one: Scalar, rounded: Answer) -> Scalar:
     elif one.name == "tvalue":
         pvalue = float(2 * special.stdtr(degrees[0], -abs(value)))
     elif len(degrees) > 1:
-        pvalue = float(special.fdtrc(*degrees, max(value, 0.0)))
+        pvalue = float(special.fdtrc(degrees[0], degrees[1], max(value, 0.0)))
     elif degrees and degrees[0] > 0:
         pvalue = float(special.chdtrc(degrees[0], max(value, 0.0)))
     else:

@@ -200,7 +200,8 @@ def _of_events(question: Question, kept: Kept, lattice: Lattice, rules: Rules) -
 
 def _fewer(sums: Sums, least: int) -> Facts:
     """That some counts are below a number."""
-    return Facts.between(sums.rows, -1.0 * sums.values, least - 1.0 - sums.values)
+    values = sums.values.astype(np.float64)
+    return Facts.between(sums.rows, -values, least - 1.0 - values)
 
 
 def _units(errors: FloatArray) -> FloatArray:

@@ -20,6 +20,9 @@ from gencard.core.types import FloatArray
 MOST_DIGITS = 6
 """Significant digits of any number, however small its standard error."""
 
+_LEAST_UNIT = 1e-300
+"""Below it, numbers have fewer digits than others."""
+
 _LEAST_P = 1e-4
 """Below it, a p-value is 0: the tail says more of single records than of a test."""
 
@@ -69,7 +72,7 @@ def unit_by_error(value: float, error: float) -> float:
 def unit_by_digits(value: float, digits: int) -> float:
     """Unit of the last of so many significant digits; that of a number of size 1 for 0."""
     size = floor(log10(abs(value))) if value and isfinite(value) else 0
-    return float(f"1e{size - digits + 1}")
+    return max(float(f"1e{size - digits + 1}"), _LEAST_UNIT)
 
 
 def to_digits(value: float, digits: int) -> float:
