@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import attacks_refusals
 from gencard.controller.answers.decisions import Outcome
 from gencard.controller.answers.earlier import Earlier
 from gencard.controller.answers.run import outcome_of
@@ -256,3 +257,13 @@ def test_a_condition_in_other_words_is_the_same_one(one, other):
     assert populations[0].chosen == populations[1].chosen
     another = Population.of(_asked([]) | {"where": "age < 40"}, CODING)
     assert another.chosen != populations[0].chosen
+
+
+def test_a_search_by_refusals_names_the_target_only_where_they_name_their_rule():
+    """The attack works, so its failure against the present refusals means something."""
+    searches = [
+        attacks_refusals.searched(True, oracle=attacks_refusals.many, most=None, leaks=leaks)
+        for leaks in (True, False)
+    ]
+    assert searches[0].successes == searches[0].tries == 24
+    assert searches[1].successes < 20
