@@ -446,7 +446,10 @@ class AccessError(GencardError):
 class UnauthenticatedError(AccessError):
     reason = "UNAUTHENTICATED"
     text = "The call has no client certificate known to this service."
-    advice = "Connect with the certificate, key and authority that the controller gave you."
+    advice = (
+        "Connect with the newest certificate and key that the controller gave you: replaced keys and "
+        "ended certificates are refused."
+    )
 
 
 class PermissionDeniedError(AccessError):
@@ -766,6 +769,15 @@ class ClusterError(OperationError):
     reason = "CLUSTER"
     text = "The controller's cluster cannot do this: {problem}."
     advice = "Steward: run `gencard-controller doctor`, and read the messages of the workers."
+
+
+class WorkerError(ClusterError):
+    reason = "WORKER"
+    text = "The worker '{worker}' of the controller's cluster {problem}, so the audit ended."
+    advice = (
+        "Start the audit again: it uses other workers or the controller. Steward: examine the worker, "
+        "then run `gencard-controller worker admit NAME`."
+    )
 
 
 class DeadlineError(OperationError):

@@ -75,7 +75,9 @@ def sent(question: AnalystQuestion) -> Question:
     if question.bootstrap:
         problem = "applies to answers from noisy psi only: a run has its own intervals"
         raise InvalidInputError(field="bootstrap", problem=problem)
-    options = dict(question.options) | ({"values": question.values} if question.values else {})
+    # Values go along: the controller refuses them, but for a question that it answered before it did.
+    options = dict(question.options)
+    options |= {} if question.values is None else {"values": question.values}
     return Question(
         kind=question.kind,
         formula=question.formula,

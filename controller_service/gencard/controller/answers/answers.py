@@ -82,7 +82,8 @@ class Answers:
         self.end_with_cards()  # which frees budget
         with self.database.reading() as tx:
             usable = None if request.answer(tx, who) else self.cards.usable(tx, who, card)
-        if usable is not None:  # outside the transaction, which lets nobody else write meanwhile
+            is_new = self.store.asked_before(tx, card, question.digest) is None
+        if usable is not None and is_new:  # outside the transaction: others may write meanwhile
             check_question(question, usable, self.entry_of(usable))
         with self.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
@@ -212,6 +213,8 @@ def kind_of(tier: RunTier) -> str:
 def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) -> None:
     """Refuse, by what is public alone, what the card does not grant or nothing could answer.
 
+    A question of before that today's checks would refuse has its answer, and does not come here.
+
     Raises:
         InvalidInputError, InvalidFormulaError, UnknownAttributeError, RecordsProtectedError,
         TooLargeError: As ``Answers.start`` says.
@@ -227,7 +230,7 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         RunQuestion,
     )
 
-    run = RunQuestion.of(asdict(question), dataset_entry.schema.coding)
+    run = RunQuestion.new(asdict(question), dataset_entry.schema.coding)
     run.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy
     if run.stored and not policy.analyses.stored:

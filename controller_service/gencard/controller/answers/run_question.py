@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from gencard.core.answers.stored import check_coded, wants_stored
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import LackingMarginalsError
+from gencard.core.errors import GencardError, LackingMarginalsError
+from gencard.core.output_checks.groups import group_cliques, group_populations
 from gencard.core.output_checks.judgement import output_cliques
 from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, Output, not_missing
 from gencard.core.statistics.formula import analysis_of
@@ -23,6 +24,8 @@ from gencard.formulas.answering import read_question
 from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values
 from gencard.formulas.formulas import read_formula
+from gencard.formulas.run_functions import check_functions, grouping_of
+from gencard.wire.documents.answer_document import values_refused
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +76,7 @@ class Population:
     @classmethod
     def of(cls, run: Mapping[str, Any], coding: Coding) -> "Population":
         """Raises as ``read_formula`` and ``read_condition`` do."""
-        values = json.loads(run["options"] or "{}").get("values", {})
+        values = json.loads(run["options"] or "{}").get("values")
         where = _condition(run["where"], coding, values) if run["where"] else None
         conditions = [] if where is None else [where]
         if run["missing"] == "drop":
@@ -110,7 +113,7 @@ class RunQuestion:
     """One run, as a job or the state describes it, read by the schema alone.
 
     Args:
-        values: Numbers of levels that the analyst gave.
+        values: Numbers of levels that the analyst gave, which runs of before could; None for none.
         population: Which records it is about.
         output: The same records, and which of their marginals it tells.
         possible: The levels of each attribute of the formula that the population leaves.
@@ -118,7 +121,7 @@ class RunQuestion:
     """
 
     question: Question
-    values: Values
+    values: Values | None
     population: Population
     output: Output
     possible: Mapping[str, NDArray[np.bool_]]
@@ -126,9 +129,9 @@ class RunQuestion:
 
     @classmethod
     def of(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":
-        """Raises as ``read_question`` and ``read_condition`` do."""
+        """Read a run, of today or of before; raises as ``read_question`` and ``read_condition`` do."""
         options = json.loads(run["options"] or "{}")
-        values = options.pop("values", {})
+        values = options.pop("values", None)
         kind = analysis_of(run["kind"])
         own_options = {name: _hashable(value) for name, value in options.items()}
         names = read_formula(run["formula"], coding).attributes
@@ -137,6 +140,7 @@ class RunQuestion:
         question = read_question(
             run["formula"], kind, coding, values=values, observed=possible, options=own_options
         )
+        question = replace(question, grouping=grouping_of(run["formula"], coding, possible))
         output = Output(population.tests, output_cliques(question, possible))
         stored_names = (question.formula.response or "",) if wants_stored(question) else ()
         return cls(question, values, population, output, possible, stored_names)
@@ -145,6 +149,27 @@ class RunQuestion:
     def where(self) -> Condition | None:
         """Which records were asked for; None for all."""
         return self.population.where
+
+    @classmethod
+    def new(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":
+        """Read a run that is asked for now; raises as ``of`` and ``check_new`` do."""
+        if "values" in json.loads(run["options"] or "{}"):
+            raise values_refused()
+        run_question = cls.of(run, coding)
+        run_question.check_new()
+        return run_question
+
+    def check_new(self) -> None:
+        """Refuse what runs of before could hold, and a run that is asked for now cannot.
+
+        Raises:
+            InvalidInputError: The analyst gave numbers to levels.
+            InvalidFormulaError: The formula has a function that runs do not take.
+        """
+        if self.values is not None:
+            raise values_refused()
+        one = self.question
+        check_functions(one.text, one.kind, one.coding, self.possible)
 
     def check_noise(self, *, noisy: bool) -> None:
         """Raises InvalidInputError where a run with noise is asked for stored numbers."""
@@ -157,9 +182,10 @@ class RunQuestion:
 
     def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> Question:
         one = self.question
-        return read_question(
+        question = read_question(
             one.text, one.kind, one.coding, values=self.values, observed=observed, options=one.options
         )
+        return replace(question, grouping=one.grouping)
 
     def lacks_levels(self, everybody: Dataset, part: Dataset) -> bool:
         """Whether the answer, which lists levels, would say that nobody asked for has one of them.
@@ -174,7 +200,10 @@ class RunQuestion:
         output_names = {name for clique in self.output.cliques for name in clique}
         if any(np.any(expected[name] & ~observed[name]) for name in output_names.intersection(names)):
             return True
-        one, other = self._with(expected).design, self._with(observed).design
+        try:
+            one, other = self._with(expected).design, self._with(observed).design
+        except GencardError:  # such as the base of a contrast, or a level in levels=[...]
+            return True
         return one is not None and other is not None and one.names != other.names
 
     def has_small_cell(self, margins: RecordMargins, threshold: int) -> bool:
@@ -195,10 +224,18 @@ class RunQuestion:
     def widest(self) -> int:
         """Most attributes of a table whose cells the answer tells, with those that say who is in."""
         attributes = () if self.where is None else self.where.attributes
-        return max((len({*clique, *attributes}) for clique in self.output.cliques), default=0)
+        cliques = (*self.output.cliques, *group_cliques(self.question))
+        return max((len({*clique, *attributes}) for clique in cliques), default=0)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The output, and that of each group which a function of the formula makes."""
+        groups = group_populations(self.question)
+        parts = (replace(self.output, tests=(*self.output.tests, one)) for one in groups)
+        return (self.output, *parts)
 
 
-def _condition(text: str, coding: Coding, values: Values) -> Condition:
+def _condition(text: str, coding: Coding, values: Values | None) -> Condition:
     attributes, mask = read_condition(text, coding, values)
     return Condition(attributes, mask)
 

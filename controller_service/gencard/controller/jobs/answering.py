@@ -25,6 +25,7 @@ from gencard.core.answers.trial import tried
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
+from gencard.core.output_checks.inference import Outcome
 from gencard.core.output_checks.judgement import Judgement, judged
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import (
@@ -59,7 +60,7 @@ def answer(job: Job, progress: Progress) -> Job:
     """
     progress("answer", 0.0)
     coding = schema_of_table(job["records"]["schema"]).coding
-    run = RunQuestion.of(job, coding)
+    run = RunQuestion.new(job, coding)
     run.check_noise(noisy=job["privacy"] is not None)
     check_answerable(run, job["numbers"])
     if job["privacy"] is not None:
@@ -106,7 +107,11 @@ def checked(
 
     Args:
         numbers: The stored numbers of each response that the run asks for so, one a record.
+
+    Raises:
+        InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_new``.
     """
+    run.check_new()
     rows = np.flatnonzero(run.output.kept(dataset))
     few = len(rows) < rules.checks.threshold
     own = np.arange(len(dataset)) if few else rows
@@ -139,9 +144,13 @@ def _beside_earlier(
     run: RunQuestion, earlier: Earlier, dataset: Dataset, rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
     """Of the small counts that the answer leaves open, with all that was released before."""
-    if earlier.leaves_too_little(run, dataset, rules):
+    outcome = earlier.leaves_too_little(run, dataset, rules)
+    if outcome is Outcome.TOLD:
         alone = replace(earlier, runs=(), cliques=()).leaves_too_little(run, dataset, rules)
-        yield "small counts", Verdict((Rule.THRESHOLD if alone else Rule.DIFFERENCING,))
+        is_alone = alone is Outcome.TOLD
+        yield "small counts", Verdict((Rule.THRESHOLD if is_alone else Rule.DIFFERENCING,))
+    if outcome is Outcome.UNDECIDED:
+        yield "small counts", Verdict((Rule.UNDECIDED,))
 
 
 def _judged(
@@ -195,7 +204,6 @@ def _noisy(job: Job, run: RunQuestion, coding: Coding) -> Job:
             question.kind,
             margins_of(psi),
             question.coding,
-            values=run.values,
             where=job["where"],
             missing=job["missing"],
             options=question.options,

@@ -23,8 +23,8 @@ runs. The descriptions:
                     -> {"digest": hex, of the rows}
     audit           {"records": records, "recipe": recipe, "plan": plan, "versions": [[name, version]],
                      "most_records": int, "journal": path of a folder,
-                     "cluster": {"scheduler": address, "folder": path, "cpu_seconds": int,
-                                 "memory_mib": int}, where runs are for workers of a cluster}
+                     "cluster": {"workers": {name: address, ...}, "folder": path, "repeated": share,
+                                 "cpu_seconds": int, "memory_mib": int}, where runs are for workers}
                     -> {"report": report's JSON object}
     compare         {"rows_file": path, "measures": [name, ...], "psi": psi's document,
                      "cliques": [[attribute, ...], ...], "schema": schema as in its TOML file,

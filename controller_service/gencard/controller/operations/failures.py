@@ -27,6 +27,7 @@ from gencard.core.card.budget import Spend, SpendState
 from gencard.core.errors import (
     BlackBoxError,
     BoxRunFailedError,
+    ClusterError,
     DatasetChangedError,
     DatasetUnavailableError,
     GencardError,
@@ -49,7 +50,7 @@ from gencard.wire.signatures.identity import Identity, Role
 UNSEEN = (OperationCancelledError, DatasetUnavailableError, DatasetChangedError, NegotiationError)
 """Ends of operations that were called off, or that did not come as far as the records."""
 
-NOTHING_LEARNT = (*UNSEEN, StorageError)
+NOTHING_LEARNT = (*UNSEEN, StorageError, ClusterError)
 """Ends that depend on no record. After any other, a reservation stays until a steward has looked."""
 
 

@@ -67,7 +67,7 @@ class Commands(LazyGroup):
         "refusals": Home(
             REVIEWS, "refusals_app", "Show or dismiss failures and refusals on the records."
         ),
-        "worker": Home(WORKER, "app", "Set up machines that run audits, with Dask."),
+        "worker": Home(WORKER, "app", "Set up machines that run audits."),
     }
 
 

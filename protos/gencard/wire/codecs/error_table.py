@@ -102,6 +102,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.ServiceBusyError: _EXHAUSTED,
     errors.IsolationError: _INTERNAL,
     errors.ClusterError: _INTERNAL,
+    errors.WorkerError: _INTERNAL,
     errors.DeadlineError: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.InternalError: _INTERNAL,
 }
