@@ -173,7 +173,7 @@ def slopes_of(question: Question, margins: RecordMargins, rules: Rules) -> Slope
     for clique, factor in _factors(question.cliques):
         if factor:
             rows = [slope(codes) for codes in _with(clique, centre, attributes, domain.sizes)]
-            parts[clique] = factor, np.array(rows).T.reshape(len(numbers), -1)
+            parts[clique] = factor, np.array(rows).T.reshape(len(numbers), len(rows))
     if not all(np.all(np.isfinite(values)) for _, values in parts.values()):
         raise NoEstimateError(kind=question.kind, problem="a number is not defined nearby")
     return Slopes(
