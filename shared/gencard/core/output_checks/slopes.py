@@ -100,6 +100,8 @@ class Slopes:
         Returns:
             Infinity if there are too many cells to say.
         """
+        if not len(self.values):  # such as curves without a step: no number, no influence
+            return 0.0
         if table.size * len(self.values) > _MOST_NUMBERS:
             return np.inf
         is_observed = [
