@@ -96,7 +96,7 @@ class _World:
 
 
 def _below(age: int, coding: Coding) -> str:
-    """A condition on age; the last interval has no upper bound that may be asked for."""
+    """A condition on age; the last interval has no upper bound that may be question for."""
     return f"age < {age}" if age < coding.domain.size("age") else "age >= 0"
 
 
@@ -127,8 +127,8 @@ class _Service:
     def _asked(self, kind: str, formula: str, where: str) -> str:
         if self.most is not None and self.refusals >= self.most:
             return "a steward must review"
-        asked = {"kind": kind, "formula": formula, "where": where, "missing": "drop", "options": ""}
-        run = RunQuestion.of(asked, self.earlier.coding)
+        question = {"kind": kind, "formula": formula, "where": where, "missing": "drop", "options": ""}
+        run = RunQuestion.of(question, self.earlier.coding)
         try:
             check_answerable(run, _ANALYSES.numbers)
         except NoAnswerError as error:
@@ -195,8 +195,8 @@ def many(service: _Service, where: str) -> bool | None:
     read = service.ask("crosstab", "age ~ region + sex", where)
     if read.startswith("a steward"):
         return None
-    asked = {"kind": "means", "formula": "pay ~ 1", "where": where, "missing": "drop", "options": ""}
-    people = Population.of(asked, service.earlier.coding).kept(service.dataset).sum()
+    question = {"kind": "means", "formula": "pay ~ 1", "where": where, "missing": "drop", "options": ""}
+    people = Population.of(question, service.earlier.coding).kept(service.dataset).sum()
     return service.leaks and bool(people >= USUAL_RULES.checks.threshold)
 
 

@@ -81,7 +81,7 @@ def check_answerable(run: RunQuestion, most: int) -> None:
     Raises:
         NoAnswerError: It has no answer on made-up records.
     """
-    result = None if run.stored else tried(run.question, run.output.tests)
+    result = None if run.stored else tried(run.question, run.conditions)
     numbers = 0 if result is None else numbers_in_json(result.to_json())
     if numbers > most:
         problem = f"its answer may hold {numbers} numbers, and the card grants {most}"
