@@ -7,11 +7,21 @@ tried too rarely to say so.
 
 from collections.abc import Sequence
 
-from benchmarks import attacks_cluster, attacks_documents, attacks_keys, attacks_values, bench
+from benchmarks import (
+    attacks_cluster,
+    attacks_documents,
+    attacks_keys,
+    attacks_kinds,
+    attacks_refusals,
+    attacks_values,
+    bench,
+)
 from benchmarks.attack import Attack, Outcome
 
 ATTACKS: tuple[Attack, ...] = (
     *attacks_values.ATTACKS,
+    *attacks_kinds.ATTACKS,
+    *attacks_refusals.ATTACKS,
     *attacks_keys.ATTACKS,
     *attacks_documents.ATTACKS,
     *attacks_cluster.ATTACKS,

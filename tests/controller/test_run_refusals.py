@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import attacks_refusals
 from gencard.controller.answers.decisions import Outcome
 from gencard.controller.answers.earlier import Earlier
 from gencard.controller.answers.run import outcome_of
@@ -70,8 +71,8 @@ def records(rng, yes=9):
 
 
 def run_of(kind, formula, where="", missing="drop", options=""):
-    asked = {"kind": kind, "formula": formula, "where": where, "missing": missing, "options": options}
-    return RunQuestion.of(asked, CODING)
+    question = {"kind": kind, "formula": formula, "where": where, "missing": missing, "options": options}
+    return RunQuestion.of(question, CODING)
 
 
 def read(result):
@@ -118,12 +119,12 @@ def test_poisson_no_longer_tells_one_person_s_status():
     run = run_of("poisson", "hiv ~ age", missing="level")
     with pytest.raises(NoAnswerError):
         check_answerable(run, 100)
-    told = set()
+    public = set()
     for seed in range(40):
         codes = records(np.random.default_rng(seed), yes=0)
         for codes[0, 0] in (0, 1):
-            told.add(read(ask(run, codes)))
-    assert len(told) == 1
+            public.add(read(ask(run, codes)))
+    assert len(public) == 1
 
 
 def test_a_failed_run_and_too_many_numbers_are_refused_alike():
@@ -138,7 +139,8 @@ def test_a_failed_run_and_too_many_numbers_are_refused_alike():
 
 @pytest.mark.parametrize("kind", QUESTIONS)
 def test_what_a_kind_answers_is_not_refused_by_the_trial(kind):
-    assert tried(run_of(kind, QUESTIONS[kind]).question, run_of(kind, QUESTIONS[kind]).output.tests)
+    run = run_of(kind, QUESTIONS[kind])
+    assert tried(run.question, run.conditions)
     assert {*QUESTIONS} == {str(one) for one in KINDS}
 
 
@@ -194,9 +196,9 @@ def test_too_many_numbers_are_counted_by_the_schema():
 
 def test_a_wide_question_is_not_tried():
     wide = tuple(Attribute(f"x{place}", Labels(tuple("abcdefghij"))) for place in range(6))
-    asked = {"kind": "loglinear", "where": "", "missing": "drop", "options": ""}
-    run = RunQuestion.of(asked | {"formula": "~ x0 + x1 + x2 + x3 + x4 + x5"}, Coding(wide))
-    assert tried(run.question, run.output.tests) is None
+    question = {"kind": "loglinear", "where": "", "missing": "drop", "options": ""}
+    run = RunQuestion.of(question | {"formula": "~ x0 + x1 + x2 + x3 + x4 + x5"}, Coding(wide))
+    assert tried(run.question, run.conditions) is None
 
 
 EDGES = (20, 30, 40, 50, 60, 70)
@@ -256,3 +258,13 @@ def test_a_condition_in_other_words_is_the_same_one(one, other):
     assert populations[0].chosen == populations[1].chosen
     another = Population.of(_asked([]) | {"where": "age < 40"}, CODING)
     assert another.chosen != populations[0].chosen
+
+
+def test_a_search_by_refusals_names_the_target_only_where_they_name_their_rule():
+    """The attack works, so its failure against the present refusals means something."""
+    searches = [
+        attacks_refusals.searched(True, oracle=attacks_refusals.many, most=None, leaks=leaks)
+        for leaks in (True, False)
+    ]
+    assert searches[0].successes == searches[0].tries == 24
+    assert searches[1].successes < 20

@@ -150,6 +150,11 @@ class RunQuestion:
         """Which records were asked for; None for all."""
         return self.population.where
 
+    @property
+    def conditions(self) -> list[tuple[Clique, NDArray[np.bool_]]]:
+        """The tests of its population, each as attributes and the cells of them that are in."""
+        return [(one.attributes, one.cells) for one in self.population.tests]
+
     @classmethod
     def new(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":
         """Read a run that is asked for now; raises as ``of`` and ``check_new`` do."""
@@ -205,15 +210,6 @@ class RunQuestion:
         except GencardError:  # such as the base of a contrast, or a level in levels=[...]
             return True
         return one is not None and other is not None and one.names != other.names
-
-    def has_small_cell(self, margins: RecordMargins, threshold: int) -> bool:
-        """Whether a cell of the tables that the answer rests on holds fewer records, or none."""
-        tables = (
-            margins.counts(clique)[np.ix_(*(self.possible[name] for name in clique))]
-            for clique in self.output.cliques
-            if clique and {*clique} <= {*self.possible}
-        )
-        return any(bool(np.any(table < threshold)) for table in tables)
 
     @property
     def attributes(self) -> frozenset[str]:

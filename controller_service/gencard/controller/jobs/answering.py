@@ -81,7 +81,7 @@ def check_answerable(run: RunQuestion, most: int) -> None:
     Raises:
         NoAnswerError: It has no answer on made-up records.
     """
-    result = None if run.stored else tried(run.question, run.output.tests)
+    result = None if run.stored else tried(run.question, run.conditions)
     numbers = 0 if result is None else numbers_in_json(result.to_json())
     if numbers > most:
         problem = f"its answer may hold {numbers} numbers, and the card grants {most}"
@@ -101,8 +101,9 @@ def checked(
 ) -> Job:
     """The same from records in memory.
 
-    All rules are applied, also after one is broken: a refusal must not say by its duration which one it
-    was. Where the population is too small, all records stand for it in the rest of the work.
+    The analysis is computed and judged also after a rule is broken: a refusal must not say by its
+    duration which one it was. If the population is too small, all records take its place in this work.
+    The search among earlier outputs, which may take a minute, is spared then.
 
     Args:
         numbers: The stored numbers of each response that the run asks for so, one a record.
@@ -119,7 +120,10 @@ def checked(
         part = dataset.take(own)
         result, parts = _judged(run, part, rules, *stored)
         population = _of_population(run, earlier, dataset, part, rules, few=few)
-        judgement = Judgement((*population, *parts, *_beside_earlier(run, earlier, dataset, rules)))
+        judgement = Judgement((*population, *parts))
+        if judgement.colour is not Colour.RED:
+            beside = _beside_earlier(run, earlier, dataset, rules)
+            judgement = Judgement((*judgement.parts, *beside))
     except GencardError:
         result, judgement = None, _broken("run", Rule.FAILED)
     if result is None or judgement.colour is Colour.RED:

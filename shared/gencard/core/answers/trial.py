@@ -15,10 +15,9 @@ import numpy as np
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Question
 from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import Margins, Occupied, occupied_of, within
+from gencard.core.answers.margins import Margins, Mask, Occupied, occupied_of, within
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, NoAnswerError
-from gencard.core.output_checks.populations import Condition
 from gencard.core.types import FloatArray
 
 MOST_TRIED = 1 << 16
@@ -28,6 +27,12 @@ _RECORDS = 1e5
 _CLASSES = 3
 _SEEDS = (1, 2)
 """Of the made-up counts. A question is refused if it has no answer on any of them."""
+
+
+def _spread(number: int, seed: int) -> FloatArray:
+    """Different numbers from 1 to 3, without a pattern that an analysis could meet."""
+    parts, _ = np.modf(np.sin(12.9898 * (np.arange(number) + 1) + 78.233 * seed) * 43758.5453)
+    return np.asarray(1.0 + 2.0 * np.abs(parts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,12 +51,15 @@ class MadeUp:
 
     @classmethod
     def of(cls, domain: Domain, seed: int) -> "MadeUp":
-        rng = np.random.default_rng(seed)
         sizes = zip(domain.attributes, domain.sizes, strict=True)
         # shares between 1 and 3 to each other: no level is rare, and none is like another
-        weights = {name: 1.0 + 2.0 * rng.random((_CLASSES, size)) for name, size in sizes}
-        shares = {name: one / one.sum(axis=1, keepdims=True) for name, one in weights.items()}
-        return cls(domain, rng.dirichlet(np.full(_CLASSES, 5.0)), shares)
+        shares = {
+            name: _spread(_CLASSES * size, seed + 10 * place).reshape(_CLASSES, size)
+            for place, (name, size) in enumerate(sizes)
+        }
+        shares = {name: one / one.sum(axis=1, keepdims=True) for name, one in shares.items()}
+        classes = _spread(_CLASSES, seed)
+        return cls(domain, classes / classes.sum(), shares)
 
     def counts(self, clique: Clique) -> FloatArray:
         tables = (reduce(np.multiply.outer, self._of_class(one, clique)) for one in range(_CLASSES))
@@ -72,26 +80,26 @@ class MadeUp:
         yield from (self.shares[name][number] for name in clique)
 
 
-def tried(question: Question, conditions: Iterable[Condition]) -> Answer | None:
+def tried(question: Question, conditions: Iterable[tuple[Clique, Mask]]) -> Answer | None:
     """The answer to a question on made-up records; None if it is too wide to be tried.
 
     Args:
-        conditions: Tests that choose its population.
+        conditions: Tests that choose its population: attributes, and the cells of them that are in.
 
     Raises:
         NoAnswerError: It has no answer, or the conditions leave no cell of the schema.
     """
-    tests = [one for one in conditions if one.attributes]
-    if not all(bool(one.cells.any()) for one in tests):
+    tests = [(attributes, cells) for attributes, cells in conditions if attributes]
+    if not all(bool(cells.any()) for _, cells in tests):
         raise NoAnswerError(problem="no level of the schema fulfils the condition")
-    names = (*question.formula.attributes, *(name for one in tests for name in one.attributes))
+    names = (*question.formula.attributes, *(name for attributes, _ in tests for name in attributes))
     domain = question.coding.domain.covered_by([tuple(dict.fromkeys(names))])
     if domain.cells > MOST_TRIED:
         return None
     for seed in _SEEDS:
         margins: Margins = MadeUp.of(domain, seed)
-        for one in tests:
-            margins = within(margins, one.attributes, one.cells)
+        for attributes, cells in tests:
+            margins = within(margins, attributes, cells)
         try:
             return answered(question, margins)
         except GencardError as error:

@@ -100,6 +100,8 @@ class Slopes:
         Returns:
             Infinity if there are too many cells to say.
         """
+        if not len(self.values):  # such as curves without a step: no number, no influence
+            return 0.0
         if table.size * len(self.values) > _MOST_NUMBERS:
             return np.inf
         is_observed = [
@@ -173,7 +175,7 @@ def slopes_of(question: Question, margins: RecordMargins, rules: Rules) -> Slope
     for clique, factor in _factors(question.cliques):
         if factor:
             rows = [slope(codes) for codes in _with(clique, centre, attributes, domain.sizes)]
-            parts[clique] = factor, np.array(rows).T.reshape(len(numbers), -1)
+            parts[clique] = factor, np.array(rows).T.reshape(len(numbers), len(rows))
     if not all(np.all(np.isfinite(values)) for _, values in parts.values()):
         raise NoEstimateError(kind=question.kind, problem="a number is not defined nearby")
     return Slopes(

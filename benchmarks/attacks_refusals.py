@@ -1,0 +1,313 @@
+"""Attacks on refused runs: what the reason, the form, and the fact of a refusal say about one person.
+
+The attackers know all records but the status of the target, whose cell of age and region is unique.
+What a run answers and refuses is that of the controller (``checked``), beside all runs before it. One
+attacker predicts what would be read in either world. Others search for a population of nine and add the
+target, by a question that is never answered, or by one that may be.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from benchmarks.attack import Attack, Outcome
+from gencard.controller.answers.decisions import PRICE
+from gencard.controller.answers.earlier import Earlier
+from gencard.controller.answers.run import outcome_of
+from gencard.controller.answers.run_question import Population, RunQuestion
+from gencard.controller.jobs.answering import check_answerable, checked
+from gencard.core.card.analyses import Analyses
+from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.dataset import Dataset
+from gencard.core.errors import NoAnswerError
+from gencard.core.output_checks.rules import USUAL_RULES
+from gencard.core.types import IntArray
+
+_RECORDS = 1_200
+_ANALYSES = Analyses(kinds=("means",), checked_runs=1, numbers=10_000)
+_MOST_REFUSALS = 10
+"""Default of ``limits.refusals``."""
+
+_LEVELS = (7, 100, 300)
+_QUESTIONS = (
+    ("poisson", "hiv ~ age"),
+    ("linear", "pay ~ sex"),
+    ("logistic", "hiv ~ sex"),
+    ("multinomial", "region ~ sex"),
+    ("ordinal", "region ~ sex"),
+    ("loglinear", "~ sex + hiv"),
+    ("crosstab", "hiv ~ sex"),
+    ("means", "pay ~ sex"),
+    ("quantiles", "pay ~ sex"),
+    ("ttest", "pay ~ sex"),
+    ("anova", "pay ~ sex"),
+    ("correlation", "~ age + pay"),
+    ("polychoric", "~ pay + sex"),
+    ("components", "~ age + pay"),
+    ("correspondence", "~ region + sex"),
+    ("naive-bayes", "hiv ~ sex"),
+    ("chow-liu", "~ hiv + sex"),
+    ("discriminant", "hiv ~ pay"),
+    ("kaplan-meier", "pay ~ hiv + sex"),
+    ("cox", "pay ~ hiv + sex"),
+)
+"""One of each kind."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _World:
+    """A survey whose first record is the target: alone in its cell of age and region."""
+
+    coding: Coding
+    codes: IntArray
+
+    @classmethod
+    def of(cls, levels: int, rng: np.random.Generator, share: float = 0.1) -> "_World":
+        edges = Edges(tuple(float(edge) for edge in range(levels + 1)), decimals=None)
+        coding = Coding(
+            (
+                Attribute("hiv", Labels(("no", "yes"))),
+                Attribute("sex", Labels(("f", "m"))),
+                Attribute("age", edges),
+                Attribute("region", Labels(tuple("abcdefg"))),
+                Attribute("pay", Edges((0.0, 10.0, 20.0, 40.0))),
+            )
+        )
+        codes = np.stack([rng.integers(0, size, _RECORDS) for size in coding.domain.sizes], axis=1)
+        codes[:, 0] = rng.random(_RECORDS) < share
+        alike = (codes[:, 2] == codes[0, 2]) & (codes[:, 3] == codes[0, 3])
+        alike[0] = False
+        return cls(coding, codes[~alike])
+
+    def with_status(self, status: int) -> Dataset:
+        """The records in one of the two worlds."""
+        codes = self.codes.copy()
+        codes[0, 0] = status
+        return Dataset(self.coding.domain, codes)
+
+    @property
+    def target(self) -> str:
+        """A condition that only the target's cell fulfils."""
+        age, region = int(self.codes[0, 2]), "abcdefg"[self.codes[0, 3]]
+        return f"(age >= {age} and {_below(age + 1, self.coding)} and region == '{region}')"
+
+
+def _below(age: int, coding: Coding) -> str:
+    """A condition on age; the last interval has no upper bound that may be question for."""
+    return f"age < {age}" if age < coding.domain.size("age") else "age >= 0"
+
+
+@dataclass(slots=True)
+class _Service:
+    """Runs one after the other on the same records, as a controller remembers them.
+
+    Args:
+        most: Refusals after which nothing is answered any more; None for analysts without number.
+        leaks: Whether a refusal names its rule, as it did before: the search then succeeds.
+    """
+
+    dataset: Dataset
+    earlier: Earlier
+    most: int | None = _MOST_REFUSALS
+    leaks: bool = False
+    refusals: int = 0
+    runs: int = 0
+    known: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, kind: str, formula: str, where: str = "") -> str:
+        """All that an analyst reads of a run: the signed part, its price and size."""
+        key = json.dumps([kind, formula, where])
+        if key not in self.known:
+            self.known[key] = self._asked(kind, formula, where)
+        return self.known[key]
+
+    def _asked(self, kind: str, formula: str, where: str) -> str:
+        if self.most is not None and self.refusals >= self.most:
+            return "a steward must review"
+        question = {"kind": kind, "formula": formula, "where": where, "missing": "drop", "options": ""}
+        run = RunQuestion.of(question, self.earlier.coding)
+        try:
+            check_answerable(run, _ANALYSES.numbers)
+        except NoAnswerError as error:
+            return str(error)
+        self.runs += 1
+        outcome = outcome_of(checked(run, self.earlier, self.dataset, {}, USUAL_RULES), _ANALYSES)
+        if outcome.answer is None or outcome.review:
+            self.refusals += 1
+        if outcome.answer is None:
+            refused = (*self.earlier.refused, run.population)
+            self.earlier = replace(self.earlier, refused=refused)
+        else:
+            self.earlier = replace(self.earlier, runs=(*self.earlier.runs, run))
+        read = [outcome.answer, outcome.reasons, outcome.rules, outcome.review]
+        signed = json.dumps(read)
+        return f"{signed} for {outcome.numbers or PRICE}, {len(signed)} bytes"
+
+
+def _service(
+    world: _World, status: int, most: int | None = _MOST_REFUSALS, *, leaks: bool = False
+) -> _Service:
+    return _Service(world.with_status(status), Earlier(world.coding, (), ()), most, leaks)
+
+
+# A3: the form of a refusal ---------------------------------------------------------------------
+
+
+def _predicted(quick: bool, *, kinds: tuple[tuple[str, str], ...], least: int) -> Outcome:
+    """Predict what is read in either world, of questions that both refuse; else guess."""
+    rng, successes, tries = np.random.default_rng(1), 0, 0
+    differ = answered = 0
+    while tries < (least if quick else 5 * least):
+        kind, formula = kinds[tries % len(kinds)]
+        world = _World.of(_LEVELS[tries % 3], rng, share=8 / _RECORDS)
+        where = ("", "hiv == 'yes'", f"hiv == 'yes' or {world.target}")[tries // len(kinds) % 3]
+        status = int(rng.integers(2))
+        reads = [_service(world, each).ask(kind, formula, where) for each in (0, 1)]
+        tries += 1
+        is_answered = any(read.startswith('[{"') for read in reads)
+        answered += is_answered
+        if is_answered or reads[0] == reads[1]:
+            successes += int(rng.integers(2) == status)
+            continue
+        differ += 1
+        successes += 1  # the attacker compares what is read with both predictions
+    note = f"{differ} refusals differ between the worlds; {answered} answered in one"
+    return Outcome(successes, tries, note)
+
+
+# A4: refusals as an oracle ---------------------------------------------------------------------
+
+
+def answers(service: _Service, where: str) -> bool | None:
+    """Whether a question about a population is answered; None if a steward must review first."""
+    read = service.ask("means", "pay ~ 1", where)
+    return None if read.startswith("a steward") else read.startswith('[{"')
+
+
+def many(service: _Service, where: str) -> bool | None:
+    """Whether a refusal that is certain seems to say ten people or more; None as ``answers``.
+
+    All it could say is its reason: the table has far more cells than there are records.
+    """
+    read = service.ask("crosstab", "age ~ region + sex", where)
+    if read.startswith("a steward"):
+        return None
+    question = {"kind": "means", "formula": "pay ~ 1", "where": where, "missing": "drop", "options": ""}
+    people = Population.of(question, service.earlier.coding).kept(service.dataset).sum()
+    return service.leaks and bool(people >= USUAL_RULES.checks.threshold)
+
+
+Oracle = Callable[[_Service, str], bool | None]
+"""Whether a population seems to have ten people or more; None if a steward must review first."""
+
+
+def _nine(world: _World, many: Callable[[str], bool | None]) -> str | None:
+    """Search for the largest population of people with the status that seems to have nine or fewer."""
+    region = "abcdefg"[int(world.codes[0, 3]) - 1]
+    low, high = 1, world.coding.domain.size("age") - 1
+    population = f"region == '{region}' and hiv == 'yes' and age < {{}}"
+    while high - low > 1:
+        middle = (low + high) // 2
+        seems = many(population.format(middle))
+        if seems is None:
+            return None
+        low, high = (low, middle) if seems else (middle, high)
+    return population.format(low)
+
+
+def searched(quick: bool, *, oracle: Oracle, most: int | None, leaks: bool = False) -> Outcome:
+    """Find nine people by refusals, add the target's cell, and see whether they seem to be ten.
+
+    Args:
+        oracle: What the attacker reads of a run.
+        most: Refusals that stop the one analyst; None for analysts without number.
+        leaks: Whether refusals name their rules.
+    """
+    rng, successes, tries, runs, stopped, refusals = np.random.default_rng(2), 0, 0, 0, 0, 0
+    while tries < (24 if quick else 60):
+        world, status = _World.of(_LEVELS[1 + tries % 2], rng), int(rng.integers(2))
+        service = _service(world, status, most, leaks=leaks)
+        service.refusals = refusals if most is not None else 0
+        nine = _nine(world, partial(oracle, service))
+        many = (
+            None if nine is None else oracle(service, f"({nine}) or (hiv == 'yes' and {world.target})")
+        )
+        stopped += many is None
+        guess = int(rng.integers(2)) if many is None else int(many)
+        successes, tries, runs = successes + int(guess == status), tries + 1, runs + service.runs
+        refusals = service.refusals
+    return Outcome(successes, tries, f"{runs} runs; {stopped} targets not reached")
+
+
+def _added(quick: bool) -> Outcome:
+    """Have a population answered, add the target's cell to it: equal records, or one more."""
+    rng, successes, tries, answered_again = np.random.default_rng(3), 0, 0, 0
+    while tries < (24 if quick else 60):
+        world, status = _World.of(_LEVELS[tries % 3], rng, share=0.4), int(rng.integers(2))
+        service = _service(world, status, None)
+        others = [name for name in "abcdefg" if name != "abcdefg"[int(world.codes[0, 3])]]
+        one, other = rng.permutation(others)[:2]
+        half = world.coding.domain.size("age") // 2
+        odd = f"(age < {half} and region == '{one}') or (age >= {half} and region == '{other}')"
+        if not answers(service, f"hiv == 'yes' and ({odd})"):
+            continue
+        again = answers(service, f"hiv == 'yes' and ({odd} or {world.target})")
+        answered_again += bool(again)
+        guess = 0 if again else int(rng.integers(2))
+        successes, tries = successes + int(guess == status), tries + 1
+    return Outcome(successes, tries, f"{answered_again} answered the second time")
+
+
+ATTACKS = (
+    Attack(
+        "A3",
+        "reason of a refusal: poisson on a label",
+        "40 of 40",
+        0.5,
+        40,
+        partial(_predicted, kinds=_QUESTIONS[:1], least=40),
+    ),
+    Attack(
+        "A3",
+        "reason, price and size of a refusal, each of 20 kinds",
+        "not tried",
+        0.5,
+        60,
+        partial(_predicted, kinds=_QUESTIONS, least=60),
+    ),
+    Attack(
+        "A4",
+        "nine people by a question that has no answer, then the target; ever new analysts",
+        "24 of 24",
+        0.5,
+        20,
+        partial(searched, oracle=many, most=None),
+    ),
+    Attack(
+        "A4",
+        "the same by one analyst",
+        "6 of 6",
+        0.5,
+        20,
+        partial(searched, oracle=many, most=_MOST_REFUSALS),
+    ),
+    Attack(
+        "A4",
+        "nine people by a question that may be answered, then the target; ever new analysts",
+        "not tried",
+        0.5,
+        20,
+        partial(searched, oracle=answers, most=None),
+    ),
+    Attack(
+        "A4",
+        "the target's cell added to an answered population",
+        "not tried",
+        0.5,
+        20,
+        _added,
+    ),
+)
