@@ -19,13 +19,14 @@ from gencard.core.answers.answer import Answer
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.noise.reconciled import margins_of
-from gencard.core.answers.stored import stored_answer, stored_groups
+from gencard.core.answers.stored import stored_groups
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoiseDrownsError
 from gencard.core.output_checks.judgement import Judgement, judged
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import (
+    PASSED,
     RULES_VERSION,
     USUAL_RULES,
     Colour,
@@ -57,7 +58,10 @@ def answer(job: Job, progress: Progress) -> Job:
         return _noisy(job, run, coding)
     rules, earlier = rules_of(job), Earlier.of(job, coding)
     dataset, numbers = records_as_stored(
-        [earlier.attributes_with(run)], run.stored, job["records"], most_records=job["most_records"]
+        [earlier.attributes_with(run)],
+        earlier.stored_with(run),
+        job["records"],
+        most_records=job["most_records"],
     )
     return checked(run, earlier, dataset, numbers, rules)
 
@@ -72,9 +76,11 @@ def checked(
     """The same from records in memory.
 
     Args:
-        numbers: The stored numbers of each response that the run asks for so, one a record.
+        numbers: The stored numbers of each response that the run or an earlier one asks for so, one a
+            record.
     """
-    rows = np.flatnonzero(run.output.kept(dataset))
+    kept = run.output.kept(dataset)
+    rows = np.flatnonzero(kept)
     if len(rows) < rules.checks.threshold:
         return _refused([Rule.THRESHOLD])
     if earlier.differs_by_few(run, dataset, rules.checks.threshold):
@@ -82,14 +88,23 @@ def checked(
     part = dataset.take(rows)
     if run.lacks_levels(dataset, part) and rules.checks.zeros:
         return _refused([Rule.THRESHOLD])
-    result = _judged(run, part, rules, *(numbers[name][rows] for name in run.stored))
+    stored = [numbers[name] for name in run.stored]
+    result = _judged(run, part, rules, *((one[rows], one[~kept]) for one in stored))
+    sums = earlier.chain(run, dataset, numbers, rules) if result["answer"] is not None else PASSED
+    if sums.colour is Colour.RED:
+        return _refused([Rule.DIFFERENCING])
+    if sums.colour is Colour.AMBER:
+        mark = Judgement((("sums with earlier answers", sums),)).marks
+        result = result | {"review": True, "marks": [*result["marks"], *mark]}
     if result["answer"] is not None and earlier.leaves_too_little(run, dataset, rules):
         alone = replace(earlier, runs=(), cliques=()).leaves_too_little(run, dataset, rules)
         return _refused([Rule.THRESHOLD if alone else Rule.DIFFERENCING])
     return result
 
 
-def _judged(run: RunQuestion, part: Dataset, rules: Rules, *stored: FloatArray) -> Job:
+def _judged(
+    run: RunQuestion, part: Dataset, rules: Rules, *stored: tuple[FloatArray, FloatArray]
+) -> Job:
     judge = _checked_stored if stored else _checked
     try:
         return judge(run, part, rules, *stored)
@@ -109,13 +124,20 @@ def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> Job:
     return _passed(released(result, rules), judgement)
 
 
-def _checked_stored(run: RunQuestion, dataset: Dataset, rules: Rules, numbers: FloatArray) -> Job:
-    """The same of the response's stored numbers; nothing is computed of groups that are refused."""
+def _checked_stored(
+    run: RunQuestion, dataset: Dataset, rules: Rules, stored: tuple[FloatArray, FloatArray]
+) -> Job:
+    """The same of the response's stored numbers; nothing is computed of groups that are refused.
+
+    Args:
+        stored: Of the records in the population, and of those outside.
+    """
+    numbers, outside = stored
     groups = stored_groups(dataset, run.question, numbers)
-    judgement = judged_stored(run.question, groups, rules)
+    judgement = judged_stored(run.question, groups, rules, outside)
     if judgement.colour is Colour.RED:
         return _refused(judgement.verdict.broken, judgement.marks)
-    return _passed(released_stored(stored_answer(run.question, groups), rules), judgement)
+    return _passed(released_stored(run.question, groups, rules, outside), judgement)
 
 
 def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> Job:
