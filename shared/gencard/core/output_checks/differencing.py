@@ -392,13 +392,13 @@ class _Sums:
         """
         ours = self.weights * masses[:, None]
         inverse = np.linalg.pinv((self.weights.T @ ours).toarray(), rcond=1e-10, hermitian=True)
-        goal = (self.weights[places] * (_BEYOND * least * units[places])[:, None]).T.toarray()
+        target = (self.weights[places] * (_BEYOND * least * units[places])[:, None]).T.toarray()
         shares = np.zeros((len(masses), len(places)))
         for _ in range(_TURNS):
             shares = np.clip(shares, -1, 1)
-            shares += self.weights @ (inverse @ (goal - ours.T @ shares))
-        missed = np.abs(goal - ours.T @ shares).max(axis=0, initial=0.0)
-        exact = missed <= _ZERO * np.abs(goal).max(axis=0, initial=0.0)
+            shares += self.weights @ (inverse @ (target - ours.T @ shares))
+        missed = np.abs(target - ours.T @ shares).max(axis=0, initial=0.0)
+        exact = missed <= _ZERO * np.abs(target).max(axis=0, initial=0.0)
         return np.where(exact, np.abs(shares).max(axis=0, initial=0.0), np.inf)
 
     def _lightest(

@@ -360,8 +360,10 @@ class _Fit:
         variances = np.einsum("ij,jk,ik->i", contrasts, self.inverse, contrasts) + own**2 / rest
         moved = contrasts @ self.inverse @ self.model.rows[others[chosen]].T
         moved += np.outer(own, between[chosen] / rest)
-        told = variances > 1e-18 * variances.max(initial=0.0)
-        steepest = (np.abs(moved[told]) / np.sqrt(variances[told])[:, None]).max(axis=0, initial=0.0)
+        estimable = variances > 1e-18 * variances.max(initial=0.0)
+        steepest = (np.abs(moved[estimable]) / np.sqrt(variances[estimable])[:, None]).max(
+            axis=0, initial=0.0
+        )
         figures = _over(change[chosen] * steepest, (1 + leverages[chosen]) * spread, self._tiny)
         return float(figures.max(initial=0.0))
 

@@ -163,11 +163,11 @@ def released_stored(
     answer = released(stored_answer(question, pooled), rules)
     notes = {Spreads.POOLED: _ONE_SPREAD, Spreads.NONE: _NO_SPREAD}
     more = [note for kind, note in notes.items() if kind in spreads]
-    told = [
+    shown = [
         _without(table, _SPREADS) if kind is Spreads.NONE else table
         for table, kind in zip(answer.tables, spreads, strict=True)
     ]
-    return replace(answer, tables=tuple(told), notes=(*answer.notes, *more))
+    return replace(answer, tables=tuple(shown), notes=(*answer.notes, *more))
 
 
 def _without(table: Table, columns: Sequence[str]) -> Table:
