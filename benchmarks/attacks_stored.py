@@ -4,6 +4,7 @@ The attacker knows all that is public, the exact sizes of groups besides, and wh
 record but the target's.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -70,7 +71,7 @@ class Asking:
         if result["answer"] is None or result["review"]:
             return None
         self.runs.append(run)
-        return Answer.of_json(result["answer"])
+        return Answer.of_json(json.loads(json.dumps(result["answer"])))
 
 
 def _chain(quick: bool, *, third: str) -> Outcome:
@@ -79,7 +80,7 @@ def _chain(quick: bool, *, third: str) -> Outcome:
     Args:
         third: Options of the third question.
     """
-    rng, successes, answered = np.random.default_rng(11), 0, 0
+    rng, successes, refused = np.random.default_rng(11), 0, [0, 0, 0]
     tries = 30 if quick else 90
     sizes = (300, 300, 1_000, 2_000)
     for attempt in range(tries):
@@ -97,12 +98,13 @@ def _chain(quick: bool, *, third: str) -> Outcome:
             ask("income ~ 1", "means", third, "a == 'l0' or b == 'l0'"),
         ]
         guess = float(np.exp(10.3 - 0.5**2))  # the mode: nothing was learnt
+        refused = [sum(pair) for pair in zip(refused, (one is None for one in answers), strict=True)]
         if all(answers):
-            answered += 1
             sums = [_mean(answers[0], 0) * (a == 0).sum(), _mean(answers[1], 0) * (b == 0).sum()]
             guess = sum(sums) - _mean(answers[2], 0) * ((a == 0) | (b == 0)).sum()
         successes += abs(guess / income[0] - 1) <= _CLOSE
-    return Outcome(successes, tries, f"{tries - answered} refused or waiting")
+    note = "refused or waiting: {} by a, {} by b, {} of either".format(*refused)
+    return Outcome(successes, tries, note)
 
 
 def _mean(answer: Answer | None, row: int) -> float:
@@ -175,7 +177,7 @@ def _two_states(quick: bool) -> Outcome:
     """A stored mean before and after one income of a table changes inside its level."""
     tries, successes, refused = 20 if quick else 60, 0, 0
     coding = coding_of(2)
-    schema = PublicSchema(coding)
+    schema = PublicSchema("Made up", "For attacks.", "the benchmark", reviewed=True, coding=coding)
     for attempt in range(tries):
         rng = np.random.default_rng(attempt)
         income = np.clip(rng.lognormal(10.3, 0.5, size=300), 0, 200_000)
