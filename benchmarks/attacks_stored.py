@@ -149,7 +149,7 @@ def _heavy_coding() -> Coding:
 
 
 def _moved_quartile(quick: bool) -> Outcome:
-    """On which side of a quartile the target is, by who knows all others and every detail of the rules."""
+    """On which side of a quartile the target is, for an attacker who knows all other records."""
     rng, successes, differ = np.random.default_rng(5), 0, 0
     tries, coding = 72 if quick else 720, coding_of(2)
     for attempt in range(tries):
@@ -181,9 +181,9 @@ def _two_states(quick: bool) -> Outcome:
     for attempt in range(tries):
         rng = np.random.default_rng(attempt)
         income = np.clip(rng.lognormal(10.3, 0.5, size=300), 0, 200_000)
-        for numbers in _states_of(schema, rng.integers(2, size=(2, 300)), income):
-            refused += numbers is None
-            successes += numbers is not None
+        states = [*_states_of(schema, rng.integers(2, size=(2, 300)), income)]
+        refused += states.count(None)
+        successes += None not in states
     return Outcome(successes, tries, f"{refused} of {2 * tries} readings refused")
 
 
@@ -248,7 +248,7 @@ ATTACKS: Sequence[Attack] = (
         20,
         _largest_value,
     ),
-    Attack("A5", "stored means of two states of a table", "not tried", 0.0, 20, _two_states),
+    Attack("A5", "stored means of two states of a table", "20 of 20", 0.0, 20, _two_states),
     Attack("A13", "side of a stored quartile, all others known", "72 of 72", 0.5, 20, _moved_quartile),
 )
 """Attacks on stored numbers."""
