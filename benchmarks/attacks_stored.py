@@ -108,7 +108,7 @@ def _chain(quick: bool, *, third: str) -> Outcome:
 
 
 def _mean(answer: Answer | None, row: int) -> float:
-    table = (answer or Answer("", "", 0.0)).tables[0]  # type: ignore[arg-type]  # never without one here
+    table = (answer or Answer("", "", 0.0)).tables[0]
     return float(table.values[row][table.column_names.index("mean")] or 0.0)
 
 
