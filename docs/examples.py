@@ -105,7 +105,7 @@ def examples() -> dict[str, Any]:
         "enrolment": statement(ENROLMENT_REQUEST, "people/ana", _enrolment(), _enrolment_digest()),
     }
     documents = {name: document_of(payload, name) for name, payload in statements.items()}
-    envelope = sign(statements["card"], [CONTROLLER_KEY, ANALYST_KEY])
+    envelope = sign(statements["card"], [ANALYST_KEY, CONTROLLER_KEY])
     return documents | {
         "envelope": document_of(envelope, "envelope"),
         "schema": document_of(json_bytes(coding_document(CODING)), "schema"),

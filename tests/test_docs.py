@@ -94,7 +94,7 @@ class TestCardFormat:
         row = SimpleNamespace(black_box="ipf", author="gencard", box_digest="", name="audits/1")
         card = SimpleNamespace(offer=SimpleNamespace(digest=""))
         plan = AuditPlan(cliques=examples.TERMS.marginals, rows=10, seed=1)
-        report = SimpleNamespace(plan=plan, earlier=())
+        report = SimpleNamespace(plan=plan, earlier=(), workers=None)
         outcome = ("no-evidence", "")
         signed = json.loads(_payload(row, card, report, b"", outcome, time_of(examples.TIME)))
         assert set(examples.examples()["verdict"]["predicate"]) == set(signed["predicate"])

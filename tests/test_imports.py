@@ -47,8 +47,11 @@ MAY_IMPORT = {
     "v1": {"v1"},
     "shell": BASE,
     "wire": CORE | {"v1", "wire"},
-    "controller": CORE | {"boxes", "formulas", "wire", *RUN, "shell", "controller.service"} | CONTROLLER,
-    "controller.service": CORE | {"v1", "wire", "controller"},  # the only room that knows protobuf
+    "controller": CORE
+    | {"boxes", "formulas", "wire", *RUN, "shell", "controller.service", "controller.cluster"}
+    | CONTROLLER,
+    "controller.service": CORE | {"v1", "wire", "controller"},  # knows protobuf
+    "controller.cluster": CORE | {"v1", "wire", "boxes", "controller", "shell"},  # knows protobuf, too
     **dict.fromkeys(RECORDS, CORE | {"wire", "controller"} | RECORDS),
     "run": BASE
     | {"core.generators", "run.levels", "wire"},  # shown in sandboxes, and so never the controller
@@ -77,7 +80,14 @@ KEYS = {
 
 CORE_LIBRARIES = {"numpy", "scipy"}
 PROTOBUF = {"google", "grpc", "grpc_health"}
-MAY_USE_PROTOBUF = ("v1", "wire.codecs", "controller.service", "controller.upkeep.health", "client")
+MAY_USE_PROTOBUF = (
+    "v1",
+    "wire.codecs",
+    "controller.service",
+    "controller.cluster",
+    "controller.upkeep.health",
+    "client",
+)
 ALSO = {
     "boxes": {"sklearn", "torch"},
     "core.utility": {"sklearn"},

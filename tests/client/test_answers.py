@@ -85,6 +85,13 @@ class TestFromPsi:
         usual = agreed.answer(LINEAR, "linear")
         doubled = agreed.answer(LINEAR, "linear", values={"age": [18, 83, 165]})
         np.testing.assert_allclose(doubled.params, 2 * usual.params)
+        note = "the analyst gave the levels of age numbers that the schema does not declare"
+        assert doubled.estimates.notes == (*usual.estimates.notes, note)
+        assert note in " ".join(rich_text(doubled).split())
+        for values in ({"age": [9, 41.5, 82.5]}, {"sex": [3, 4]}):  # the declared ones; not used
+            assert (
+                agreed.answer(LINEAR, "linear", values=values).estimates.notes == usual.estimates.notes
+            )
 
     def test_what_is_lacking_is_priced_and_proposed_in_one_call(self, agreed, world):
         with pytest.raises(errors.LackingMarginalsError) as raised:

@@ -20,7 +20,7 @@ from gencard.core.answers.stored import stored_answer, stored_groups
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
-from gencard.core.output_checks.rules import USUAL_RULES
+from gencard.core.output_checks.rules import OUTPUT_RULES, USUAL_RULES
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import ignore_progress
@@ -111,6 +111,12 @@ def asking(survey, coding=CODING):
     return run
 
 
+def rules(result):
+    """The rules that a refusal breaks, which its marks name for stewards alone."""
+    assert result["reasons"] == ([] if result["answer"] else [OUTPUT_RULES])
+    return {rule for mark in result["marks"] for rule in mark["rules"]}
+
+
 def asked(kind, formula, where="", missing="level"):
     return {"kind": kind, "formula": formula, "where": where, "missing": missing, "options": ""}
 
@@ -150,7 +156,7 @@ class TestAnswers:
     def test_nine_people_of_the_isle_are_in_no_answer(self, ask):
         refused = ask("linear", "income ~ region")
         assert refused["answer"] is None
-        assert refused["reasons"] == ["threshold"]
+        assert "threshold" in rules(refused)
         assert ask("linear", "income ~ sex")["answer"] is not None
 
     def test_what_cannot_be_read_costs_nothing(self, ask):
@@ -165,7 +171,7 @@ class TestAnswers:
     def test_no_word_of_what_fails_at_the_records(self, ask):
         refused = ask("linear", "income ~ sex", where="region == 'Isle' and sex == 'f' and age < 30")
         assert refused["answer"] is None
-        assert set(refused["reasons"]) <= {"no-answer", "differencing", "threshold"}
+        assert refused["reasons"] == [OUTPUT_RULES]
 
 
 class TestSurvival:
@@ -241,14 +247,14 @@ class TestStored:
         run = asking(tmp_path / "records.csv", coding)
         refused = run("means", "income ~ region", options=STORED)
         assert refused["answer"] is None
-        assert {"dominance", "p-percent"} <= set(refused["reasons"])
+        assert {"dominance", "p-percent"} <= rules(refused)
         assert run("means", "income ~ sex", options=STORED)["answer"] is not None
 
     @pytest.mark.parametrize(("kind", "rule"), [("means", "threshold"), ("quantiles", "rank")])
     def test_nine_people_on_the_isle_have_neither(self, ask, kind, rule):
         refused = ask(kind, "income ~ region", options=STORED)
         assert refused["answer"] is None
-        assert {"threshold", rule} <= set(refused["reasons"])
+        assert {"threshold", rule} <= rules(refused)
 
     @pytest.mark.parametrize("kind", ["means", "quantiles"])
     def test_populations_that_differ_by_nine_people(self, ask, kind):
@@ -257,7 +263,7 @@ class TestStored:
         assert ask(**both)["answer"] is not None
         west = both | {"where": "region == 'West'"}
         for earlier in (both, both | {"options": ""}):
-            assert ask(**west, earlier=[earlier])["reasons"] == ["differencing"]
+            assert "differencing" in rules(ask(**west, earlier=[earlier]))
         assert ask(**both, earlier=[both])["answer"] == ask(**both)["answer"]
 
     def test_shares_that_enclose_few_records_or_stand_near_an_end(self, ask):
@@ -265,7 +271,7 @@ class TestStored:
         for share, passes in ((0.5, True), (0.25, True), (0.55, False), (0.9, False), (0.51, False)):
             result = ask("quantiles", "income ~ 1", where=where, options=STORED | {"q": share})
             assert (result["answer"] is not None) == passes, share
-            assert result["reasons"] == ([] if passes else ["rank"])
+            assert rules(result) == (set() if passes else {"rank"})
 
     @pytest.mark.parametrize(
         ("question", "words"),
@@ -274,7 +280,7 @@ class TestStored:
             ({"formula": "log(income) ~ sex"}, "cannot be combined with functions"),
             (
                 {"options": STORED | {"values": {"income": [1, 2, 3, 4]}}},
-                "cannot be combined with functions",
+                "no option of runs on records",
             ),
             ({"options": {"response": "raw"}}, "coded, stored"),
             ({"kind": "ttest"}, "no option 'response'"),
@@ -310,23 +316,17 @@ class TestDifferencing:
     WITHOUT_NINE = "region != 'Isle'"
 
     def test_all_but_nine_people_are_refused_first_or_second(self, ask):
-        assert ask("linear", "income ~ sex", where=self.WITHOUT_NINE)["reasons"] == ["differencing"]
+        assert "differencing" in rules(ask("linear", "income ~ sex", where=self.WITHOUT_NINE))
         earlier = [asked("linear", "income ~ sex")]
-        refused = ask(
-            "linear",
-            "ill ~ sex",
-            where=self.WITHOUT_NINE,
-            earlier=earlier,
-            options={"values": {"ill": [0, 1]}},
-        )
-        assert refused["reasons"] == ["differencing"]
+        refused = ask("linear", "age ~ sex", where=self.WITHOUT_NINE, missing="drop", earlier=earlier)
+        assert "differencing" in rules(refused)
 
     def test_nested_groups_that_leave_nine(self, ask):
         """West and Isle, then West: each is large, and nobody asked for everybody."""
         both = asked("linear", "income ~ sex", where="region in ['West', 'Isle']")
         assert ask(**both)["answer"] is not None
         refused = ask("linear", "income ~ sex", where="region == 'West'", earlier=[both])
-        assert refused["reasons"] == ["differencing"]
+        assert "differencing" in rules(refused)
 
     def test_a_chain_of_groups_that_leaves_nine(self, ask):
         """Everybody less North, less South, less West."""
@@ -335,7 +335,7 @@ class TestDifferencing:
         ]
         assert ask(**groups[1], earlier=groups[:1])["answer"] is not None
         refused = ask("linear", "income ~ sex", where="region == 'West'", earlier=groups)
-        assert refused["reasons"] == ["differencing"]
+        assert "differencing" in rules(refused)
 
     def test_missing_values_that_are_dropped(self, ask):
         """Ten people have no age; with nine it would be a difference."""
@@ -344,7 +344,7 @@ class TestDifferencing:
         earlier = [asked("linear", "income ~ sex")]
         assert ask("linear", "income ~ age", missing="drop", earlier=earlier)["answer"] is not None
         few = ask("linear", "income ~ age", missing="drop", earlier=earlier, limits=limits(threshold=11))
-        assert few["reasons"] == ["differencing"]
+        assert "differencing" in rules(few)
 
     def test_cells_of_a_card(self, ask):
         """A card told illness by age; ages without the isle would tell of the isle's people by age."""
@@ -384,7 +384,7 @@ class TestTables:
     def test_nine_people_on_the_isle_are_in_no_table(self, ask, kind, formula):
         result = ask(kind, formula)
         assert result["answer"] is None
-        assert "threshold" in " ".join(result["reasons"])
+        assert "threshold" in rules(result)
 
     def test_counts_of_each_of_several_tables_are_rounded(self, ask):
         result = ask("crosstab", "sex ~ ill + age", missing="drop")

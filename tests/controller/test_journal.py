@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gencard.controller.audits.resumption import Journals
-from gencard.controller.jobs.auditing import JournaledBox
+from gencard.controller.jobs.repetition import JournaledBox
 from gencard.controller.settings.disk import StateFiles
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

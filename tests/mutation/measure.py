@@ -41,7 +41,7 @@ MUTANTS = (
     mutant(
         "counts that contradict each other are accepted",
         MEASURE,
-        "    check_consistent(exact_psi)\n",
+        "    check_consistent(exact_psi, may_be_empty=may_be_empty)\n",
         "",
         DOOR,
     ),

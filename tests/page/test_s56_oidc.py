@@ -23,6 +23,7 @@ from gencard.controller.settings.disk import write_whole
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.events import event_of
 from gencard.controller.stewards.actions import Kind
+from gencard.controller.stewards.deciding import Way
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.canonical import sha256
 from tests.page.by_http import HttpSteward, http_steward, page_house
@@ -336,7 +337,9 @@ def test_s56_a_disabled_steward_or_one_with_other_keys_is_out(house, issuer, gue
     issuer.subject = "s-kim"
     enter(guest)
     assert is_in(guest)
-    desk, keys = Steward(house.controller.controller_state), new_request(tmp_path, "kim")
+    owner = Way("local", "root", emergency=True)
+    desk = Steward(house.controller.controller_state, way=owner)
+    keys = new_request(tmp_path, "kim")
     given = {"request": keys.file.read_text(), "again": True, "address": "localhost:1"}
     desk.decide(Kind.ENROL, "people/kim", fingerprint=keys.fingerprint, **given)
     assert not is_in(guest), "a session of the old keys"

@@ -1,4 +1,4 @@
-"""A cluster on this machine: authority, scheduler and workers, each member a program of its own."""
+"""A cluster on this machine: authority, controller and workers, each worker a program of its own."""
 
 import os
 import signal
@@ -35,15 +35,12 @@ class Cluster:
     authority: KeyPair = field(
         default_factory=lambda: new_authority("cluster.house.example", datetime.now(UTC))
     )
-    scheduler: str = ""
+    addresses: dict[str, str] = field(default_factory=dict)
     workers: list[subprocess.Popen[str]] = field(default_factory=list)
     stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> "Cluster":
         self.files = write_member(self.folder / "controller", self.authority, "controller")
-        files = str(write_member(self.folder / "scheduler", self.authority, "scheduler"))
-        line = first_line(self.member("scheduler", "--files", files, "--port", "0"))
-        self.scheduler = line.removeprefix("Ready at ").strip(" .\n")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,22 +48,17 @@ class Cluster:
 
     def add(self, number: int = 1, *, runs: int = 1, program: Sequence[str] = PROGRAM) -> None:
         """Start workers; all are ready when this returns."""
+        started = {}
         for _ in range(number):
             name = f"worker-{len(self.workers)}"
             files = str(write_member(self.folder / name, self.authority, name))
-            words = (
-                "--scheduler",
-                self.scheduler,
-                "--files",
-                files,
-                "--runs",
-                str(runs),
-                "--name",
-                name,
-            )
-            self.workers.append(self.member("start", *words, program=program))
-        for worker in self.workers[-number:]:
-            assert first_line(worker).startswith("Ready")
+            words = ("--files", files, "--port", "0", "--runs", str(runs))
+            started[name] = self.member("start", *words, program=program)
+            self.workers.append(started[name])
+        for name, worker in started.items():
+            line = first_line(worker)
+            assert line.startswith("Ready")
+            self.addresses[name] = line.rpartition(" ")[2].strip(" .\n")
 
     def member(self, *words: str, program: Sequence[str] = PROGRAM) -> subprocess.Popen[str]:
         """A member, starting."""
@@ -81,7 +73,8 @@ class Cluster:
     def job(self) -> dict[str, object]:
         """What the description of a job says of this cluster."""
         limits = {"cpu_seconds": 600, "memory_mib": 4_096}
-        return {"scheduler": self.scheduler, "folder": str(self.files), **limits}
+        own = {"folder": str(self.files), "repeated": 0.1}
+        return {"workers": dict(self.addresses), **own, **limits}
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

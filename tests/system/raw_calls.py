@@ -17,6 +17,8 @@ import grpc
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
@@ -25,7 +27,7 @@ from grpc_status import rpc_status
 from gencard.client import Analyst
 from gencard.client.card import Card
 from gencard.controller.audits import audits
-from gencard.controller.people.certificates import KeyPair, issue, read_authority
+from gencard.controller.people.certificates import KeyPair, certify, issue, read_authority
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import TRACE
 from gencard.wire.codecs.error_table import error_of
@@ -117,8 +119,20 @@ def channel_of(house: House, pair: KeyPair | None, *options: tuple[str, object])
 
 
 def certificate(house: House, uri: str, now: datetime | None = None) -> KeyPair:
-    """A certificate of the house's own authority, for anybody."""
-    return issue(read_authority(house.folder / "authority"), uri, now or datetime.now(UTC))
+    """A certificate of the house's own authority, for the key of the person who is enrolled, if any."""
+    authority, moment = read_authority(house.folder / "authority"), now or datetime.now(UTC)
+    key = own_key(house, uri.rpartition("/")[2])
+    if key is None:
+        return issue(authority, uri, moment)
+    return KeyPair(certify(authority, uri, key.public_key(), moment), key)
+
+
+def own_key(house: House, name: str) -> ec.EllipticCurvePrivateKey | None:
+    """TLS key of a person whose folder lies here."""
+    file = house.person(name) / "key.pem"
+    key = load_pem_private_key(file.read_bytes(), None) if file.exists() else None
+    assert key is None or isinstance(key, ec.EllipticCurvePrivateKey)
+    return key
 
 
 def certificate_naming(house: House, *names: x509.GeneralName, common: str = "x") -> KeyPair:
@@ -128,9 +142,9 @@ def certificate_naming(house: House, *names: x509.GeneralName, common: str = "x"
 
 
 def certificate_with(house: House, *extensions: x509.ExtensionType, common: str = "x") -> KeyPair:
-    """A certificate of the house's own authority with exactly these extensions."""
+    """A certificate of the house's own authority with exactly these extensions, for sam's key."""
     authority = read_authority(house.folder / "authority")
-    plain = issue(authority, URI.format(role="analyst", name="x"), datetime.now(UTC))
+    plain = certificate(house, URI.format(role="steward", name="sam"))
     old = plain.certificate
     builder = (
         x509.CertificateBuilder()

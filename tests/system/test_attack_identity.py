@@ -4,6 +4,8 @@ Whoever can have an authority sign a name of their choice tried to be served as 
 hands on a URI as a C string, so a NUL behind the steward's URI made everybody a steward.
 """
 
+from datetime import UTC, datetime
+
 import grpc
 import pytest
 from cryptography import x509
@@ -18,6 +20,7 @@ from tests.system.raw_calls import URI, call, certificate_naming, certificate_wi
 LIST = "/gencard.v1.CatalogService/ListDatasets"
 SAM = URI.format(role="steward", name="sam").encode()
 ANA = URI.format(role="analyst", name="ana").encode()
+NOW = datetime.now(UTC)
 URI_TAG, DNS_TAG, MAIL_TAG, IP_TAG, ID_TAG, OTHER_TAG, DIRECTORY_TAG = (
     0x86, 0x82, 0x81, 0x87, 0x88, 0xA0, 0xA4,
 )  # fmt: skip
@@ -116,20 +119,20 @@ def test_the_reader_itself_refuses_what_tls_would_let_through(house, names):
     """The same certificates, straight to the function that decides: nothing rests on OpenSSL."""
     pair = certificate_with(house, names_of(*names))
     with pytest.raises(UnauthenticatedError):
-        caller_of(_Peer(pair.certificate_pem), lambda who: who.uri == SAM.decode(), None)
+        caller_of(_Peer(pair.certificate_pem), lambda who, _: who.uri == SAM.decode(), None, NOW)
 
 
 @pytest.mark.parametrize("pems", [[], [b""], [b"garbage"], [b"-----BEGIN CERTIFICATE-----"]], ids=repr)
 def test_a_peer_without_a_readable_certificate_is_nobody(pems):
     with pytest.raises(UnauthenticatedError):
-        caller_of(_Peer(*pems), lambda _: True, None)
+        caller_of(_Peer(*pems), lambda *_: True, None, NOW)
 
 
 def test_two_certificates_of_one_peer_are_nobody(house):
     pem = certificate_with(house, names_of((URI_TAG, SAM))).certificate_pem
-    assert caller_of(_Peer(pem), lambda _: True, None) == Identity.of(SAM.decode())
+    assert caller_of(_Peer(pem), lambda *_: True, None, NOW).identity == Identity.of(SAM.decode())
     with pytest.raises(UnauthenticatedError):
-        caller_of(_Peer(pem, pem), lambda _: True, None)
+        caller_of(_Peer(pem, pem), lambda *_: True, None, NOW)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from gencard.controller.state.cards import as_of
 from gencard.core.errors import (
     AnswerWaitingError,
     CardExpiredError,
+    GencardError,
     InvalidInputError,
     ProgramNotRunError,
-    ProgramRunFailedError,
     RunRefusedError,
 )
 from gencard.v1 import answers_pb2, answers_pb2_grpc
@@ -187,13 +187,23 @@ def test_from_a_dry_run_to_a_signed_answer(card, rehearsed, steward, tmp_path, h
     )
 
 
-def test_s29_a_failure_at_the_records_says_nothing(card, rehearsed, steward):
-    with pytest.raises(ProgramRunFailedError) as caught:
+def test_s29_a_program_that_fails_at_the_records_waits_like_any_other(card, rehearsed, steward, house):
+    """A program could fail if a record has some value; an error at once would be that bit."""
+    with pytest.raises(AnswerWaitingError) as caught:
         run_program(card.agreement, rehearsed(FAILS_THERE), progress=False)
-    assert caught.value.fields == {}
-    failed = next(iter(card.answers()))
-    assert (failed.state, failed.statistics) == ("not finished", 1), "one statistic, and no more held"
-    held = [one for one in json.loads(shell("ledger", "--json")) if one["resource"] == failed.name]
+    failed = caught.value.fields["answer"]
+    listed = next(iter(card.answers()))
+    assert (listed.name, listed.state, listed.statistics) == (failed, "waiting for a steward", 0)
+    assert "failed on the records" in steward("show", failed)
+    with pytest.raises(GencardError):
+        app(["answers", "release", failed], standalone_mode=False)
+    steward("refuse", failed)
+    with pytest.raises(RunRefusedError, match="STEWARD_DECISION") as refused:
+        run_program(card.agreement, rehearsed(FAILS_THERE), progress=False)
+    assert "failed" not in str(refused.value)
+    listed = next(iter(card.answers()))
+    assert (listed.state, listed.statistics) == ("refused", 1)
+    held = [one for one in json.loads(shell("ledger", "--json")) if one["resource"] == failed]
     assert [(one["state"], one["price"]["statistics"]) for one in held] == [("settled", "1")]
 
 

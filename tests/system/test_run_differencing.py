@@ -23,6 +23,7 @@ def house(tmp_path_factory):
     made = build(tmp_path_factory.mktemp("differencing"), nine_very_bad())
     made.raise_caps()
     configure(made, "datasets.policy", analyses=POLICY, largest_order=3)
+    configure(made, "limits", refusals=1_000)
     yield made.start()
     made.stop()
 
@@ -38,7 +39,7 @@ def card(house):
 def test_two_runs_that_differ_by_nine_people(card):
     """Bad or very bad, then bad alone: the nine would be the difference."""
     assert card.run("age ~ sex", "linear", where=EITHER, progress=False).nobs > 100
-    with pytest.raises(RunRefusedError, match="differencing"):
+    with pytest.raises(RunRefusedError, match="output-rules"):
         card.run("age ~ sex", "linear", where="health == 'bad'", progress=False)
     # what differs by many may be asked
     assert card.run("age ~ sex", "linear", where="health == 'good'", progress=False).nobs > 100
@@ -47,7 +48,7 @@ def test_two_runs_that_differ_by_nine_people(card):
 
 def test_nine_people_are_left_out_of_no_run(card):
     """Not even of the first one: how many there are is what a card may tell later."""
-    with pytest.raises(RunRefusedError, match="differencing"):
+    with pytest.raises(RunRefusedError, match="output-rules"):
         card.run("age ~ work", "linear", where="health != 'very bad'", progress=False)
 
 
@@ -71,5 +72,5 @@ def test_what_psi_tells_is_told_before(card):
     group = f"health == 'fair' or {women} or {men}"
     assert card.run("age ~ sex", "linear", where=group, progress=False).nobs > 100
     card.release(rows=100, seed=1, progress=False)
-    with pytest.raises(RunRefusedError, match="differencing"):
+    with pytest.raises(RunRefusedError, match="output-rules"):
         card.run("age ~ C(sex)", "linear", where=group, progress=False)

@@ -89,13 +89,13 @@ class TestStory:
         assert women.nobs < 600
         assert ("Where", "sex == 'female'") in women.about
 
-    def test_a_refusal_is_signed_and_costs_its_reasons(self, ana, card):
+    def test_a_refusal_is_signed_and_costs_one_statistic(self, ana, card):
         few = "age >= 65 and health == 'very bad' and work == 'full' and sex == 'male'"
         with pytest.raises(RunRefusedError):
             card.run("health ~ sex", "crosstab", where=few, progress=False)
         line = ana.spends()[0]
         assert line.state is SpendState.SETTLED
-        assert 1 <= line.price.statistics <= 5
+        assert line.price.statistics == 1
         assert [one.state for one in card.answers()] == ["refused"]
 
     def test_means_of_stored_numbers(self, house, ana):
@@ -311,7 +311,7 @@ def test_rules_that_the_policy_makes_stricter(tmp_path):
             with state_unchanged(made), pytest.raises(RecordsProtectedError, match="stored"):
                 card.run("age ~ 1", "means", response="stored", progress=False)
             assert card.run("age ~ 1", "means", progress=False).nobs % 50 == 0
-            with pytest.raises(RunRefusedError, match="threshold"):
+            with pytest.raises(RunRefusedError, match="output-rules"):
                 card.run("age ~ sex", "means", progress=False)
     finally:
         made.stop()

@@ -119,7 +119,7 @@ class TestS03Matrix:
 
     def test_s03_a_method_that_the_table_does_not_name_stops_the_start(self, monkeypatch):
         monkeypatch.delitem(MAY_CALL, LIST)
-        guard = Guard(lambda _: True, lambda *_: None, Bounds(1, 1, 1, 1))
+        guard = Guard(lambda *_: True, lambda *_: None, Bounds(1, 1, 1, 1))
         catalog = partial(add_CatalogServiceServicer_to_server, _Anything())
         with pytest.raises(RuntimeError, match=r"CatalogService.ListDatasets is missing"):
             start("localhost:0", None, guard, [catalog])

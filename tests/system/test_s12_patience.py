@@ -47,7 +47,7 @@ def hasty_house(tmp_path_factory):
 def developed(register):
     """A channel to a service without TLS, of one developer."""
     uri = "spiffe://gencard.local/development/analyst/developer"
-    guard = Guard(lambda _: True, lambda *_: None, Bounds(8, 8, 100, 1), development=uri)
+    guard = Guard(lambda *_: True, lambda *_: None, Bounds(8, 8, 100, 1), development=uri)
     service = server.start("localhost:0", None, guard, register)
     with grpc.insecure_channel(f"localhost:{service.port}") as channel:
         yield channel

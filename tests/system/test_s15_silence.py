@@ -87,7 +87,7 @@ def raising():
     """A server whose methods raise: its servicer, its incidents, and its address by role."""
     servicer, reports, addresses, services = Raising(), Reports(), {}, []
     for role, uri in DEVELOPERS.items():
-        guard = Guard(lambda _: True, reports, BOUNDS, development=uri)
+        guard = Guard(lambda *_: True, reports, BOUNDS, development=uri)
         service = start("localhost:0", None, guard, [partial(add, servicer) for add in SERVICES])
         services.append(service)
         addresses[role] = f"localhost:{service.port}"
@@ -163,7 +163,7 @@ class TestS15Silence:
         assert not reports
 
     def test_s15_not_even_from_the_guard_itself(self, caplog):
-        def enrolled(_):
+        def enrolled(*_):
             raise KeyError(SECRET)
 
         guard = Guard(enrolled, lambda *_: None, BOUNDS, development=DEVELOPERS["analyst"])
@@ -179,7 +179,7 @@ class TestS15Silence:
             def __getattr__(self, name):
                 return lambda request, context: SECRET
 
-        guard = Guard(lambda _: True, lambda *_: None, BOUNDS, development=DEVELOPERS["analyst"])
+        guard = Guard(lambda *_: True, lambda *_: None, BOUNDS, development=DEVELOPERS["analyst"])
         service = start("localhost:0", None, guard, [partial(SERVICES[0], Wrong())])
         with grpc.insecure_channel(f"localhost:{service.port}") as channel:
             ending = call(channel, PATHS[0], b"")

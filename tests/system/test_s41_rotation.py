@@ -24,7 +24,12 @@ from gencard.controller.people.signing_keys import SigningKey, key_history
 from gencard.controller.settings.files import signing_key
 from gencard.controller.shell.main import app
 from gencard.controller.state.events import event_of
-from gencard.core.errors import InvalidInputError, StorageError, VerificationError
+from gencard.core.errors import (
+    InvalidInputError,
+    StorageError,
+    UnauthenticatedError,
+    VerificationError,
+)
 from gencard.wire.documents.key_history import CARDS, LOG
 from gencard.wire.signatures.dsse import key_id, opened
 from gencard.wire.signatures.identity import Role
@@ -170,15 +175,25 @@ class TestWhileServing:
             self.released(ann, tmp_path / "new")
         keys = Keys.of(Credentials.of_folder(house.person("ann")))
         assert [failed(tmp_path / folder, keys) for folder in ("kept", "new")] == [[], []]
-        with Analyst.connect(house.address, folder=old) as thief:
-            card = thief.propose("survey", PAIRS, purpose="By the old key", rows=100)
-            with pytest.raises(VerificationError):
-                card.accept()
+        thief = Analyst.connect(house.address, folder=old)
+        with thief, pytest.raises(UnauthenticatedError):
+            thief.propose("survey", PAIRS, purpose="By the old key", rows=100)
+        self.mixed(house, old)
         with house.controller.controller_state.database.reading() as tx:
             events = [
                 event_of(entry.body) for entry in house.controller.controller_state.log.entries(tx)
             ]
         assert {event.actor for event in events if event.resource == "people/ann"} == {SAM}
+
+    def mixed(self, house, old):
+        """The old signing key is refused beside the newest TLS key, too."""
+        folder = Path(shutil.copytree(house.person("ann"), old.parent / "mixed"))
+        for file in ("signing_key.pem", "signing_key.pub"):
+            shutil.copy(old / file, folder / file)
+        with Analyst.connect(house.address, folder=folder) as thief:
+            card = thief.propose("survey", PAIRS, purpose="By the old key", rows=100)
+            with pytest.raises(VerificationError):
+                card.accept()
 
     def test_s41_each_rotation_is_in_the_log_by_who_did_it(self, house):
         before = rotations_in_log(house.controller.controller_state)

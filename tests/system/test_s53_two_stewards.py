@@ -63,6 +63,11 @@ def card(house):
         return ana.propose("survey", [("sex", "health")], purpose="A test").name
 
 
+def owner(house):
+    """The owner of the controller's files, who decides alone in an emergency."""
+    return Steward(house.controller.controller_state, way=Way("local", "root", emergency=True))
+
+
 def state_of(house, name):
     state = house.controller.controller_state
     with state.database.reading() as tx:
@@ -136,14 +141,15 @@ class TestS53:
 
     def test_s53_a_steward_disabled_meanwhile_no_longer_counts(self, house, people, card):
         assert not people.sid.decide("approve", card).done
-        assert people.sam.decide("disable", "people/sid").done
+        assert not people.sam.decide("disable", "people/sid").done
+        assert people.sue.decide("disable", "people/sid").done
         try:
             assert people.sid.decide("approve", card, shown="x") == "UNAUTHENTICATED"
             assert not people.sue.decide("approve", card).done
             assert state_of(house, card) == "requested"
             assert people.sam.decide("approve", card).done
         finally:
-            Steward(house.controller.controller_state).decide(Kind.ENABLE, "people/sid")
+            owner(house).decide(Kind.ENABLE, "people/sid")
 
     def test_s53_a_first_decision_waits_no_longer_than_two_weeks(self, house, people, card):
         state = house.controller.controller_state
@@ -176,6 +182,73 @@ class TestS53:
         assert not people.sam.decide("enrol", "people/sue", **own, address="localhost:1").done
         assert people.sue.decide("enrol", "people/eve", **asked).done
         assert (house.folder / "identities" / "eve.toml").exists()
+
+    def test_s53_one_steward_alone_changes_no_people(self, house, people, tmp_path):
+        """The other one is not disabled, no analyst comes in, nor back, nor with other keys."""
+        keys = new_request(tmp_path / "ben", "ben")
+        asked = {"request": keys.file.read_text(), "fingerprint": keys.fingerprint}
+        asked |= {"role": "analyst", "project": "survey", "address": "localhost:1"}
+        stolen = new_request(tmp_path / "ana", "ana")
+        own = {"request": stolen.file.read_text(), "fingerprint": stolen.fingerprint, "again": True}
+        deeds = [
+            ("disable", "people/sue", {}),
+            ("enrol", "people/ben", asked),
+            ("enrol", "people/ana", {**own, "address": "localhost:1"}),
+        ]
+        for kind, resource, arguments in deeds:
+            assert not people.sam.decide(kind, resource, **arguments).done
+            assert people.sam.decide(kind, resource, **arguments) == "SECOND_STEWARD"
+        queue = people.sue.get("ListQueue", page_size=500).waiting
+        waiting = {(one.resource, one.waits_for) for one in queue if one.kind == "decision"}
+        assert {(resource, "another steward") for _, resource, _ in deeds} <= waiting
+        assert not isinstance(people.sue.get("ListPeople"), str)
+        assert people.sid.decide("enrol", "people/ben", **asked).done
+        assert (house.folder / "identities" / "ben.toml").exists()
+
+    def test_s53_one_steward_disables_an_analyst_and_enables_none(self, house, people):
+        enrolled(house, "cleo")
+        assert people.sam.decide("disable", "people/cleo").done
+        assert not people.sam.decide("enable", "people/cleo").done
+        assert people.sam.decide("enable", "people/cleo") == "SECOND_STEWARD"
+        assert people.sue.decide("enable", "people/cleo").done
+
+    def test_s53_a_steward_back_again_has_decided_nothing(self, house, people, card):
+        """A thief may have, which is why the steward was disabled."""
+        assert not people.sid.decide("approve", card).done
+        for who in (people.sam, people.sue):
+            ending = who.decide("disable", "people/sid")
+        assert ending.done
+        for who in (people.sam, people.sue):
+            ending = who.decide("enable", "people/sid")
+        assert ending.done
+        assert not people.sam.decide("approve", card).done
+        assert state_of(house, card) == "requested"
+
+    def test_s53_a_first_decision_with_keys_that_were_replaced_is_void(
+        self, house, people, card, tmp_path
+    ):
+        enrolled(house, "sol", Role.STEWARD)
+        assert not Caller(house, "sol").decide("approve", card).done
+        keys = new_request(tmp_path / "new", "sol")
+        request = {"request": keys.file.read_text(), "fingerprint": keys.fingerprint, "again": True}
+        for who in (people.sam, people.sue):
+            ending = who.decide("enrol", "people/sol", **request, address="localhost:1")
+        assert ending.done
+        assert not people.sam.decide("approve", card).done
+        assert state_of(house, card) == "requested"
+
+    @pytest.mark.parametrize("passkey", ["removed", "kept"])
+    def test_s53_a_first_decision_by_a_passkey_counts_while_it_is_kept(self, house, card, passkey):
+        state, who = house.controller.controller_state, Identity.of(SAM.format("sam"))
+        token = state.passkeys.new_link(who.uri, who.uri)
+        key = state.passkeys.add(token, card.encode(), b"public", 0).key
+        desk = state.desk(Way("page"))
+        action = Action(Kind.APPROVE, card, {}, "seen", desk.card(who, card).shown)
+        assert not desk.decide(who, action, request_id(), {key}).done
+        if passkey == "removed":
+            state.passkeys.remove(who.uri, who.uri, key)
+        second = state.desk().decide(replace(who, name="sue", project="survey"), action, request_id())
+        assert second.done == (passkey == "kept")
 
     def test_s53_nobody_decides_on_themselves(self, people, tmp_path):
         keys = new_request(tmp_path / "sam", "sam")
@@ -284,6 +357,29 @@ class TestTheLocalWay:
                 Kind.APPROVE, card
             )
 
+    def test_s53_the_owner_of_the_files_changes_people_in_an_emergency(self, house):
+        enrolled(house, "max", Role.STEWARD)
+        words = ("person", "disable", "max", "--reason", "left")
+        waiting = steward(house, *words)
+        assert (waiting.exit_code, "waits for another steward" in waiting.output) == (0, True)
+        assert steward(house, *words, "--emergency").exit_code == 0
+        assert "disabled = true" in (house.folder / "identities" / "max.toml").read_text()
+        assert events_on(house, "people/max")[-1].action == "decide-emergency"
+
+    def test_s53_who_sets_up_the_first_stewards_needs_no_second(self, tmp_path):
+        """There is none who could agree; the log says that one decided alone."""
+        house = build(tmp_path, people=False)
+        house.edit({"automatic": "false\nstewards = 2"})
+        ends = []
+        for name in ("one", "two", "three"):
+            keys = new_request(tmp_path / name, name)
+            words = ("--role", "steward", "--project", "p", "--fingerprint", keys.fingerprint)
+            words += ("--address", "localhost:1", "--output", tmp_path / f"{name}.json")
+            ends.append(steward(house, "enrol", keys.file, *words).exit_code)
+        assert ends == [0, 0, 0]
+        enrolled = {file.stem for file in (house.folder / "identities").glob("*.toml")}
+        assert enrolled == {"one", "two"}
+
     def test_s53_an_emergency_is_loud_in_the_log(self, house, card):
         state = house.controller.controller_state
         alone = Steward(state, way=Way("local", "ann", emergency=True))
@@ -325,7 +421,7 @@ class TestS54:
         enrolled(house, "old", Role.STEWARD)
         before = request_of("older", "old", file)
         keys = new_request(tmp_path / "new", "old")
-        Steward(house.controller.controller_state).decide(
+        owner(house).decide(
             Kind.ENROL,
             "people/old",
             request=keys.file.read_text(),
@@ -339,12 +435,11 @@ class TestS54:
     def test_s54_racing_enrolments_of_one_key_enrol_one_person(self, house):
         key, signing = new_tls(), Ed25519PrivateKey.generate()
         names = [f"twin{number}" for number in range(6)]
-        state = house.controller.controller_state
 
         def enrol(name):
             text = request_document(key, signing, name=name).decode()
             try:
-                Steward(state).decide(
+                owner(house).decide(
                     Kind.ENROL,
                     f"people/{name}",
                     request=text,
@@ -363,13 +458,16 @@ class TestS54:
 
     def test_s54_the_key_of_the_connection_counts_too(self, house, card):
         """Of people who were enrolled before TLS keys were kept."""
-        state = house.controller.controller_state
-        desk = state.desk()
-        shown = desk.card(Identity.of(SAM.format("sam")), card).shown
+        state, who = house.controller.controller_state, Identity.of(SAM.format("sam"))
+        known = state.desk()
+        desk = replace(known, person=lambda who: replace(known.person(who), tls_keys=()))
+        shown = desk.card(who, card).shown
         action = Action(Kind.APPROVE, card, {}, "seen", shown)
-        assert not desk.decide(Identity.of(SAM.format("sam")), action, request_id(), {"k"}).done
+        assert not desk.decide(who, action, request_id(), {"k"}).done
         with pytest.raises(SecondStewardError):
-            desk.decide(Identity.of(SAM.format("nobody")), action, request_id(), {"k"})
+            desk.decide(
+                replace(Identity.of(SAM.format("sue")), project="survey"), action, request_id(), {"k"}
+            )
 
 
 class TestS55:

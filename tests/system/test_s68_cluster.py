@@ -1,40 +1,31 @@
 """S68: workers of a cluster perform runs of audits, the same to the byte; strangers are refused."""
 
 import json
-import os
-import pickle
 import shutil
 import signal
-import socket
-import ssl
-import struct
 import time
-from concurrent.futures import CancelledError
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations
 
+import grpc
 import numpy as np
 import pytest
 from cryptography import x509
 from typer.testing import CliRunner
 
 from gencard.client.connection.connection import cancel
-from gencard.controller.cluster import executor
-from gencard.controller.cluster.executor import (
-    ClusterAccess,
-    ClusterExecutor,
-    cluster_box,
-    connected,
-    examined,
-    perform,
-)
+from gencard.controller.cluster import connections as connections_module
+from gencard.controller.cluster.connections import WorkerLostError, connections, examined
+from gencard.controller.cluster.executor import cluster_box
 from gencard.controller.cluster.orders import Bounds, OrderBook
 from gencard.controller.jobs import process
 from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.people.certificates import issue, issue_member, new_authority, write_new
+from gencard.controller.people.certificates import issue, new_authority, worker_host
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.recipes import carried, in_sandbox, program_recipe
+from gencard.controller.settings.files import toml_text
 from gencard.controller.shell.main import app
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit
@@ -42,7 +33,8 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import ClusterError, InvalidInputError
-from gencard.v1 import audit_pb2
+from gencard.v1 import audit_pb2, worker_pb2, worker_pb2_grpc
+from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
 from tests.system import held_worker
 from tests.system.clusters import Cluster, processes_below, write_member
 from tests.system.house import House, build, request_id, survey
@@ -51,7 +43,6 @@ from tests.system.raw_calls import enrolled, eventually, known_seeds
 from tests.system.sandboxes import needs_sandbox
 from tests.system.stewards import Steward
 
-pytest.importorskip("distributed")
 pytestmark = needs_sandbox
 
 DOMAIN = Domain.of(dict.fromkeys("abcd", 3))
@@ -102,103 +93,88 @@ def test_s68_the_report_is_that_of_this_machine_also_where_a_worker_is_killed_in
         if stage.startswith("test, run 20"):
             killed.send_signal(signal.SIGKILL)
 
-    assert examined(cluster.scheduler, cluster.files) == (3, 0)
+    assert all(one.fits for one in examined(cluster.addresses, cluster.files).values())
     assert audit(cluster_box(HONEST, cluster.job()), RECORDS, PLAN, progress=kill) == here
     assert killed.wait(5) == -signal.SIGKILL
+    del cluster.addresses[list(cluster.addresses)[-1]]
 
 
 def test_s68_a_program_of_an_author_runs_in_a_sandbox_there_and_cancelling_ends_it_in_two_seconds(
     cluster, tmp_path
 ):
-    recipe = recipe_of(tmp_path / "sleeps", SLEEPS)
-    executor = ClusterExecutor(ClusterAccess(cluster.scheduler, cluster.files))
-    order = OrderBook("job", carried(recipe), Bounds(60, 4_096)).order(RECORDS, 5, 1)
-
-    def children():
-        return sum(
-            len(processes_below(worker.pid)) for worker in cluster.workers if worker.poll() is None
-        )
-
-    before = children()
-    future = executor.submit(perform, order)
-    assert eventually(lambda: children() >= before + 3, 60)
-    time.sleep(1)
-    begun = time.monotonic()
-    future.cancel()
-    assert eventually(lambda: children() <= before, 10)
-    assert time.monotonic() - begun < 2
-    with pytest.raises(CancelledError):
-        future.result()
-    executor.shutdown()
+    box = cluster_box(recipe_of(tmp_path / "sleeps", SLEEPS), cluster.job())
+    before = performing(cluster)
+    with connections(cluster.addresses, cluster.files) as opened:
+        order = box.book.order(RECORDS, 5, 1)
+        connection = opened[0]
+        with ThreadPoolExecutor(1) as waiting:
+            call = waiting.submit(connection.perform, order, 300.0)
+            assert eventually(lambda: performing(cluster) >= before + 3, 60)
+            time.sleep(1)
+            begun = time.monotonic()
+            connection.cancel()
+            assert eventually(lambda: performing(cluster) <= before, 10)
+            assert time.monotonic() - begun < 2
+            with pytest.raises(WorkerLostError):
+                call.result()
 
 
 def test_s68_a_worker_of_another_version_is_given_nothing(cluster, monkeypatch):
-    monkeypatch.setattr("gencard.controller.cluster.executor.code_digest", lambda: "another")
+    monkeypatch.setattr("gencard.controller.cluster.connections.code_digest", lambda: "another")
     monkeypatch.setattr("gencard.controller.cluster.executor.PATIENCE", 2.0)
-    assert examined(cluster.scheduler, cluster.files)[0] == 0
+    assert not any(one.fits for one in examined(cluster.addresses, cluster.files).values())
     with pytest.raises(ClusterError, match="version"):
         cluster_box(HONEST, cluster.job())(RECORDS, 10, seed=1)
 
 
 @pytest.mark.parametrize("change", [{"digest": "0" * 64}, {"isolation": "processes"}])
 def test_s68_workers_refuse_a_box_of_another_digest_and_an_open_sandbox(cluster, tmp_path, change):
-    recipe = {**carried(recipe_of(tmp_path / "box", SLEEPS)), **change}
-    executor = ClusterExecutor(ClusterAccess(cluster.scheduler, cluster.files))
-    order = OrderBook("job", recipe, Bounds(60, 4_096)).order(RECORDS, 5, 1)
+    recipe = recipe_of(tmp_path / "box", SLEEPS)
+    book = OrderBook("job", {**carried(recipe), **change}, Bounds(60, 4_096))
+    box = replace(cluster_box(recipe, cluster.job()), book=book)
     with pytest.raises(ClusterError, match="black box"):
-        executor.answer(order, executor.submit(perform, order))
-    executor.shutdown()
+        box(RECORDS, 5, seed=1)
 
 
-class Command:
-    """Unpickled, it leaves a folder."""
-
-    def __init__(self, folder):
-        self.folder = str(folder)
-
-    def __reduce__(self):
-        return os.mkdir, (self.folder,)
-
-
-def certificates(folder, authority):
-    """What strangers have: none, one of an authority of their own, and an analyst's."""
+def members_files(folder, authority):
+    """Files of strangers: none, of an authority of their own, an analyst's; and of another worker."""
     now, people = datetime.now(UTC), new_authority("house.example", datetime.now(UTC))
     own = new_authority("cluster.house.example", now)
-    member = "spiffe://cluster.house.example/health/controller/worker-0"
-    issue_member(own, member, now).write(folder / "foreign")
+    write_member(folder / "foreign", own, "controller")
+    write_member(folder / "worker", authority, "worker-9")
     issue(people, "spiffe://house.example/health/analyst/ana", now).write(folder / "analyst")
-    write_new(folder / "authority.pem", authority.certificate_pem, private=False)
-    return None, folder / "foreign", folder / "analyst"
+    # a certificate of the cluster's authority for a client, as only the controller's is
+    uri = "spiffe://cluster.house.example/health/controller/worker-9"
+    issue(authority, uri, now).write(folder / "client")
+    return None, *(folder / name for name in ("foreign", "analyst", "worker", "client"))
 
 
-def answer_to(address, content, authority, own):
-    """What a member answers to bytes; nothing where it does not listen to this certificate."""
-    context = ssl.create_default_context(cafile=str(authority))
-    context.check_hostname = False
-    if own:
-        context.load_cert_chain(own / "certificate.pem", own / "key.pem")
-    host, port = address.removeprefix("tls://").rsplit(":", 1)
-    with closing(socket.create_connection((host, int(port)), 10)) as plain:
+def described(address, name, authority, own):
+    """The status of a call with these files, or the answer's number of runs."""
+    files = [(own / file).read_bytes() for file in ("key.pem", "certificate.pem")] if own else []
+    credentials = grpc.ssl_channel_credentials(authority.certificate_pem, *files)
+    options = [("grpc.ssl_target_name_override", worker_host(name))]
+    with grpc.secure_channel(address, credentials, options) as channel:
+        stub = worker_pb2_grpc.WorkerServiceStub(channel)
         try:
-            with context.wrap_socket(plain) as secured:
-                secured.sendall(content)
-                return secured.recv(1 << 16)
-        except OSError:
-            return b""
+            return stub.DescribeWorker(worker_pb2.DescribeWorkerRequest(), timeout=5).runs
+        except grpc.RpcError as error:
+            return error.code()
 
 
-def test_s68_nobody_without_a_certificate_of_the_cluster_is_listened_to(cluster, tmp_path):
-    client = connected(ClusterAccess(cluster.scheduler, cluster.files))
-    addresses = [cluster.scheduler, *client.scheduler_info(n_workers=-1)["workers"]]
-    client.close()
-    frames = [pickle.dumps({"op": "run", "function": pickle.dumps(Command(tmp_path / "made"))})]
-    content = struct.pack(f"<{len(frames) + 2}Q", len(frames[0]) + 16, 1, len(frames[0])) + frames[0]
-    for own in certificates(tmp_path, cluster.authority):
-        for address in addresses:
-            assert answer_to(address, content, tmp_path / "authority.pem", own) == b""
-    member = answer_to(addresses[0], b"", tmp_path / "authority.pem", cluster.files)
-    assert member, "a member is answered"
-    assert not (tmp_path / "made").exists()
+def test_s68_only_the_controller_is_listened_to_and_no_other_worker(cluster, tmp_path):
+    name, address = next(iter(cluster.addresses.items()))
+    refusals = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED}
+    for own in members_files(tmp_path, cluster.authority):
+        assert described(address, name, cluster.authority, own) in refusals, own
+    assert described(address, name, cluster.authority, cluster.files) == 1
+
+
+def test_s68_a_worker_answers_under_its_own_name_only(cluster):
+    """The key of one worker does not let its holder take the place of another."""
+    (one, address), (other, _) = list(cluster.addresses.items())[:2]
+    assert examined({one: address}, cluster.files)[one].fits
+    assert examined({other: address}, cluster.files) == {other: None}
 
 
 PAIRS = list(combinations(("sex", "health", "work"), 2))
@@ -258,10 +234,17 @@ def alone(house):
     return report
 
 
+def cluster_table(addresses, folder):
+    """The table of the settings."""
+    workers = toml_text(dict(addresses))
+    return f'\n[cluster]\nworkers = {workers}\nfolder = "{folder}"\n'
+
+
 @pytest.fixture(scope="module")
 def clustered(house, alone, cluster):
+    cluster.add(1)  # killed in a test
     with house.settings_file.open("a") as settings:
-        settings.write(f'\n[cluster]\nscheduler = "{cluster.scheduler}"\nfolder = "{cluster.files}"\n')
+        settings.write(cluster_table(cluster.addresses, cluster.files))
     return house.start()
 
 
@@ -287,7 +270,6 @@ def performing(cluster):
 def test_s68_an_audit_by_workers_of_which_one_is_killed_has_the_report_of_one_without_a_cluster(
     clustered, alone, cluster, hold
 ):
-    cluster.add(1)
     killed = cluster.workers[-1]
     hold.touch()
     with clustered.analyst(enrolled(clustered, "bob", project="other")) as bob:
@@ -296,8 +278,22 @@ def test_s68_an_audit_by_workers_of_which_one_is_killed_has_the_report_of_one_wi
         assert processes_below(killed.pid), "it performed none of the runs"
         killed.send_signal(signal.SIGKILL)
         hold.unlink()
-        assert ended_audit(clustered, bob, operation.name)[1] == alone
+        verdict, report = ended_audit(clustered, bob, operation.name)
+    whole, of_one = json.loads(report), json.loads(alone)
+    workers = whole.pop("workers")
+    assert workers["performed"] == 50
+    assert 5 <= workers["repeated"] <= 14
+    words = [document.pop(name) for document in (whole, of_one) for name in ("wording", "summary")]
+    assert "Workers" in words[0]
+    assert whole == of_one
     assert killed.wait(5) == -signal.SIGKILL
+    signed = predicate_of(opened(verdict.attestation)[0], VERDICT)
+    assert signed["workers"] == {
+        "drawnOfEachSide": "1",
+        "weighedOfEachSide": "1",
+        "foundByDrawing": {"1": "0.100", "2": "0.200", "5": "0.500", "10": "1.000"},
+    }
+    assert "Workers made the runs" in signed["wording"]
 
 
 def test_s68_an_audit_that_is_cancelled_ends_on_the_workers_in_two_seconds(clustered, cluster):
@@ -325,30 +321,49 @@ def found(house):
     return finding["state"], finding["text"], finding["advice"]
 
 
-def test_doctor_counts_the_workers_and_tells_those_of_another_version(clustered, monkeypatch):
-    state, text, _ = found(clustered)
-    assert (state, text) == ("ok", "2 workers; 0 of another version")
-    monkeypatch.setattr(executor, "code_digest", lambda: "another")
+def test_doctor_names_workers_that_are_silent_or_of_another_version(clustered, cluster, monkeypatch):
     state, text, advice = found(clustered)
-    assert (state, text) == ("broken", "no worker; 2 of another version")
-    assert "with this controller's version" in advice
+    silent = list(cluster.addresses)[-1]
+    assert (state, text) == ("warning", f"2 workers can be used; silent: {silent}")
+    assert "worker start" in advice
+    monkeypatch.setattr(connections_module, "code_digest", lambda: "another")
+    state, text, advice = found(clustered)
+    assert state == "broken"
+    assert text.startswith("0 workers can be used")
+    assert "of another version: worker-0, worker-1" in text
+    assert "this controller's version" in advice
 
 
-def test_doctor_says_that_a_scheduler_is_gone_or_does_not_know_the_certificate(
-    clustered, cluster, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(executor, "_CONNECT", 2.0)
+def test_doctor_says_that_no_worker_knows_the_certificate(clustered, cluster, tmp_path):
     stranger = write_member(
         tmp_path / "foreign", new_authority("cluster.house.example", datetime.now(UTC)), "controller"
     )
     text = clustered.settings_file.read_text()
-    for place, other in ((str(cluster.files), str(stranger)), (cluster.scheduler, "tls://127.0.0.1:9")):
-        clustered.settings_file.write_text(text.replace(place, other))
-        state, said, advice = found(clustered)
-        assert state == "broken"
-        assert "cannot be reached with this certificate" in said
-        assert advice
+    clustered.settings_file.write_text(text.replace(str(cluster.files), str(stranger)))
+    state, said, advice = found(clustered)
     clustered.settings_file.write_text(text)
+    assert state == "broken"
+    assert said.startswith("0 workers can be used; silent: worker-0, worker-1")
+    assert "compare the certificates" in advice
+
+
+def test_settings_with_a_scheduler_are_read_with_a_notice(house, tmp_path):
+    own = House(tmp_path / "controller")
+    shutil.copytree(house.folder, own.folder, ignore=shutil.ignore_patterns("state", "programs"))
+    text = own.settings_file.read_text().partition("\n[cluster]")[0]
+    old = '\n[cluster]\nscheduler = "tls://10.0.0.5:8786"\nfolder = "cluster/controller"\n'
+    own.settings_file.write_text(text + old)
+    assert own.settings().cluster.scheduler
+    state, text, advice = found(own)
+    assert (state, text) == ("warning", "no worker is named")
+    assert "cluster.workers" in advice
+    for words in (
+        ("scheduler", "--files", "x", "--host", "10.0.0.5"),
+        ("start", "--files", "x", "--scheduler", "tls://a:1"),
+    ):
+        refused = CliRunner().invoke(app, ["worker", *words])
+        assert isinstance(refused.exception, InvalidInputError), refused.output
+        assert "cluster.workers" in str(refused.exception)
 
 
 def test_worker_certificate_makes_an_authority_once_and_members_that_trust_each_other(house, tmp_path):
@@ -371,7 +386,7 @@ def test_worker_certificate_makes_an_authority_once_and_members_that_trust_each_
         certificate = x509.load_pem_x509_certificate((member / "certificate.pem").read_bytes())
         certificate.verify_directly_issued_by(authority)
         assert not (member / "authority.key").exists()
-    for words in (("one", "--to", str(tmp_path / "one")), ("No Name",)):
+    for words in (("one", "--to", str(tmp_path / "one")), ("No Name",), ("controller",)):
         refused = run(own, "worker", "certificate", *words)
         assert isinstance(refused.exception, InvalidInputError)
 

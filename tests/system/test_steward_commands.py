@@ -106,7 +106,9 @@ class TestTwoStewards:
 
     def test_a_steward_who_is_disabled_meanwhile_no_longer_counts(self, run, card):
         decided(run, "zoe", "approve", card.name)
-        run("eve", "disable", "zoe", "--shown", person(run, "zoe"), "--reason", "left", "--yes")
+        words = ("--shown", person(run, "zoe"), "--reason", "left", "--yes")
+        assert "waiting for another steward" in run("eve", "disable", "zoe", *words)
+        assert "done" in run("sam", "disable", "zoe", *words)
         assert "UNAUTHENTICATED" in run("zoe", "queue", code=1)
         assert "waiting for another steward" in decided(run, "eve", "approve", card.name)
         words = ("--shown", person(run, "zoe"), "--reason", "back", "--yes")
@@ -247,7 +249,10 @@ class TestPeople:
         CliRunner().invoke(app, ["enrol", "bob", "-c", "bob"])
         (request,) = Path("bob").rglob("*-request.json")
         words = ("--role", "analyst", "--project", "p", "--address", "localhost:1")
-        said = run("sam", "enrol", request, *words, typed="y\nNew analyst\ny\n")
+        first = run("sam", "enrol", request, *words, typed="y\nNew analyst\ny\n")
+        assert "waiting for another steward" in first
+        assert not Path("bob-answer.json").exists()
+        said = run("eve", "enrol", request, *words, typed="y\nNew analyst\ny\n")
         assert "bob-answer.json" in said
         assert Path("bob-answer.json").is_file()
         assert "bob" in run("sam", "people")

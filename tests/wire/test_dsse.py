@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gencard.core.errors import VerificationError
 from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import json_bytes
 from tests.wire.samples import KEY, OTHER_KEY
 
 GOLDEN_ID = "34750f98bd59fcfc946da45aaabe933be154a4b5094e1c4abf42866505f3c97e"
@@ -19,7 +20,7 @@ PUBLIC, OTHER_PUBLIC = KEY.public_key(), OTHER_KEY.public_key()
 
 
 def changed(envelope: bytes, **parts: object) -> bytes:
-    return json.dumps(json.loads(envelope) | parts).encode()
+    return json_bytes(json.loads(envelope) | parts)
 
 
 def test_the_specifications_vector():
@@ -45,8 +46,8 @@ def test_golden_envelope():
 @given(st.binary(max_size=200))
 def test_what_is_signed_is_read(payload):
     envelope = dsse.sign(payload, [KEY, OTHER_KEY])
-    assert dsse.verify(envelope, [PUBLIC]) == payload
-    assert dsse.verify(envelope, [OTHER_PUBLIC, PUBLIC]) == payload
+    assert dsse.verify(envelope, [PUBLIC, OTHER_PUBLIC]) == payload
+    assert dsse.verify(envelope, [OTHER_PUBLIC], unknown=1) == payload
     signatures = {
         dsse.key_id(key.public_key()): dsse.signature_of(payload, key) for key in (KEY, OTHER_KEY)
     }
@@ -67,6 +68,41 @@ def test_one_bit_of_the_payload(payload, data):
 def test_every_key_must_have_signed():
     with pytest.raises(VerificationError, match="no signature by key"):
         dsse.verify(dsse.sign(b"{}", [KEY]), [PUBLIC, OTHER_PUBLIC])
+
+
+SIGNED = {dsse.key_id(key.public_key()): dsse.signature_of(b"{}", key) for key in (KEY, OTHER_KEY)}
+
+
+@pytest.mark.parametrize(
+    ("names", "keys", "unknown"),
+    [
+        ((OTHER_KEY, KEY), (PUBLIC, OTHER_PUBLIC), 0),
+        ((KEY, OTHER_KEY), (PUBLIC,), 0),
+        ((OTHER_KEY, KEY), (PUBLIC,), 0),
+        ((KEY, OTHER_KEY), (PUBLIC,), 1),
+        ((KEY,), (PUBLIC,), 1),
+        ((KEY, OTHER_KEY), (PUBLIC, OTHER_PUBLIC), 1),
+    ],
+    ids=["reordered", "one more", "one before", "unknown last", "unknown missing", "unknown too many"],
+)
+def test_each_signer_signs_once_in_order(names, keys, unknown):
+    signers = [dsse.key_id(key.public_key()) for key in names]
+    envelope = dsse.envelope_of(b"{}", {name: SIGNED[name] for name in signers})
+    with pytest.raises(VerificationError, match="one signature for each signer, in their order"):
+        dsse.verify(envelope, keys, unknown=unknown)
+
+
+@given(st.data())
+def test_an_envelope_with_one_byte_changed_is_refused(data):
+    """A byte that is replaced, added or taken away; base64 leaves bits over, JSON white space."""
+    envelope = dsse.sign(b'{"a":"1"}!', [KEY, OTHER_KEY])
+    place = data.draw(st.integers(0, len(envelope)))
+    part = data.draw(st.sampled_from([b"", *(bytes([byte]) for byte in range(256))]))
+    length = data.draw(st.sampled_from([0, 1]))
+    other = envelope[:place] + part + envelope[place + length :]
+    if other != envelope:
+        with pytest.raises(VerificationError):
+            dsse.verify(other, [PUBLIC, OTHER_PUBLIC])
 
 
 def test_no_key_is_no_proof():

@@ -255,8 +255,10 @@ class Card(CardView):
 
         Or a program of yours, run once after a ``dry_run``, of which a steward sees every number.
 
-        It costs one statistic for each released number, or its noise; a refusal costs one for each
-        reason. The same question again costs nothing. The answer is signed and proved to be in the log.
+        It costs one statistic for each released number, or its noise; a refusal costs one statistic,
+        and does not name the rule, which depends on the records. A question that the schema leaves no
+        answer costs nothing. The same question again costs nothing. The answer is signed and proved to
+        be in the log.
 
         Args:
             formula: Model formula as in R or patsy; see ``Analyst.plan``.
@@ -274,10 +276,11 @@ class Card(CardView):
             RecordsProtectedError: The policy keeps its attributes apart.
             TooLargeError: The card has had all its runs.
             BudgetExceededError: The price exceeds the budget.
-            RunRefusedError: The output rules or a steward refused the answer; names the reasons.
+            NoAnswerError: The schema leaves the question no answer; nothing is charged.
+            RunRefusedError: The output rules or a steward refused the answer.
+            TooManyRefusalsError: Too many runs were refused; a steward has to review them first.
             AnswerWaitingError: A steward has to release it first; ask again later.
             ProgramNotRunError: The program fails there on synthetic rows; nothing is charged.
-            ProgramRunFailedError: The program failed on the records; why, is not said.
             VerificationError: What came back is not signed, or not the answer to this question.
         """
         from gencard.client.answers import programs, running  # noqa: PLC0415 - loads scipy.stats

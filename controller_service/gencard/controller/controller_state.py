@@ -167,8 +167,11 @@ def open_controller_state(
         controller=settings.identity.uri,
         signing_key=keys[CARDS].current,
         clock=clock,
+        on_end=lambda tx, card: end(tx, card),  # noqa: PLW0108 - it is named below
     )
-    return ControllerState(settings, database, Ledger(caps_of(settings)), cards, boxes, keys, salt)
+    opened = ControllerState(settings, database, Ledger(caps_of(settings)), cards, boxes, keys, salt)
+    end = opened.decisions.end_with_cards
+    return opened
 
 
 def _entries(

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gencard.controller.answers.answers import KIND as RUN
@@ -113,19 +112,13 @@ def servicers(
 
 
 def _cluster(settings: Settings) -> dict[str, object]:
-    """What a job needs to know of the cluster, where the settings have one.
-
-    Raises:
-        InvalidInputError: The libraries for it are not installed.
-    """
+    """The part of a job's description that is about the cluster; empty if the settings have none."""
     table, limits = settings.cluster, settings.limits
-    if table is None:
+    if table is None or not table.workers:
         return {}
-    if find_spec("distributed") is None:
-        problem = "needs more libraries: pip install 'gencard[cluster]'"
-        raise InvalidInputError(field="cluster", problem=problem)
     bounds = {"cpu_seconds": limits.cpu_seconds, "memory_mib": limits.memory_mib}
-    return {"scheduler": table.scheduler, "folder": str(table.folder), **bounds}
+    own = {"folder": str(table.folder), "repeated": table.repeated}
+    return {"workers": dict(table.workers), **own, **bounds}
 
 
 def _audits(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
@@ -210,6 +203,7 @@ def _answers(
         PROGRAM,
         ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, answer_response),
     )
+    answers.end_with_cards()  # cards may have expired while no service ran
     return AnswersServicer(answers, Programs(answers, ReleaseStore()))
 
 
@@ -495,7 +489,7 @@ def _guard(settings: Settings, on_change: PeopleAreRead) -> Guard:
     )
     if server.insecure_dev:
         developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
-        return Guard(lambda _developer: True, report, bounds, development=developer)
+        return Guard(lambda *_developer: True, report, bounds, development=developer)
     roster = Roster(settings.signing.identities, on_change)
     own = health_check(settings.identity.trust_domain)
-    return Guard(lambda caller: caller == own or roster.includes(caller), report, bounds)
+    return Guard(lambda who, key: who == own or roster.admits(who, key), report, bounds)

@@ -8,7 +8,7 @@ import numpy as np
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError
-from gencard.core.types import Progress, ignore_progress
+from gencard.core.types import FloatArray, Progress, ignore_progress
 
 
 class BlackBox(Protocol):
@@ -35,6 +35,20 @@ def runs_of(box: BlackBox, dataset: Dataset, rows: int, seeds: Sequence[int]) ->
         return
     for seed in seeds:
         yield box(dataset, rows, seed=seed)
+
+
+@runtime_checkable
+class WeighedBox(BlackBox, Protocol):
+    """A black box that learns which of its runs matter: one that checks runs of other machines."""
+
+    def weigh(self, seeds: Sequence[int], values: FloatArray) -> None:
+        """Take note of what an audit concludes from runs.
+
+        Args:
+            seeds: Seed of each run of one side.
+            values: Numbers that the audit computed from each run, shape ``(runs, numbers)``.
+        """
+        ...
 
 
 class FittedBox(Protocol):

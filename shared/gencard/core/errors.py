@@ -302,9 +302,10 @@ class TooManyRefusalsError(NegotiationError):
 
     reason = "TOO_MANY_REFUSALS"
     text = (
-        "{limit} of your operations on the records of this dataset have failed; a steward "
+        "{limit} operations of {whose} on the records of this dataset were refused or failed; a steward "
         "must review them before you can start another."
     )
+    absent: ClassVar[Mapping[str, str]] = {"whose": "yours"}
     advice = "Ask the steward to run `gencard-controller refusals`."
 
 
@@ -346,6 +347,15 @@ class ProgramNotRunError(NegotiationError):
     reason = "PROGRAM_NOT_RUN"
     text = "The program was not run on the records: {problem}."
     advice = "Nothing was charged. Try it on synthetic rows: `gencard run CARD --program FILE --dry`."
+
+
+class NoAnswerError(NegotiationError):
+    """Found by a trial on made-up counts of the schema; no record was read, so the reason is given."""
+
+    reason = "NO_ANSWER"
+    text = "The analysis was not run on the records, because the schema leaves it no answer: {problem}."
+    advice = "Nothing was charged. Change the formula, the condition, the options or the kind."
+    longest_field = 400
 
 
 class NoPsiError(NegotiationError):
@@ -409,8 +419,10 @@ class RunRefusedError(NegotiationError):
     reason = "RUN_REFUSED"
     text = "Answer {answer} was refused: {reasons}."
     advice = (
-        "Ask about more people or in less detail: a larger subpopulation, fewer groups, fewer terms. "
-        "The refusal is stored; the same question costs nothing more and gets the same answer."
+        "Which output rule it breaks depends on the records, so only stewards see it. Ask about more "
+        "people or in less detail: a larger subpopulation, fewer groups, fewer terms; or ask the "
+        "steward. The same question costs nothing more and gets the same answer. Refusals are counted: "
+        "after limits.refusals of them a steward must review them before you can start another run."
     )
 
 
@@ -434,7 +446,10 @@ class AccessError(GencardError):
 class UnauthenticatedError(AccessError):
     reason = "UNAUTHENTICATED"
     text = "The call has no client certificate known to this service."
-    advice = "Connect with the certificate, key and authority that the controller gave you."
+    advice = (
+        "Connect with the newest certificate and key that the controller gave you: replaced keys and "
+        "ended certificates are refused."
+    )
 
 
 class PermissionDeniedError(AccessError):
@@ -754,6 +769,15 @@ class ClusterError(OperationError):
     reason = "CLUSTER"
     text = "The controller's cluster cannot do this: {problem}."
     advice = "Steward: run `gencard-controller doctor`, and read the messages of the workers."
+
+
+class WorkerError(ClusterError):
+    reason = "WORKER"
+    text = "The worker '{worker}' of the controller's cluster {problem}, so the audit ended."
+    advice = (
+        "Start the audit again: it uses other workers or the controller. Steward: examine the worker, "
+        "then run `gencard-controller worker admit NAME`."
+    )
 
 
 class DeadlineError(OperationError):

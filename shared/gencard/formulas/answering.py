@@ -6,6 +6,7 @@ it cannot have: that is refused, for an answer as if the function were not there
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -71,8 +72,10 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     question = read_question(
         text, kind, coding, values=values, observed=observed_levels(part, attributes), options=options
     )
+    notes = _values_note(formula, where, coding, values)
     if bootstrap is None:
-        return answered(question, part)
+        answer = answered(question, part)
+        return replace(answer, notes=(*answer.notes, *notes))
     whole = noisy_whole(margins)
     if whole is None:
         raise InvalidInputError(
@@ -83,7 +86,21 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
         return plain_answer(question, _part(drawn, formula, coding, values, where, missing))
 
     wider = tuple(coding.domain.canonical(wider_clique(part, clique)) for clique in cliques)
-    return bootstrapped(analysis, whole, wider, bootstrap)
+    answer = bootstrapped(analysis, whole, wider, bootstrap)
+    return replace(answer, notes=(*answer.notes, *notes))
+
+
+def _values_note(formula: Formula, where: str, coding: Coding, values: Values | None) -> tuple[str, ...]:
+    """A note that names the attributes whose levels have other numbers than the schema declares."""
+    used = {*formula.attributes, *(read_condition(where, coding, values)[0] if where else ())}
+    declared, given = numbers_of(coding), numbers_of(coding, values)
+    names = [
+        name
+        for name in values or ()
+        if name in used and not np.array_equal(declared.get(name, ()), given[name], equal_nan=True)
+    ]
+    text = f"the analyst gave the levels of {', '.join(names)} numbers that the schema does not declare"
+    return (text,) if names else ()
 
 
 def read_question(
@@ -133,7 +150,9 @@ def _part(
 
 _SEVERAL = "this analysis does not support functions of several attributes"
 _COMPARED = "this analysis uses the levels themselves; write the attribute without a function"
-_INFINITE = "this is not a finite number at every level; give the numbers of the levels with values="
+_INFINITE = (
+    "this is not a finite number at every level; answers from psi take other numbers with values={...}"
+)
 _TWICE = "the attribute appears in two forms; use one of them"
 
 _Numbers = Mapping[str, tuple[float, ...]]

@@ -236,8 +236,8 @@ class _Maker:
     def _check_finite(self, factor: str, value: Numbers) -> None:
         if not np.isfinite(value.values).all():
             problem = (
-                "this is not a finite number at every level; for missing values use missing='drop', "
-                "values={...} or C(...)"
+                "this is not a finite number at every level; for missing values use missing='drop' or "
+                "C(...), in answers from psi also values={...}"
             )
             raise self._wrong(factor, problem)
 

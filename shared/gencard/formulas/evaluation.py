@@ -57,7 +57,7 @@ Factor = Numbers | Levels
 
 _CHOICES = {"ifelse", "where"}
 _LISTS = {"c", "list", "set", "tuple"}
-_CODINGS = {"C", "factor", "as_factor", "ordered", "as_ordered", "relevel"}
+CODINGS = {"C", "factor", "as_factor", "ordered", "as_ordered", "relevel"}
 _CONTRASTS = {"Treatment", "Sum", "Helmert", "Poly", "Diff", "SAS"}
 _NAMED = {"F": False, "FALSE": False, "T": True, "TRUE": True, "Inf": inf, "NA": nan, "pi": pi}
 _OF_RECORDS = "depends on the records; write it with fixed numbers, such as I((age - 40) / 10)"
@@ -97,7 +97,7 @@ class _Evaluation:
 
     def factor(self, node: ast.expr) -> Factor:
         """Numbers, or levels where the outermost function says so or there are no numbers."""
-        if isinstance(node, ast.Call) and function_of(node) in _CODINGS:
+        if isinstance(node, ast.Call) and function_of(node) in CODINGS:
             return self._coded(node)
         if (name := self._attribute(node)) is not None and name not in self._numbers:
             return self._labels[name]
@@ -159,6 +159,8 @@ class _Evaluation:
     def _distinct(self, node: ast.expr) -> Levels:
         """The different values of an expression as levels."""
         values = np.broadcast_to(self._value(node), (self._cells,))
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise NotUsableError("C(...) of this has no value at some level; choose levels with 'where'")
         names, codes = np.unique(values, return_inverse=True)
         return Levels(codes.reshape(-1), tuple(names.tolist()))
 

@@ -187,8 +187,7 @@ def run_program(agreement: Agreement, rehearsed: DryRun, progress: ProgressDispl
     Raises:
         InvalidInputError: The card does not name the program.
         ProgramNotRunError: It fails at the controller on synthetic rows; nothing is charged.
-        ProgramRunFailedError: It failed on the records; why, is not said.
-        AnswerWaitingError: A steward has to decide first; ask again later.
+        AnswerWaitingError: A steward has to decide first; ask again later. So it is if it failed.
         RunRefusedError: A steward refused.
         TooLargeError: The card has had all its reviewed runs.
         BudgetExceededError: The price exceeds the budget.

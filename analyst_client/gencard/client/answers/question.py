@@ -51,8 +51,9 @@ class AnswerOptions(TypedDict, total=False):
     """What goes with a formula and a kind.
 
     Args:
-        values: By attribute, the number that each level stands for, such as
-            ``{"age": [20, 40, 70]}``; default: whole-number labels, and the midpoints of edges.
+        values: In answers from psi, by attribute, the number that each level stands for, such as
+            ``{"age": [20, 40, 70]}``; default: whole-number labels, and the midpoints of edges. Runs on
+            the records take the declared numbers only.
         where: Only these records, such as ``"region == 'North' and age < 40"``.
         missing: "level": missing values are a level; "drop": leave out records with one.
         bootstrap: Draws of a bootstrap, 100 or more: an interval of each number, where psi has noise.

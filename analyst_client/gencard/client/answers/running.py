@@ -20,7 +20,7 @@ from gencard.core.errors import (
     RunRefusedError,
     VerificationError,
 )
-from gencard.core.output_checks.rules import Rule
+from gencard.core.output_checks.rules import OUTPUT_RULES, Rule
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.codecs.card_codec import datetime_of
 from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict
@@ -51,6 +51,12 @@ class RunOnRecords:
     created: datetime
 
 
+_OTHER_REFUSAL = (
+    "Ask the steward what would be acceptable. The refusal is stored; the same question costs nothing "
+    "more and gets the same answer."
+)
+"""Advice where a steward refused, the card ended, or an older controller named the rule."""
+
 LIST_HEADS = ("Answer", "Kind", "Formula", "State", "Statistics")
 """Of a list of runs."""
 
@@ -69,7 +75,9 @@ def sent(question: AnalystQuestion) -> Question:
     if question.bootstrap:
         problem = "applies to answers from noisy psi only: a run has its own intervals"
         raise InvalidInputError(field="bootstrap", problem=problem)
-    options = dict(question.options) | ({"values": question.values} if question.values else {})
+    # Values go along: the controller refuses them, but for a question that it answered before it did.
+    options = dict(question.options)
+    options |= {} if question.values is None else {"values": question.values}
     return Question(
         kind=question.kind,
         formula=question.formula,
@@ -83,7 +91,9 @@ def run(agreement: Agreement, question: Question, progress: ProgressDisplay) -> 
     """Have one analysis run on the records, and verify what was signed.
 
     Raises:
+        NoAnswerError: The schema leaves it no answer; nothing is charged.
         RunRefusedError: The output rules or a steward refused it.
+        TooManyRefusalsError: Too many runs were refused; a steward has to review them first.
         AnswerWaitingError: A steward has to decide first.
         VerificationError: What came back is not the answer to this question.
     """
@@ -121,8 +131,8 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
     logged = LogWatch(connection).answer_entry(got.log_entry, signed)
     if signed.verdict is Verdict.REFUSED:
         error = RunRefusedError(answer=name, reasons=", ".join(signed.reasons))
-        if Rule.DROWNED in signed.reasons:
-            error.advice = NoiseDrownsError.advice
+        if OUTPUT_RULES not in signed.reasons:
+            error.advice = NoiseDrownsError.advice if Rule.DROWNED in signed.reasons else _OTHER_REFUSAL
         raise error
     about = (*_about(signed), ("Paid", f"{got.answer.statistics:,} statistics"))
     proof = partial(agreement.proof, *logged)

@@ -12,7 +12,7 @@ from gencard.client.checking.history import Checkpoint, LogWatch
 from gencard.client.checking.replay import Replayed, check_delivered_frame, check_psi, rebuilt
 from gencard.client.checking.signing import (
     card_of_statement,
-    check_signed_by_one,
+    card_payload,
     checked_receipt,
     passing_verdict,
     version_kind_of,
@@ -76,9 +76,9 @@ class Agreement:
             raise CardStateError(state=negotiation.state)
         credentials = connection.credentials
         envelope = negotiation.envelope
-        payload = connection.keys.cards(envelope).payload_of(envelope)
-        if credentials.identity().uri == negotiation.analyst:
-            check_signed_by_one(envelope, credentials.public_signing_keys())
+        is_own = credentials.identity().uri == negotiation.analyst
+        own_keys = credentials.public_signing_keys() if is_own else ()
+        payload = card_payload(envelope, connection.keys.cards(envelope), own_keys)
         card = card_of_statement(payload)
         if card.name != negotiation.name or card.analyst != negotiation.analyst:
             raise VerificationError(problem="the envelope contains another card")

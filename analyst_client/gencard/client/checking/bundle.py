@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.checking.history import known_history
 from gencard.client.checking.replay import rebuilt
-from gencard.client.checking.signing import card_of_statement, check_signed_by_one, checked_receipt
+from gencard.client.checking.signing import card_of_statement, card_payload, checked_receipt
 from gencard.client.connection.credentials import Credentials
 from gencard.client.files.folder import WELL_KNOWN
 from gencard.core.card.terms import CardTerms, Tier
@@ -19,6 +19,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import (
     GencardError,
     InvalidInputError,
+    InvalidPsiError,
     NoPsiError,
     NotReplayableError,
     VerificationError,
@@ -27,7 +28,7 @@ from gencard.core.errors import (
 from gencard.core.statistics.psi import Psi
 from gencard.wire.codecs.schema_codec import coding_digest, coding_document, coding_of_document
 from gencard.wire.documents.key_history import CARDS, LINKS, LOG, KeyHistory, changes_in
-from gencard.wire.documents.psi_document import psi_of_document
+from gencard.wire.documents.psi_document import psi_document, psi_of_document
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.log.log_entry import is_log_entry
 from gencard.wire.signatures import dsse
@@ -120,14 +121,27 @@ class Bundle:
         return files[0]
 
     def schema(self) -> Coding:
-        """Raises InvalidInputError or InvalidCodingError."""
-        return coding_of_document(document_of(self.one("schema").content, "schema"))
+        """Raises InvalidInputError, InvalidCodingError; VerificationError for bytes in another form."""
+        content = self.one("schema").content
+        coding = coding_of_document(document_of(content, "schema"))
+        if json_bytes(coding_document(coding)) != content:
+            raise VerificationError(problem="the schema is not in canonical form")
+        return coding
 
     def psi(self) -> Psi:
-        """Raises InvalidInputError or InvalidPsiError; NoPsiError where the card says there is none."""
+        """The saved psi: what its very bytes are, and not what a lenient reader makes of them.
+
+        Raises:
+            InvalidInputError, InvalidPsiError: It is missing, malformed, or in another form.
+            NoPsiError: The card says that there is none.
+        """
         if self._card_of_tier(Tier.PRIVATE):
             raise NoPsiError
-        return psi_of_document(self.one("psi").content)
+        content = self.one("psi").content
+        psi = psi_of_document(content)
+        if psi_document(psi) != content:
+            raise InvalidPsiError(problem="the document is not in canonical form")
+        return psi
 
     def domain(self) -> Domain:
         """The attributes of the rows: psi's, or under a card of tier private those that it names.
@@ -206,9 +220,7 @@ def signed_card(bundle: Bundle, keys: Keys) -> CardTerms:
     Where no key of the analyst is known, only the controller's signature is checked.
     """
     envelope = bundle.one("card").content
-    if keys.analyst:
-        check_signed_by_one(envelope, keys.analyst)
-    return card_of_statement(keys.controller.payload_of(envelope))
+    return card_of_statement(card_payload(envelope, keys.controller, keys.analyst))
 
 
 def rebuild(bundle: Bundle, keys: Keys) -> tuple[Receipt, Dataset, Coding]:
@@ -238,8 +250,6 @@ def checked_schema(bundle: Bundle, card: CardTerms) -> Coding:
     coding = bundle.schema()
     if coding_digest(coding) != card.coding_digest:
         raise VerificationError(problem="the card names another schema")
-    if json_bytes(coding_document(coding)) != bundle.one("schema").content:
-        raise VerificationError(problem="the schema is not in canonical form")
     return coding
 
 
@@ -290,9 +300,8 @@ def _kind_of(content: bytes) -> str | None:
 def _kind_of_envelope(content: bytes) -> str:
     """The kind of a signed document in its one form, else DAMAGED."""
     try:
-        payload, signatures = dsse.opened(content)
+        payload, _ = dsse.opened(content)
         kind = document_of(payload, "statement").get("predicateType", "")
     except GencardError:
         return DAMAGED
-    known = isinstance(kind, str) and dsse.envelope_of(payload, signatures) == content
-    return ENVELOPES.get(kind, DAMAGED) if known else DAMAGED
+    return ENVELOPES.get(kind, DAMAGED) if isinstance(kind, str) else DAMAGED

@@ -73,11 +73,23 @@ def card_of_statement(payload: bytes) -> CardTerms:
     return card
 
 
-def check_signed_by_one(envelope: bytes, keys: Sequence[Ed25519PublicKey]) -> None:
-    """Raises VerificationError where none of an analyst's keys signed: the present one or an earlier."""
+def card_payload(
+    envelope: bytes, controller: KeyHistory, analyst: Sequence[Ed25519PublicKey] = ()
+) -> bytes:
+    """The statement that the analyst and then the controller signed, and no other.
+
+    Args:
+        analyst: The analyst's present key and earlier ones. If none is known, the analyst's signature is
+            not checked.
+
+    Raises:
+        VerificationError: One side did not sign it, or another one did.
+    """
+    if not analyst:
+        return controller.payload_of(envelope, unknown=1)
     _, signatures = dsse.opened(envelope)
-    signers = [key for key in keys if dsse.key_id(key) in signatures]
-    dsse.verify(envelope, signers or keys[:1])
+    signers = [key for key in analyst if dsse.key_id(key) in signatures]
+    return controller.payload_of(envelope, (signers or analyst)[:1])
 
 
 def checked_receipt(envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_digest: str) -> Receipt:

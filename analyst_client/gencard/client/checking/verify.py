@@ -1,12 +1,13 @@
 """Offline verification of saved files: card, schema, psi, receipts, rows, answers, log, verdicts."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from gencard.client.checking.bundle import (
     Bundle,
@@ -20,6 +21,7 @@ from gencard.client.checking.bundle import (
 from gencard.client.checking.history import Checkpoint, checkpoint_of
 from gencard.client.checking.replay import check_delivered_file, check_psi
 from gencard.client.checking.signing import checked_signed_answer, passing_verdict, version_kind_of
+from gencard.client.display import plain
 from gencard.client.files.folder import WELL_KNOWN
 from gencard.client.files.rows import read_rows
 from gencard.core.card.terms import CardTerms, Tier
@@ -31,7 +33,7 @@ from gencard.wire.documents.enrolment import grouped
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.log import log_entry
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import Document, sha256, time_of
+from gencard.wire.signatures.canonical import Document, document_of, sha256, time_of, time_text
 from gencard.wire.signatures.dsse import REVOCATION, VERDICT, predicate_of, subject_digest
 
 Value = TypeVar("Value")
@@ -40,6 +42,8 @@ _NO_ANALYST_KEY = "give the analyst's public signing key with --analyst-key FILE
 _NO_ENTRY = (
     "there is no proof that it is in the log; save the release or the answer again, with log_entry.json"
 )
+_DATED = {"answer", "receipt", "verdict"}
+"""Kinds of documents with the time of their signature, signed with the key for cards."""
 _NO_CHECKPOINT = "the checkpoint of the proof is missing; save the release or the answer again"
 _MISSING = {
     "Rows": "not found; name their .csv or .parquet file as well",
@@ -70,6 +74,21 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredOnline:
+    """What the controller says about the card at this moment.
+
+    Args:
+        facts: Signed facts about the card: verdicts and revocations.
+        is_revoked: Whether the controller calls the card revoked.
+        problem: Why it does not say it, such as a card of another analyst; empty if it does.
+    """
+
+    facts: tuple[bytes, ...] = ()
+    is_revoked: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class _Record:
     checks: list[Check] = field(default_factory=list)
 
@@ -93,8 +112,15 @@ class _Record:
         self.checks.append(Check(what, Outcome.NOT_CHECKED, detail))
 
 
-def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
-    """Run every check; stops if the card's signatures fail, since all else depends on them."""
+def verify(
+    bundle: Bundle, keys: Keys, now: datetime, online: AnsweredOnline | None = None
+) -> list[Check]:
+    """Run every check; stops if the card's signatures fail, since all else depends on them.
+
+    Args:
+        online: The controller's answer about the card; None if it was not asked, so that only a
+            revocation among the files is seen.
+    """
     record = _Record()
     keys = _check_files(bundle, keys, record)
     signed = partial(signed_card, bundle, keys)
@@ -104,7 +130,7 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
         return record.checks
     _note_analyst(bundle, card, keys, record)
     over = "ended" if now >= time_of(card.expire_time) else "ends"
-    record.note("Validity of the card", f"{over} {card.expire_time}")
+    record.note("Validity of the card", f"{over} {card.expire_time}{_seen(bundle, keys, online)}")
     coding = record.check("Schema", partial(checked_schema, bundle, card), lambda _: card.coding_digest)
     receipts = _receipts(bundle, card, keys, record)
     record.note("Tier", f"{card.tier}: reliable for {card.tier.holds_against}")
@@ -121,6 +147,8 @@ def verify(bundle: Bundle, keys: Keys, now: datetime) -> list[Check]:
     answers = _answers(bundle, card, keys, record)
     _check_log(bundle, card, keys, (receipts, answers), record)
     _check_facts(bundle, keys, record)
+    if online is not None:
+        _check_online(bundle, keys, online, now, record)
     _leave_missing(bundle, receipts, record)
     return record.checks
 
@@ -317,6 +345,53 @@ def _checkpoint(file: File, keys: Keys, known: dict[int, Checkpoint]) -> Checkpo
     return checkpoint
 
 
+def evidence_time(bundle: Bundle, keys: Keys) -> str:
+    """Time of the newest checkpoint, receipt, answer or verdict that the controller signed, or empty.
+
+    A later revocation cannot be among the files.
+    """
+    times = []
+    for kinds, history in (({"checkpoint"}, keys.log), (_DATED, keys.controller)):
+        for file in (file for kind in sorted(kinds) for file in bundle.all(kind)):
+            if history is not None:
+                with suppress(GencardError, KeyError, TypeError):
+                    payload = history.payload_of(file.content)
+                    times.append(str(document_of(payload, "statement")["predicate"]["time"]))
+    return max(times, default="")
+
+
+def _seen(bundle: Bundle, keys: Keys, online: AnsweredOnline | None) -> str:
+    """Until when a revocation would be seen, if none is among the files and nothing was asked."""
+    if bundle.all("revocation") or (online is not None and not online.problem):
+        return ""
+    time = evidence_time(bundle, keys)
+    return f"; not revoked{f' until {time}' if time else ''}, as far as these files show"
+
+
+def _check_online(
+    bundle: Bundle, keys: Keys, online: AnsweredOnline, now: datetime, record: _Record
+) -> None:
+    what = "Revocation, asked online"
+    if online.problem:
+        record.leave(what, online.problem)
+        return
+    find = partial(_not_revoked, online, keys, card_digest(bundle), now)
+    record.check(what, find, str)
+
+
+def _not_revoked(online: AnsweredOnline, keys: Keys, card_digest: str, now: datetime) -> str:
+    """Raises VerificationError where the card is revoked, or a revocation is not signed or another's."""
+    for envelope in online.facts:  # receipts and verdicts are among them
+        if document_of(dsse.opened(envelope)[0], "statement").get("predicateType") == REVOCATION:
+            payload = keys.controller.payload_of(envelope)
+            if subject_digest(payload) != card_digest:
+                raise VerificationError(problem="the controller answered about another card")
+            _refuse_revoked(predicate_of(payload, REVOCATION))
+    if online.is_revoked:
+        raise VerificationError(problem="the controller calls this card revoked, without signing it")
+    return f"none, as the controller answered at {time_text(now)}"
+
+
 def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
     """A later statement of the controller about the card: verdict or revocation."""
     payload = keys.controller.payload_of(file.content)
@@ -339,8 +414,11 @@ def _check_facts(bundle: Bundle, keys: Keys, record: _Record) -> None:
         record.check(f"Revocation {file.path.name}", partial(_revoked, file, keys, digest), str)
 
 
-def _revoked(file: File, keys: Keys, card_digest: str) -> str:
-    fact = _fact(file, REVOCATION, keys, card_digest)
-    raise VerificationError(
-        problem=f"the controller revoked this card, {fact.get('time', 'at some time')}"
-    )
+def _revoked(file: File, keys: Keys, card_digest: str) -> NoReturn:
+    _refuse_revoked(_fact(file, REVOCATION, keys, card_digest))
+
+
+def _refuse_revoked(fact: Document) -> NoReturn:
+    time, remark = fact.get("time", "at some time"), fact.get("remark", "")
+    reason = f" ({plain(str(remark))})" if remark else ""
+    raise VerificationError(problem=f"the controller revoked this card, {time}{reason}")

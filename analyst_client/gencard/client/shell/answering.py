@@ -40,6 +40,9 @@ LevelValues = Annotated[
         "Default: midpoints of edges. Repeatable.",
     ),
 ]
+WithdrawnValues = Annotated[list[str] | None, typer.Option("--values", hidden=True)]
+"""Refused by controllers, but for a question that was answered before they did."""
+
 Where = Annotated[
     str, typer.Option(help="Only these records, such as \"region == 'North' and age < 40\".")
 ]
@@ -120,7 +123,7 @@ def run(
         Path | None,
         typer.Option(help="Write the signed answer into this folder, for `gencard verify`."),
     ] = None,
-    values: LevelValues = None,
+    values: WithdrawnValues = None,
     where: Where = "",
     missing: Missing = "level",
     option: Options = None,

@@ -18,15 +18,31 @@ from gencard.client.checking.bundle import (
 from gencard.client.checking.history import known_history
 from gencard.client.checking.replay import Replayed, check_delivered_file
 from gencard.client.checking.signing import card_of_statement
-from gencard.client.checking.verify import Check, Outcome
+from gencard.client.checking.verify import AnsweredOnline, Check, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.connection.credentials import Credentials, public_key
 from gencard.client.display import plain
 from gencard.client.files.rows import read_rows
-from gencard.client.shell.terminal import HERE, AsJson, Folder, console, say, say_json, say_table
+from gencard.client.shell.terminal import (
+    HERE,
+    AsJson,
+    Folder,
+    connected,
+    console,
+    say,
+    say_json,
+    say_table,
+)
+from gencard.core.card.card import CardState
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError, InvalidInputError, VerificationError
+from gencard.core.errors import (
+    GencardError,
+    InvalidInputError,
+    NotFoundError,
+    PermissionDeniedError,
+    VerificationError,
+)
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures import dsse
@@ -58,21 +74,50 @@ def verify(
     analyst_key: AnalystKey = None,
     analyst_fingerprint: AnalystFingerprint = None,
     log_key: LogKey = None,
+    online: Annotated[
+        bool,
+        typer.Option("--online", help="Also ask the controller whether the card was revoked since."),
+    ] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Verify signatures and digests of card, schema, psi, receipts, rows, answers, log. Offline."""
+    """Verify signatures and digests of card, schema, psi, receipts, rows, answers, log. Offline.
+
+    A revocation is seen if its file is there, or with --online. Exits 1 if the card was revoked.
+    """
     bundle = Bundle.of(paths)
+    answered = _asked(connection, bundle) if online else None  # first: it may bring new keys
     keys = _keys(connection, bundle, controller_key, analyst_key, log_key)
     if analyst_fingerprint is not None:
         keys = with_fingerprint(keys, analyst_fingerprint)
-    checks = verify_bundle(bundle, keys, datetime.now(UTC))
+    checks = verify_bundle(bundle, keys, datetime.now(UTC), answered)
     if as_json:
         say_json([{"what": c.what, "outcome": c.outcome, "detail": c.detail} for c in checks])
     else:
         _show(checks)
+        if answered is None and not bundle.all("revocation"):
+            _say_until(evidence_time(bundle, keys))
     if any(check.outcome is Outcome.FAILED for check in checks):
         raise typer.Exit(1)
+
+
+def _asked(folder: Path, bundle: Bundle) -> AnsweredOnline:
+    """What the controller says about the card; raises GencardError where it cannot be reached."""
+    name = card_of_statement(dsse.opened(bundle.one("card").content)[0]).name
+    with connected(folder) as caller:
+        try:
+            card = caller.card(name)
+        except (NotFoundError, PermissionDeniedError):
+            return AnsweredOnline(problem="the controller does not show this card to you")
+        caller.log.checkpoint()
+        facts = tuple(card.negotiation.attestations)
+        return AnsweredOnline(facts, card.state == CardState.REVOKED)
+
+
+def _say_until(time: str) -> None:
+    """Print how far offline evidence goes."""
+    until = f" after {time}" if time else ""
+    say(f"A revocation of the card{until} is not seen offline; with --online the controller is asked.")
 
 
 def replay(
@@ -105,6 +150,8 @@ def replay(
     say(str(Replayed.of(release)))
     if not bundle.all("rows"):
         say("No rows were compared; name a file with --data.")
+    if bundle.all("revocation"):
+        say("A file says that the card was revoked: see `gencard verify`.")
 
 
 def _check_rows(path: Path, receipt: Receipt, dataset: Dataset, coding: Coding) -> None:

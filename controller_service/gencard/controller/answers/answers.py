@@ -80,9 +80,11 @@ class Answers:
             price = offer_of(usable).terms.analyses.run_price
             return self.created(tx, who, usable, question, price, {}).encode()
 
+        self.end_with_cards()  # which frees budget
         with self.database.reading() as tx:
             usable = None if request.answer(tx, who) else self.cards.usable(tx, who, card)
-        if usable is not None:  # outside the transaction, which lets nobody else write meanwhile
+            is_new = self.store.asked_before(tx, card, question.digest) is None
+        if usable is not None and is_new:  # outside the transaction: others may write meanwhile
             check_question(question, usable, self.entry_of(usable))
         with self.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
@@ -95,6 +97,7 @@ class Answers:
             NotFoundError: No such answer, or another's.
             CardStateError: The card was revoked, which gives its analyst nothing more.
         """
+        self.end_with_cards()
         with self.database.reading() as tx:
             row = self.store.get(tx, name)
             self.cards.readable(tx, who, row.card, what="answer")
@@ -102,9 +105,18 @@ class Answers:
 
     def page(self, who: Identity, card: str, before: str, limit: int) -> Page[RunRow]:
         """The answers of a card, newest first."""
+        self.end_with_cards()
         with self.database.reading() as tx:
             self.cards.seen(tx, who, card)
             return self.store.list(tx, card=card, before=before, limit=limit)
+
+    def end_with_cards(self) -> None:
+        """Refuse all answers that wait under cards that have ended, as expired ones have unnoticed."""
+        with self.database.reading() as tx:
+            waiting_in_vain = self.decisions.waiting_in_vain(tx)
+        if waiting_in_vain:
+            with self.database.transaction() as tx:
+                self.decisions.end_with_cards(tx)
 
     def entry_of(self, card: Card) -> DatasetEntry:
         """The dataset; raises DatasetChangedError where it is not what the card names."""
@@ -208,6 +220,8 @@ def check_numbers(dataset_entry: DatasetEntry, what: str) -> None:
 def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) -> None:
     """Refuse, by what is public alone, what the card does not grant or nothing could answer.
 
+    A question of before that today's checks would refuse has its answer, and does not come here.
+
     Raises:
         InvalidInputError, InvalidFormulaError, UnknownAttributeError, RecordsProtectedError,
         TooLargeError: As ``Answers.start`` says.
@@ -223,7 +237,7 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         RunQuestion,
     )
 
-    run = RunQuestion.of(asdict(question), dataset_entry.schema.coding)
+    run = RunQuestion.asked(asdict(question), dataset_entry.schema.coding)
     run.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy
     if run.stored:

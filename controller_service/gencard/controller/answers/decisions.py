@@ -1,8 +1,12 @@
 """Decisions on answers: released or refused, by the output rules or by a steward; signed and logged.
 
 What a run costs is settled with its decision. Under exact counts a released answer costs one statistic
-for each number. A refusal depends on the records too: each of its reasons is one more fact about them,
-so it costs one statistic for each reason. Under noise the budget of the run is spent either way.
+for each number. A refusal depends on the records too: that there is no answer is one fact about them, so
+it costs one statistic, whatever rule was broken. Under noise the budget of the run is spent either way.
+
+A refusal because of the records, and an answer that waits because of them, count in ``limits.refusals``
+until a steward reviews the refusal or decides on the answer. An answer that waits ends as refused when
+its card ends.
 """
 
 import json
@@ -12,17 +16,23 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
-from gencard.controller.state.cards import offer_of
+from gencard.controller.state.cards import ENDED, offer_of
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.runs import RunRow, RunState, RunStore
-from gencard.core.card.budget import Price
-from gencard.core.card.card import CardState
+from gencard.controller.state.runs import RunRow, RunState, RunStore, RunTier
+from gencard.core.card.budget import Price, SpendState
+from gencard.core.card.card import Card, CardState
 from gencard.core.errors import CardStateError, InvalidInputError
+from gencard.core.output_checks.rules import OUTPUT_RULES, RULES_VERSION, Colour, Rule
 from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict, answer_statement
 from gencard.wire.signatures.canonical import digest_of, document_of, time_text
 from gencard.wire.signatures.dsse import DOCUMENT, sign
 
 STEWARD = "STEWARD_DECISION"
+CARD_ENDED = "card-ended"
+"""Reason of a refusal: the card was revoked, given back or expired before a steward decided."""
+
+PRICE = 1
+"""Statistics that a refusal costs under exact counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +42,8 @@ class Outcome:
     Args:
         answer: As the core writes it; None where the rules refused it.
         numbers: How many numbers it holds.
-        reasons: Codes of the rules that refused it.
-        rules: Their version.
+        reasons: Why it was refused: ``OUTPUT_RULES`` for all that depends on the records.
+        rules: Version of the output rules.
         review: The rules leave the decision to a steward.
         marks: For a steward alone: what the rules say of each number.
     """
@@ -47,11 +57,22 @@ class Outcome:
 
     @classmethod
     def of(cls, row: RunRow) -> "Outcome":
-        """Raises InvalidInputError where the run has not come so far."""
-        if row.outcome is None:
+        """Raises InvalidInputError where the run does not wait for a decision."""
+        if row.outcome is None or row.state is not RunState.WAITING:
             raise InvalidInputError(field="answer", problem="is not ready for a decision")
         document = json.loads(row.outcome)
         return cls(**document | {"reasons": tuple(document["reasons"])})
+
+    @classmethod
+    def refused(cls, rule: Rule) -> "Outcome":
+        """A refusal because of the records by a rule that judges the run as a whole."""
+        mark = {"part": "run", "colour": str(Colour.RED), "rules": [str(rule)]}
+        return cls(None, 0, (OUTPUT_RULES,), RULES_VERSION, marks=[mark])
+
+    @property
+    def depends_on_records(self) -> bool:
+        """Whether it is refused, or waits, because of the records."""
+        return self.review or OUTPUT_RULES in self.reasons
 
     def stored(self) -> bytes:
         """As the state keeps it."""
@@ -78,7 +99,7 @@ class Decisions:
 
         Raises:
             InvalidInputError: Somebody has decided before, or the rules left no answer.
-            CardStateError: The card was revoked.
+            CardStateError: The card has ended, and with it what waits under it.
         """
         if outcome.answer is None:
             raise InvalidInputError(field="answer", problem="was refused by the output rules")
@@ -86,12 +107,44 @@ class Decisions:
 
     def refuse(self, tx: Connection, row: RunRow, outcome: Outcome, by: str) -> RunRow:
         """Sign that nothing leaves, and the reasons; the run as it is now. Raises as ``release``."""
-        refusal = replace(outcome, answer=None, numbers=0, reasons=tuple(sorted(set(outcome.reasons))))
-        return self._end(tx, row, refusal, Verdict.REFUSED, by)
+        return self._end(tx, row, _without_answer(outcome, outcome.reasons), Verdict.REFUSED, by)
 
-    def _end(self, tx: Connection, row: RunRow, outcome: Outcome, verdict: Verdict, by: str) -> RunRow:
+    def hold(self, tx: Connection, row: RunRow, outcome: Outcome, *, counts: bool) -> RunRow:
+        """Let an answer wait for a steward, its price reserved; the run as it is now.
+
+        Args:
+            counts: Whether it counts in ``limits.refusals`` until then.
+        """
+        self.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored(), counts=int(counts))
+        return self.store.get(tx, row.name)
+
+    def end_with_cards(self, tx: Connection, card: str | None = None) -> None:
+        """Sign a refusal for each answer that waits under a card that has ended.
+
+        Args:
+            card: Name of the only card that is to be looked at; None for all.
+        """
+        for row in self.waiting_in_vain(tx, card):
+            outcome = _without_answer(Outcome.of(row), (CARD_ENDED,))
+            self._end(tx, row, outcome, Verdict.REFUSED, self.cards.controller, ended_card=True)
+
+    def waiting_in_vain(self, tx: Connection, card: str | None = None) -> list[RunRow]:
+        """Runs that wait for a steward under a card that has ended."""
+        rows = (row for row in self.store.waiting(tx) if card in (None, row.card))
+        return [row for row in rows if _is_over(row, self.cards.card(tx, row.card))]
+
+    def _end(
+        self,
+        tx: Connection,
+        row: RunRow,
+        outcome: Outcome,
+        verdict: Verdict,
+        by: str,
+        *,
+        ended_card: bool = False,
+    ) -> RunRow:
         card, now = self.cards.card(tx, row.card), self.cards.clock()
-        if card.state is CardState.REVOKED:
+        if _is_over(row, card) and not ended_card:
             raise CardStateError(state=card.state)
         statistics = self._settle(tx, row, outcome)
         details = {"verdict": str(verdict), "statistics": str(statistics)}
@@ -117,20 +170,38 @@ class Decisions:
         envelope = sign(answer_statement(answer), [self.cards.signing_key(tx)])
         state = RunState.RELEASED if verdict is Verdict.RELEASED else RunState.REFUSED
         values = {"statistics": statistics, "envelope": envelope, "log_index": entry.index, "ended": now}
-        self.store.move(tx, row.name, state, outcome=None, **values)
+        # a steward's decision is the review; what the card's end refuses goes on counting
+        counts = OUTPUT_RULES in outcome.reasons or (CARD_ENDED in outcome.reasons and row.counts)
+        kept = outcome.stored() if counts else None
+        self.store.move(tx, row.name, state, outcome=kept, counts=int(counts), **values)
         return self.store.get(tx, row.name)
 
     def _settle(self, tx: Connection, row: RunRow, outcome: Outcome) -> int:
         """Settle the ledger's line; the statistics that it came to."""
         if row.line is None:
             return 0
-        price = self.ledger.line(tx, row.line).price
+        line = self.ledger.line(tx, row.line)
+        price = line.price
+        if line.state is not SpendState.RESERVED:  # a restore has settled what it found
+            return price.statistics
         most = price.statistics
-        statistics = min(most, outcome.numbers or max(1, len(outcome.reasons)))
+        statistics = min(most, outcome.numbers or PRICE)
         self.ledger.settle_at(
             tx, row.line, Price(statistics, price.epsilon, price.rho), self.cards.clock()
         )
         return statistics
+
+
+def _is_over(row: RunRow, card: Card) -> bool:
+    """Whether no answer leaves under a card any more.
+
+    What a program gave before its card expired may be decided on later: reading it takes days.
+    """
+    return card.state is CardState.REVOKED or (row.tier is RunTier.CHECKED and card.state in ENDED)
+
+
+def _without_answer(outcome: Outcome, reasons: tuple[str, ...]) -> Outcome:
+    return replace(outcome, answer=None, numbers=0, reasons=tuple(sorted(set(reasons))))
 
 
 def question_of(row: RunRow) -> Question:

@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from gencard.controller.answers.run_question import RunQuestion
+from gencard.controller.answers.run_question import Population, RunQuestion
 from gencard.controller.jobs.tasks import Job, cliques_of
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Coding
@@ -17,6 +17,7 @@ from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks import facts
 from gencard.core.output_checks.differencing import chain_of_sums, differences, nearly_natural
+from gencard.core.output_checks.groups import group_populations
 from gencard.core.output_checks.inference import tells_small_counts
 from gencard.core.output_checks.judgement import SUMMED
 from gencard.core.output_checks.lattice import MOST_CELLS, Facts, Lattice, lattice_size
@@ -36,24 +37,29 @@ class Earlier:
     Args:
         coding: The schema.
         cliques: Marginals of everybody, exactly.
+        refused: Populations of runs that were refused: a refusal says that a rule was broken, so two
+            refusals about almost the same records would say what the difference does.
     """
 
     coding: Coding
     runs: tuple[RunQuestion, ...]
     cliques: tuple[Clique, ...]
+    refused: tuple[Population, ...] = ()
 
     @classmethod
     def of(cls, job: Job, coding: Coding) -> "Earlier":
         """As a job names it."""
         runs = (RunQuestion.of({"options": "", **run}, coding) for run in job["earlier"])
-        return cls(coding, tuple(runs), tuple(cliques_of(job.get("released", ()))))
+        refused = (Population.of({"options": "", **run}, coding) for run in job.get("refused", ()))
+        return cls(coding, tuple(runs), tuple(cliques_of(job.get("released", ()))), tuple(refused))
 
     def attributes_with(self, run: RunQuestion) -> Clique:
         """All attributes that must be read to judge a run."""
         runs = (run, *self.runs)
         cliques = (clique for one in runs for clique in one.output.cliques)
         names = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
-        return tuple(dict.fromkeys(chain(names, *cliques, *self.cliques)))
+        chosen = (population.attributes for population in self.refused)
+        return tuple(dict.fromkeys(chain(names, *cliques, *self.cliques, *chosen)))
 
     def stored_with(self, run: RunQuestion) -> Clique:
         """The number whose stored values must be read to judge a run: its own, or of earlier means."""
@@ -99,10 +105,37 @@ class Earlier:
 
     def differs_by_few(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
         """Whether the population is that of an earlier output, or of a natural group, but for a few."""
-        if run.where is not None and nearly_natural(run.where, dataset, threshold):
+        conditions = [*group_populations(run.question)]
+        conditions += [] if run.where is None else [run.where]
+        if any(nearly_natural(one, dataset, threshold) for one in conditions):
             return True
-        outputs = [*(one.output for one in self.runs), Output((EVERYBODY,), self.cliques)]
-        return differences(run.output, outputs, dataset, threshold)
+        if self._resembles(run, dataset, threshold):
+            return True
+        outputs = [output for one in self.runs for output in one.outputs]
+        outputs.append(Output((EVERYBODY,), self.cliques))
+        for one in run.outputs:  # its groups may be a chain by themselves
+            if differences(one, outputs, dataset, threshold):
+                return True
+            outputs.append(one)
+        return False
+
+    def _resembles(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
+        """Whether other conditions chose the population of a run, refused or not, but for a few records.
+
+        None at all are too few as well, unless both conditions are the same one: else an answer would
+        say that the records by which the conditions differ do not exist, and a refusal that one does. A
+        refused population does not block those that fewer attributes choose: so near to one of them it
+        was refused whatever the records are, and else a single run could block all records for ever.
+        """
+        if threshold <= 1:
+            return False
+        own, names = run.population.kept(dataset), {*run.population.attributes}
+        refused = (one for one in self.refused if not names < {*one.attributes})
+        for other in (*(one.population for one in self.runs), *refused):
+            few = int(np.count_nonzero(own ^ other.kept(dataset)))
+            if few < threshold and (few > 0 or other.chosen != run.population.chosen):
+                return True
+        return False
 
     def leaves_too_little(self, run: RunQuestion, dataset: Dataset, rules: Rules) -> bool:
         """Whether an answer that is released, too, would leave too little open about a small count.
@@ -178,12 +211,13 @@ class Earlier:
 
 def _tables_of(run: RunQuestion, dataset: Dataset, known: Kept) -> Iterator[IntArray]:
     """The group of each record in each table whose sums an answer determines; -1 outside all groups."""
-    kept = run.output.kept(dataset) & known
-    for clique in run.output.cliques:
-        cells, _ = cell_numbers(dataset, clique)
-        table = np.full(len(dataset), -1, dtype=np.int64)
-        table[kept] = np.unique(cells[kept], return_inverse=True)[1]
-        yield table
+    for output in run.outputs:
+        kept = output.kept(dataset) & known
+        for clique in output.cliques:
+            cells, _ = cell_numbers(dataset, clique)
+            table = np.full(len(dataset), -1, dtype=np.int64)
+            table[kept] = np.unique(cells[kept], return_inverse=True)[1]
+            yield table
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 judged      digest, libraries, release and price, before any record is read and any budget is spent
 rehearsed   in the sandbox on the rows of a release, with the shape of the analyst's own dry run
-run         in the sandbox on the records; outputs of that shape, or one failure for all causes
-waits       for a steward, who sees every number; see ``review``
+run         in the sandbox on the records; outputs of that shape, or none, whatever the cause
+waits       for a steward, who sees every number, or that the program failed; see ``review``
+
+A program that failed waits like any other: a program could choose by a record to fail.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +36,7 @@ from gencard.controller.state.cards import in_force, offer_of
 from gencard.controller.state.idempotency import Request
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.releases import ReleaseRow, ReleaseStore
-from gencard.controller.state.runs import RunRow, RunState
+from gencard.controller.state.runs import RunRow
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.errors import (
@@ -44,8 +46,9 @@ from gencard.core.errors import (
     JobFailedError,
     JobLimitError,
     ProgramNotRunError,
+    ProgramRunFailedError,
 )
-from gencard.core.output_checks.rules import RULES_VERSION
+from gencard.core.output_checks.rules import RULES_VERSION, USUAL_RULES, Rule
 from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json, outputs_to_json
 from gencard.run.r_language import is_r
 from gencard.wire.documents.answer_document import Question
@@ -196,16 +199,20 @@ class ProgramRun:
         job = self._job(run.request, card)
         with not_run():
             rehearsed = outputs_of_json(run.job(tasks.REHEARSE, job["rehearse"]))
-        outputs = outputs_of_json(run.job(tasks.RUN_ONCE, job["run_once"]))
         program = run.request["program"]
-        answer = answer_of(question_of(row).formula, outputs, rehearsed)
-        rules = answers.cards.entry_of(card).policy.analyses.rules
-        marks = marks_document(program, outputs, rehearsed, rules)
-        outcome = Outcome(answer, numbers_in(outputs), (), RULES_VERSION, marks=marks)
+        try:
+            outputs = outputs_of_json(run.job(tasks.RUN_ONCE, job["run_once"]))
+            answer = answer_of(question_of(row).formula, outputs, rehearsed)
+            rules = answers.cards.entry_of(card).policy.analyses.rules
+            marks = marks_document(program, outputs, rehearsed, rules)
+            outcome = Outcome(answer, numbers_in(outputs), (), RULES_VERSION, marks=marks)
+        except ProgramRunFailedError:
+            marks = marks_document(program, (), (), USUAL_RULES)
+            outcome = Outcome(None, 0, (str(Rule.FAILED),), RULES_VERSION, marks=marks)
+        run.rest()
         with answers.database.transaction() as tx:
             in_force(answers.cards.card(tx, row.card))
-            answers.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored())
-            ended_row = answers.store.get(tx, row.name)
+            ended_row = answers.decisions.hold(tx, row, outcome, counts=False)
             answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:

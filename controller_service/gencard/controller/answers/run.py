@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.answers.answers import Answers
-from gencard.controller.answers.decisions import Outcome, question_of
+from gencard.controller.answers.decisions import PRICE, Outcome, question_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
@@ -17,12 +17,13 @@ from gencard.controller.operations.run import Run
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunRow, RunState, RunTier
+from gencard.core.answers.answer import numbers_in_json
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, MeasurementRefusedError, ProgramRunFailedError
-
-TOO_MANY_NUMBERS = "TOO_MANY_NUMBERS"
+from gencard.core.output_checks.rules import Rule
+from gencard.wire.documents.answer_document import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,15 @@ class AnswerRun:
     response: Callable[[RunRow], bytes]
 
     def __call__(self, run: Run) -> None:
-        """Look at the records once, and decide; after a crash before that, look again."""
+        """Look at the records once, and decide; after a crash before that, look again.
+
+        A run that fails at the records ends as a refusal like any other.
+        """
         answers = self.answers
         with answers.database.reading() as tx:
             row = answers.store.get(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
-            earlier = [question_of(one) for one in self._earlier(tx, row)]
+            before = self._before(tx, row)
             exact_cliques = self._exact_cliques(tx, row)
         analyses = offer_of(card).terms.analyses
         job = self.jobs.answer(
@@ -53,11 +57,16 @@ class AnswerRun:
             question_of(row),
             privacy=analyses.privacy if analyses.privacy.noisy else None,
             numbers=analyses.numbers,
-            earlier=earlier,
+            before=before,
             released=exact_cliques,
             seed=secrets.randbits(63),
         )
-        outcome = outcome_of(run.job(tasks.ANSWER, job), analyses)
+        try:
+            outcome = outcome_of(run.job(tasks.ANSWER, job), analyses)
+        except MeasurementRefusedError:  # whether work at the records fails may depend on them
+            outcome = Outcome.refused(Rule.FAILED)
+        if outcome.depends_on_records:
+            run.rest()
         self._keep(run, row, outcome)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
@@ -79,7 +88,7 @@ class AnswerRun:
         answers.store.forget(tx, name)
 
     def _charged(self, tx: Connection, run: RunRow, error: GencardError) -> int:
-        """Statistics that a failure costs: one, for that it failed is all that anybody hears.
+        """Statistics that a failure costs: those of a refusal, for only that it failed is disclosed.
 
         Noise that may have been drawn stays paid, and so does a failure of the service itself, until a
         steward has looked.
@@ -91,16 +100,16 @@ class AnswerRun:
             return 0
         if line.price != Price(statistics=line.price.statistics):
             return 0
-        ledger.settle_at(tx, line.line, Price(statistics=1), cards.clock())
+        ledger.settle_at(tx, line.line, Price(statistics=PRICE), cards.clock())
         cards.log.append(
             tx,
             action="settle",
             actor=cards.controller,
             resource=run.name,
-            details={"line": str(line.line), "reason": error.reason, "statistics": "1"},
+            details={"line": str(line.line), "reason": error.reason, "statistics": str(PRICE)},
             now=cards.clock(),
         )
-        return 1
+        return PRICE
 
     def _keep(self, run: Run, row: RunRow, outcome: Outcome) -> None:
         """Decision, ledger, log and the operation's end: true together, or not at all."""
@@ -108,21 +117,29 @@ class AnswerRun:
         with answers.database.transaction() as tx:
             card = in_force(answers.cards.card(tx, row.card))
             decisions, by = answers.decisions, answers.cards.controller
+            steward = answers.cards.entry_of(card).policy.analyses.steward
             if outcome.answer is None:
                 ended_row = decisions.refuse(tx, row, outcome, by)
-            elif outcome.review or answers.cards.entry_of(card).policy.analyses.steward:
-                answers.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored())
-                ended_row = answers.store.get(tx, row.name)
+            elif outcome.review or steward:  # where all wait, that one does says nothing
+                ended_row = decisions.hold(tx, row, outcome, counts=outcome.review and not steward)
             else:
                 ended_row = decisions.release(tx, row, outcome, by)
             answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
-    def _earlier(self, tx: Connection, row: RunRow) -> list[RunRow]:
-        """Other runs on the same records, of anybody, that may tell something; those that go on too."""
-        rows = self.answers.store.of_dataset(tx, row.dataset)
-        silent = (RunState.REFUSED, RunState.FAILED)
-        others = (one for one in rows if one.version == row.version and one.name != row.name)
-        return [one for one in others if one.state not in silent and one.tier is RunTier.CHECKED]
+    def _before(self, tx: Connection, row: RunRow) -> dict[str, list[Question]]:
+        """Questions of other runs on the same records, of any analyst, each once.
+
+        Returns:
+            "earlier": of answers that are released, or may be; "refused": of runs that were refused or
+            have failed.
+        """
+        released, refused = dict[str, Question](), dict[str, Question]()
+        for one in self.answers.store.of_dataset(tx, row.dataset):
+            same = one.version == row.version and one.tier is RunTier.CHECKED
+            if same and one.name != row.name:
+                ended = one.state in (RunState.REFUSED, RunState.FAILED)
+                (refused if ended else released)[one.question] = question_of(one)
+        return {"earlier": list(released.values()), "refused": list(refused.values())}
 
     def _exact_cliques(self, tx: Connection, row: RunRow) -> list[Clique]:
         """Marginals of the same records that cards have released exactly, to anybody."""
@@ -136,26 +153,15 @@ class AnswerRun:
 
 def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
     """What a job gave, as it is decided on."""
-    answer, reasons = result["answer"], tuple(result["reasons"])
-    numbers = numbers_in(answer)
+    answer = result["answer"]
+    numbers = numbers_in_json(answer)
     if numbers > analyses.numbers:
-        answer, numbers, reasons = None, 0, (TOO_MANY_NUMBERS,)
+        return Outcome.refused(Rule.NUMBERS)
     return Outcome(
         answer,
         numbers,
-        reasons,
+        tuple(result["reasons"]),
         result["rules"],
         review=result.get("review", False),
         marks=result.get("marks"),
     )
-
-
-def numbers_in(answer: Any) -> int:
-    """How many numbers a JSON value holds, at any depth; of a covariance matrix each pair once."""
-    if isinstance(answer, dict):
-        whole = sum(map(numbers_in, answer.values()))
-        size = len(answer.get("covariance", ()))
-        return whole - size * (size - 1) // 2
-    if isinstance(answer, list):
-        return sum(map(numbers_in, answer))
-    return int(isinstance(answer, int | float) and not isinstance(answer, bool))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,17 @@ from gencard.core.answers.stored import check_coded, wants_stored
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import LackingMarginalsError
+from gencard.core.errors import GencardError, InvalidInputError, LackingMarginalsError
+from gencard.core.output_checks.groups import group_cliques, group_populations
 from gencard.core.output_checks.judgement import output_cliques
-from gencard.core.output_checks.populations import EVERYBODY, Condition, Output, not_missing
+from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, Output, not_missing
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.types import FloatArray
 from gencard.formulas.answering import read_question
 from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values
 from gencard.formulas.formulas import read_formula
+from gencard.formulas.run_functions import check_functions, grouping_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,45 +60,115 @@ class Limited:
         return clique
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Population:
+    """Which records a run is about, read by the schema alone.
+
+    Args:
+        where: Which records were asked for; None for all.
+        tests: All tests that a record has to pass; ``where`` is among them.
+    """
+
+    where: Condition | None
+    tests: tuple[Condition, ...]
+
+    @classmethod
+    def of(cls, run: Mapping[str, Any], coding: Coding) -> "Population":
+        """Raises as ``read_formula`` and ``read_condition`` do."""
+        values = json.loads(run["options"] or "{}").get("values")
+        where = _condition(run["where"], coding, values) if run["where"] else None
+        conditions = [] if where is None else [where]
+        if run["missing"] == "drop":
+            names = read_formula(run["formula"], coding).attributes
+            with_missing = [name for name in names if coding.attribute(name).coding.missing]
+            conditions += not_missing(with_missing, coding.domain)
+        return cls(where, (EVERYBODY, *conditions))
+
+    def kept(self, dataset: Dataset) -> Kept:
+        """The records that the run is about."""
+        return Output(self.tests, ()).kept(dataset)
+
+    @property
+    def attributes(self) -> Clique:
+        """All that says who is in."""
+        return tuple(dict.fromkeys(name for test in self.tests for name in test.attributes))
+
+    @property
+    def chosen(self) -> tuple[Clique, bytes]:
+        """The condition in one form, whatever the text that it was read from."""
+        one = self.where or EVERYBODY
+        cells: NDArray[np.bool_] = one.cells
+        names = one.attributes
+        for axis in reversed(range(cells.ndim)):
+            if np.all(cells == cells.take([0], axis=axis)):  # this attribute decides nothing
+                cells = np.asarray(cells.take(0, axis=axis))
+                names = (*names[:axis], *names[axis + 1 :])
+        order = sorted(range(len(names)), key=names.__getitem__)
+        return tuple(names[axis] for axis in order), np.transpose(cells, order).tobytes()
+
+
 @dataclass(frozen=True, slots=True)
 class RunQuestion:
     """One run, as a job or the state describes it, read by the schema alone.
 
     Args:
-        values: Numbers of levels that the analyst gave.
-        where: Which records were asked for; None for all.
-        output: Which records it is about, and which of their marginals it tells.
+        values: Numbers of levels that the analyst gave, which runs of before could; None for none.
+        population: Which records it is about.
+        output: The same records, and which of their marginals it tells.
         possible: The levels of each attribute of the formula that the population leaves.
         stored: The response, where its stored numbers are asked for.
     """
 
     question: Question
-    values: Values
-    where: Condition | None
+    values: Values | None
+    population: Population
     output: Output
     possible: Mapping[str, NDArray[np.bool_]]
     stored: Clique = ()
 
     @classmethod
     def of(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":
-        """Raises as ``read_question`` and ``read_condition`` do."""
+        """Read a run, of today or of before; raises as ``read_question`` and ``read_condition`` do."""
         options = json.loads(run["options"] or "{}")
-        values = options.pop("values", {})
+        values = options.pop("values", None)
         kind = analysis_of(run["kind"])
         own_options = {name: _hashable(value) for name, value in options.items()}
         names = read_formula(run["formula"], coding).attributes
-        where = _condition(run["where"], coding, values) if run["where"] else None
-        conditions = [] if where is None else [where]
-        if run["missing"] == "drop":
-            with_missing = [name for name in names if coding.attribute(name).coding.missing]
-            conditions += not_missing(with_missing, coding.domain)
-        possible = {name: _possible(name, conditions, coding.domain) for name in names}
+        population = Population.of(run, coding)
+        possible = {name: _possible(name, population.tests, coding.domain) for name in names}
         question = read_question(
             run["formula"], kind, coding, values=values, observed=possible, options=own_options
         )
-        output = Output((EVERYBODY, *conditions), output_cliques(question, possible))
+        question = replace(question, grouping=grouping_of(run["formula"], coding, possible))
+        output = Output(population.tests, output_cliques(question, possible))
         stored_names = (question.formula.response or "",) if wants_stored(question) else ()
-        return cls(question, values, where, output, possible, stored_names)
+        return cls(question, values, population, output, possible, stored_names)
+
+    @property
+    def where(self) -> Condition | None:
+        """Which records were asked for; None for all."""
+        return self.population.where
+
+    @classmethod
+    def asked(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":
+        """Read a run that is asked for now; raises as ``of`` and ``check_asked`` do."""
+        if "values" in json.loads(run["options"] or "{}"):
+            raise _values_refused()
+        run_question = cls.of(run, coding)
+        run_question.check_asked()
+        return run_question
+
+    def check_asked(self) -> None:
+        """Refuse what runs of before could hold, and a run that is asked for now cannot.
+
+        Raises:
+            InvalidInputError: The analyst gave numbers to levels.
+            InvalidFormulaError: The formula has a function that runs do not take.
+        """
+        if self.values is not None:
+            raise _values_refused()
+        one = self.question
+        check_functions(one.text, one.kind, one.coding, self.possible)
 
     def check_noise(self, *, noisy: bool) -> None:
         """Raises InvalidInputError where a run with noise is asked for stored numbers."""
@@ -109,9 +181,10 @@ class RunQuestion:
 
     def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> Question:
         one = self.question
-        return read_question(
+        question = read_question(
             one.text, one.kind, one.coding, values=self.values, observed=observed, options=one.options
         )
+        return replace(question, grouping=one.grouping)
 
     def lacks_levels(self, everybody: Dataset, part: Dataset) -> bool:
         """Whether the answer, which lists levels, would say that nobody asked for has one of them.
@@ -126,7 +199,10 @@ class RunQuestion:
         output_names = {name for clique in self.output.cliques for name in clique}
         if any(np.any(expected[name] & ~observed[name]) for name in output_names.intersection(names)):
             return True
-        one, other = self._with(expected).design, self._with(observed).design
+        try:
+            one, other = self._with(expected).design, self._with(observed).design
+        except GencardError:  # such as the base of a contrast, or a level in levels=[...]
+            return True
         return one is not None and other is not None and one.names != other.names
 
     def has_small_cell(self, margins: RecordMargins, threshold: int) -> bool:
@@ -147,10 +223,28 @@ class RunQuestion:
     def widest(self) -> int:
         """Most attributes of a table whose cells the answer tells, with those that say who is in."""
         attributes = () if self.where is None else self.where.attributes
-        return max((len({*clique, *attributes}) for clique in self.output.cliques), default=0)
+        cliques = (*self.output.cliques, *group_cliques(self.question))
+        return max((len({*clique, *attributes}) for clique in cliques), default=0)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The output, and that of each group which a function of the formula makes."""
+        groups = group_populations(self.question)
+        parts = (replace(self.output, tests=(*self.output.tests, one)) for one in groups)
+        return (self.output, *parts)
 
 
-def _condition(text: str, coding: Coding, values: Values) -> Condition:
+def _values_refused() -> InvalidInputError:
+    """The error of a run that gives numbers to levels, with which it would read single records."""
+    return InvalidInputError(
+        field="values",
+        problem="is no option of runs on records: a level is the number that the schema declares for it",
+        advice="Ask the data's holder to declare numbers or edges, or use values in an answer from psi: "
+        "card.answer(...), gencard answer.",
+    )
+
+
+def _condition(text: str, coding: Coding, values: Values | None) -> Condition:
     attributes, mask = read_condition(text, coding, values)
     return Condition(attributes, mask)
 

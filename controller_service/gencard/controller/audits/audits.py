@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import CardAudits, is_audited, rows_of_run
 from gencard.controller.audits.resumption import KIND, Journals, Resumption
+from gencard.controller.audits.workers import RefusedWorkers
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
@@ -61,6 +62,11 @@ class Audits:
     def card_audits(self) -> CardAudits:
         """What audits mean for cards."""
         return CardAudits(self.cards, self.boxes, self.store)
+
+    @property
+    def refused_workers(self) -> RefusedWorkers:
+        """Workers of the cluster that gave a wrong answer."""
+        return RefusedWorkers(self.journals.files)
 
     @property
     def resumption(self) -> Resumption:

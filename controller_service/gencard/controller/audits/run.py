@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.audits.audits import Audits, plan_of
 from gencard.controller.audits.resumption import KIND
+from gencard.controller.audits.workers import log_worker
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import refund
@@ -19,10 +20,15 @@ from gencard.controller.state.audits import AuditRow, Conclusion
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import AuditReport, EarlierTry, Verdict
+from gencard.core.audit.report import AuditReport, EarlierTry, Verdict, WorkerRuns, false_runs
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, wording
 from gencard.core.card.card import Card
-from gencard.core.errors import GencardError, GeneratorChangedError, OperationCancelledError
+from gencard.core.errors import (
+    GencardError,
+    GeneratorChangedError,
+    OperationCancelledError,
+    WorkerError,
+)
 from gencard.wire.signatures.canonical import Document, sha256, time_text
 from gencard.wire.signatures.dsse import VERDICT, sign, statement
 from gencard.wire.signatures.identity import Identity, Role
@@ -62,6 +68,7 @@ class AuditRun:
             plan,
             VERSIONS,
             journal=journal,
+            workers=self.audits.refused_workers.trusted(self.jobs.workers),
         )
         self._conclude(run, card, report_of_json_object(self._report(run, job)))
         self.audits.journals.forget(run.request["audit"])
@@ -97,6 +104,16 @@ class AuditRun:
         except OperationCancelledError:
             self.audits.journals.forget_since(run.request["audit"], run.ticks.last())
             raise
+        except WorkerError as error:
+            self._refuse_worker(error, run.row.name)
+            raise
+
+    def _refuse_worker(self, error: WorkerError, operation: str) -> None:
+        """No audit uses the worker again until an operator admits it."""
+        cards, details = self.audits.cards, {"operation": operation, "reason": error.reason}
+        name = self.audits.refused_workers.refuse(error, operation)
+        with self.audits.database.transaction() as tx:
+            log_worker(tx, cards.log, "refuse-worker", cards.controller, name, cards.clock(), **details)
 
     def _recipe(self, run: Run, plan: AuditPlan) -> Document:
         """Raises GeneratorChangedError where another box than the one counted goes by the name."""
@@ -181,6 +198,7 @@ def _payload(
     stewards may read, is bound to it by its digest; its seed, which is secret from others, is in it.
     """
     verdict, wording_text = outcome
+    runs = report.plan.terms.runs
     facts = {
         "attempt": str(report.plan.attempt),
         "blackBox": row.black_box,
@@ -188,11 +206,23 @@ def _payload(
         "card": {"sha256": offer_of(card).digest},
         "level": repr(report.plan.level),
         "report": {"sha256": sha256(document)},
-        "runs": str(report.plan.terms.runs),
+        "runs": str(runs),
         "verdict": str(verdict),
         "wording": wording_text,
         "time": time_text(now),
         **({"author": row.author} if row.author else {}),
         **({"triesPooled": str(len(report.earlier) + 1)} if report.earlier else {}),
+        **({"workers": _workers(report.workers, runs)} if report.workers else {}),
     }
     return statement(VERDICT, row.name, facts, offer_of(card).digest)
+
+
+def _workers(workers: WorkerRuns, runs: int) -> dict[str, object]:
+    """How the runs of workers were checked. Numbers of runs a side depend on no record; sums might."""
+    return {
+        "drawnOfEachSide": str(workers.drawn),
+        "weighedOfEachSide": str(workers.weighed),
+        "foundByDrawing": {
+            str(false): f"{workers.probability(false, runs):.3f}" for false in false_runs(runs)
+        },
+    }

@@ -37,6 +37,10 @@ from gencard.wire.signatures.identity import Identity, Role
 OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
 
 
+def _nothing_waits(tx: Connection, card: str) -> None:
+    """End nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class CardBook:
     """All cards, and the one way to change one: with a step, a log entry and a new etag.
@@ -45,6 +49,7 @@ class CardBook:
         facts: What a card says of a generator, by its name; raises NotFoundError.
         controller: The controller's own URI.
         signing_key: The key that signs for the controller, as of a transaction.
+        on_end: Ends what waits under a card, by its name, in the transaction that ends the card.
     """
 
     store: CardStore
@@ -56,6 +61,7 @@ class CardBook:
     controller: str
     signing_key: Callable[[Connection], Ed25519PrivateKey]
     clock: Callable[[], datetime]
+    on_end: Callable[[Connection, str], None] = _nothing_waits
 
     def card(self, tx: Connection, name: str) -> Card:
         """Any card, as of now; raises NotFoundError."""
@@ -279,7 +285,9 @@ class CardBook:
     ) -> Card:
         """Move a card to a state that nothing follows."""
         ended_card = replace(card, state=state, turn=Turn.NOBODY)
-        return self.move(tx, card, self.stepped(ended_card, actor, action, remark))
+        moved_card = self.move(tx, card, self.stepped(ended_card, actor, action, remark))
+        self.on_end(tx, card.name)
+        return moved_card
 
     def attest(self, tx: Connection, card: Card, state: CardState, action: str, *facts: bytes) -> Card:
         """Add signed facts of the controller to a card and move it on."""

@@ -1,4 +1,5 @@
-"""Runs of black boxes on other machines, by Dask: what is sent, who may send it, who performs it.
+"""Runs of black boxes on other machines: orders by gRPC, and the workers that perform them.
 
-Records are read by the controller alone. A worker gets the inputs of single runs, in memory.
+Records are read by the controller alone. A worker gets the inputs of single runs, in memory. All that
+comes back is bytes of bounded size, which ``jobs.repetition`` compares with runs of the controller.
 """

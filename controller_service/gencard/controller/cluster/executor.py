@@ -1,288 +1,250 @@
-"""Runs of black boxes by the workers of a Dask cluster, behind ``concurrent.futures.Executor``.
+"""A black box whose runs are performed by the workers of a cluster.
 
-What is submitted is ``perform`` with one order; what comes back is its answer. Every connection is
-TLS 1.3 with certificates of the cluster's own authority, which certifies nobody else. Runs of a worker
-that is lost are done again by another, with the same seeds.
+Runs of a worker that is lost are done again by another, with the same seeds. Whether its rows
+are those of the box is for the caller to check: see ``jobs.repetition``.
 """
 
-import os
 import secrets
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
-from contextlib import closing, suppress
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
 
-os.environ.setdefault("DASK_CONFIG", os.devnull)  # so that no file in the home folder is read or made
-
-import dask
-from distributed import Client, get_worker
-from distributed.security import Security
-
-from gencard.controller.cluster.orders import Bounds, OrderBook, code_digest, dataset_of, head_of
+from gencard.controller.cluster.connections import (
+    Connection,
+    Member,
+    WorkerBusyError,
+    WorkerLostError,
+    connections,
+)
+from gencard.controller.cluster.orders import (
+    Bounds,
+    MalformedAnswerError,
+    OrderBook,
+    RunRefusedError,
+)
+from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.sandbox.recipes import PROGRAM, carried
+from gencard.core.blackbox import BlackBox
 from gencard.core.dataset import Dataset
-from gencard.core.errors import BlackBoxError, ClusterError, JobFailedError
-from gencard.wire.codecs.error_table import error_named
-
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
-
-CONFIG: dict[str, Any] = {
-    "distributed.comm.require-encryption": True,
-    "distributed.comm.tls.min-version": 1.3,
-    "distributed.scheduler.blocked-handlers": ["feed", "run_function"],
-    "distributed.scheduler.http.routes": [],
-    "distributed.scheduler.worker-ttl": "20s",
-    "distributed.worker.http.routes": [],
-    "distributed.worker.profile.enabled": False,
-    # records are never spilled to a disk
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": False,
-    "distributed.admin.log-length": 0,
-    "distributed.admin.low-level-log-length": 0,
-}
-"""What Dask does otherwise than by itself."""
+from gencard.core.errors import ClusterError, WorkerError
 
 PATIENCE = 30.0
-"""Seconds in which a worker must be there."""
-
-HOST = "gencard"
-"""The plugin of a worker that has the processes."""
+"""Seconds without any fitting worker after which a job ends."""
 
 _NO_WORKER = "none of its workers has this controller's version and this black box"
-_CONNECT = 10.0
-_LOOK = 1.0
-"""Seconds between looks at what workers there are, while a run is awaited."""
+_PAUSE = 0.1
+"""Seconds before a busy worker is asked again."""
 
+_RECONNECT = 1.0
+"""Seconds before a lost worker is asked again."""
 
-@dataclass(frozen=True, slots=True)
-class ClusterAccess:
-    """Where the scheduler is, and a folder: ``authority.pem``, ``certificate.pem``, ``key.pem``."""
+_SLACK = 120.0
+"""Seconds for the start of a process and the transfer, besides those of the run."""
 
-    scheduler: str
-    folder: Path
-
-
-def security_of(folder: Path) -> Security:
-    """TLS with the files of one member of the cluster, in whatever role."""
-    dask.config.set(CONFIG)
-    own = {
-        f"tls_{role}_{kind}": str(folder / file)
-        for role in ("client", "scheduler", "worker")
-        for kind, file in (("cert", "certificate.pem"), ("key", "key.pem"))
-    }
-    return Security(require_encryption=True, tls_ca_file=str(folder / "authority.pem"), **own)
-
-
-def connected(access: ClusterAccess) -> Client:
-    """Connect to the scheduler.
-
-    Raises:
-        ClusterError: It does not answer, or is not of this cluster.
-    """
-    with suppress(OSError, ValueError, TimeoutError):
-        return Client(
-            access.scheduler,
-            security=security_of(access.folder),
-            timeout=_CONNECT,
-            set_as_default=False,
-            direct_to_workers=False,
-        )
-    raise ClusterError(problem="its scheduler cannot be reached with this certificate")
-
-
-def resource_of(code: str) -> str:
-    """What a worker offers, and a run needs: the same code on both sides."""
-    return f"gencard {code}"
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A worker as its scheduler knows it.
-
-    Args:
-        runs: At the same time.
-        fits: Whether it has this controller's code.
-    """
-
-    address: str
-    name: str
-    runs: int
-    fits: bool
-
-
-def members(client: Client, code: str) -> list[Member]:
-    """The workers, by name; none where the scheduler has gone."""
-    known = client.scheduler_info(n_workers=-1).get("workers", {})
-    workers = [
-        Member(
-            address, str(facts["name"]), int(facts["nthreads"]), resource_of(code) in facts["resources"]
-        )
-        for address, facts in known.items()
-    ]
-    return sorted(workers, key=lambda member: (member.name, member.address))
-
-
-def examined(scheduler: str, folder: Path) -> tuple[int, int]:
-    """How many workers have this controller's code, and how many another; raises ClusterError."""
-    with closing(connected(ClusterAccess(scheduler, folder))) as client:
-        there = members(client, code_digest())
-    fitting = sum(one.fits for one in there)
-    return fitting, len(there) - fitting
-
-
-def perform(order: bytes) -> tuple[str, bytes]:
-    """On a worker: hand the order to a process that performs it; returns address and answer."""
-    worker = get_worker()
-    host: Any = worker.plugins[HOST]
-    return worker.address, host.perform(worker.get_current_task(), order)
-
-
-class ClusterExecutor(Executor):
-    """Performs orders on workers that have this controller's code.
-
-    Args:
-        access: A connection is held open as long as this lives.
-
-    Raises:
-        ClusterError: The scheduler cannot be reached.
-    """
-
-    def __init__(self, access: ClusterAccess) -> None:
-        self._code = code_digest()
-        self._client = connected(access)
-        self._refused: set[str] = set()
-
-    def submit(
-        self,
-        fn: Callable[_Arguments, _Result],
-        /,
-        *args: _Arguments.args,
-        **kwargs: _Arguments.kwargs,
-    ) -> Future[_Result]:
-        """Send ``perform`` with one order; to cancel the future ends the run, and all that it started.
-
-        The future ends with what ``perform`` returns, or ClusterError where too many workers were lost.
-
-        Raises:
-            ClusterError: Every worker of this controller's version has refused a run.
-        """
-        if fn is not perform:
-            raise TypeError("workers accept orders only")
-        among = self._fitting() if self._refused else None
-        if among == []:
-            raise ClusterError(problem=_NO_WORKER)
-        needs = {resource_of(self._code): 1}
-        remote = self._client.submit(fn, *args, pure=False, resources=needs, workers=among, **kwargs)
-        future: Future[Any] = Future()
-        remote.add_done_callback(partial(_hand_over, future))
-        future.add_done_callback(lambda ended: remote.cancel(force=True) if ended.cancelled() else None)
-        return future
-
-    def answer(self, order: bytes, future: Future[tuple[str, bytes]]) -> bytes:
-        """The answer to an order; what one worker refuses is sent to others.
-
-        Raises:
-            ClusterError: No worker performs it, or there has been none for ``PATIENCE`` seconds.
-        """
-        while True:
-            address, answer = self._awaited(future)
-            if "refused" not in head_of(answer):
-                return answer
-            self._refused.add(address)
-            future = self.submit(perform, order)
-
-    def _awaited(self, future: Future[_Result]) -> _Result:
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            with suppress(TimeoutError):
-                return future.result(_LOOK)
-            if self._fitting():
-                end = time.monotonic() + PATIENCE
-        future.cancel()
-        raise ClusterError(problem=_NO_WORKER)
-
-    def room(self) -> int:
-        """Orders that are sent before the first is answered: two for each run at a time."""
-        there = members(self._client, self._code)
-        return 2 * max(1, sum(one.runs for one in there if one.fits))
-
-    def _fitting(self) -> list[str]:
-        there = members(self._client, self._code)
-        return [one.address for one in there if one.fits and one.address not in self._refused]
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
-        """Close the connection; what was submitted and has not ended is cancelled with it."""
-        self._client.close()
-
-
-def _hand_over(future: Future[Any], ended: Any) -> None:
-    """Called by Dask in a thread of its own once a run has ended, however it did."""
-    if ended.status == "finished":
-        result, error = ended.result(), None
-    else:
-        result, error = None, ClusterError(problem="too many of its workers were lost")
-    if not future.set_running_or_notify_cancel():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
+_MOST_LOST = 5
+"""Calls of one worker that may be lost one after the other before it is left out of the job."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterBox:
-    """A black box whose runs are performed by workers; see ``core.blackbox.ManyRunsBox``."""
+    """A black box whose runs are performed by workers; see ``core.blackbox.ManyRunsBox``.
 
-    executor: ClusterExecutor
+    Args:
+        workers: Address of each worker, by its name.
+        folder: Files of the controller's certificate.
+        here: The same box on this machine. It makes the runs that a worker reports as failed, so that no
+            worker's word alone ends an audit.
+        seconds: Time in which a worker must answer one order.
+        performers: Filled: name of the worker that made the run of each seed.
+    """
+
+    workers: Mapping[str, str]
+    folder: Path
     book: OrderBook
+    here: BlackBox
+    seconds: float
+    performers: dict[int, str] = field(default_factory=dict)
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """One run; raises what the box raises, and ClusterError where no worker performs it."""
+        """One run; raises as ``runs_by_seed`` does."""
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
-        """One for each seed, in their order; raises as a call does."""
-        waiting: deque[tuple[bytes, Future[tuple[str, bytes]]]] = deque()
-        left = deque(seeds)
+        """One for each seed, in their order.
+
+        Raises:
+            ClusterError: No worker performs a run, or there has been none for ``PATIENCE`` seconds.
+            WorkerError: A worker gave an answer that is not of the protocol, or not to its order.
+            GencardError: What the box raises here, where a worker says that a run failed.
+        """
+        if not seeds:
+            return
+        with connections(self.workers, self.folder) as opened:
+            batch = _Batch(self, dataset, rows, seeds)
+            with batch.performed_by(opened):
+                for number, seed in enumerate(seeds):
+                    name, output = batch.result(number)
+                    if output is None:
+                        output = self.here(dataset, rows, seed=seed)
+                    else:
+                        self.performers[seed] = name
+                    yield output
+
+
+class _Batch:
+    """Runs on one dataset that threads hand to workers, one thread for each place of a worker."""
+
+    def __init__(self, box: ClusterBox, dataset: Dataset, rows: int, seeds: Sequence[int]) -> None:
+        self._box, self._dataset, self._rows, self._seeds = box, dataset, rows, seeds
+        self._changed = threading.Condition()
+        self._left = deque(range(len(seeds)))
+        self._results: dict[int, tuple[str, Dataset | None]] = {}
+        self._error: ClusterError | None = None
+        self._is_over = False
+        self._calls = 0
+        self._heard = time.monotonic()
+        self._candidates = 0
+        """Number of workers that may still perform runs of this batch."""
+
+    @contextmanager
+    def performed_by(self, opened: Sequence[Connection]) -> Iterator[None]:
+        """Have connections perform the runs within the block; all calls end with it."""
+        self._candidates = len(opened)
+        threads = [threading.Thread(target=self._serve, args=(one,), daemon=True) for one in opened]
+        for thread in threads:
+            thread.start()
         try:
-            while left or waiting:
-                room = self.executor.room() if left else 0
-                while left and len(waiting) < room:
-                    order = self.book.order(dataset, rows, left.popleft())
-                    waiting.append((order, self.executor.submit(perform, order)))
-                yield _rows_of(self.executor.answer(*waiting.popleft()))
+            yield
         finally:
-            for _, future in waiting:
-                future.cancel()
+            with self._changed:
+                self._is_over = True
+                self._changed.notify_all()
+            for connection in opened:
+                connection.cancel()
+            for thread in threads:
+                thread.join()
 
+    def result(self, number: int) -> tuple[str, Dataset | None]:
+        """Wait for a run: the worker that made it, and its rows, None if the run failed there."""
+        with self._changed:
+            while number not in self._results:
+                if self._error:
+                    raise self._error
+                silent = not self._calls and time.monotonic() - self._heard > PATIENCE
+                if silent or not self._candidates:
+                    raise ClusterError(problem=_NO_WORKER)
+                self._changed.wait(_RECONNECT)
+            return self._results.pop(number)
 
-def _rows_of(answer: bytes) -> Dataset:
-    """The rows; raises what ended the run."""
-    head = head_of(answer)
-    if "error" in head:
-        raise error_named(**head["error"]) or JobFailedError(incident="worker")
-    if "crash" in head:
-        raise BlackBoxError(problem="it raised an error")
-    return dataset_of(answer)
+    def _serve(self, connection: Connection) -> None:
+        """Use one worker until the batch is over, or the worker turns out not to perform its runs."""
+        lost = 0
+        while self._pause(0) and lost < _MOST_LOST:
+            with suppress(WorkerLostError):
+                member = connection.describe()
+                # another version may be replaced by the right one while the job waits
+                if member.fits:
+                    ends = self._use(connection, member)
+                    if any(issubclass(end, RunRefusedError) for end in ends):
+                        break
+                    lost = lost + 1 if all(issubclass(end, WorkerLostError) for end in ends) else 0
+            self._pause(_RECONNECT)
+        with self._changed:
+            self._candidates -= 1
+            self._changed.notify_all()
+
+    def _use(self, connection: Connection, member: Member) -> list[type[Exception]]:
+        """Fill all places of a worker until each has ended; why each did."""
+        ends: list[type[Exception]] = []
+        places = [
+            threading.Thread(target=self._place, args=(connection, ends), daemon=True)
+            for _ in range(min(member.runs, len(self._seeds)))
+        ]
+        for place in places:
+            place.start()
+        for place in places:
+            place.join()
+        return ends
+
+    def _place(self, connection: Connection, ends: list[type[Exception]]) -> None:
+        while (number := self._taken()) is not None:
+            try:
+                self._perform(connection, number)
+            except WorkerBusyError:
+                self._return(number)
+                self._pause(_PAUSE)
+            except (WorkerLostError, RunRefusedError) as end:
+                self._return(number, heard=False)
+                ends.append(type(end))
+                return
+            except MalformedAnswerError as fault:
+                self._end(WorkerError(worker=connection.name, problem=f"gave {fault}"))
+            except Exception:  # a thread that ends without a word would leave the job waiting
+                self._end(ClusterError(problem="a run could not be handed to a worker"))
+
+    def _perform(self, connection: Connection, number: int) -> None:
+        box = self._box
+        order = box.book.order(self._dataset, self._rows, self._seeds[number])
+        output = order.rows_of(connection.perform(order, box.seconds))
+        with self._changed:
+            self._calls -= 1
+            self._heard = time.monotonic()
+            self._results[number] = (connection.name, output)
+            self._changed.notify_all()
+
+    def _taken(self) -> int | None:
+        """Wait for a run that nobody performs; None once the batch is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over or self._left)
+            if self._is_over:
+                return None
+            self._calls += 1
+            return self._left.popleft()
+
+    def _return(self, number: int, *, heard: bool = True) -> None:
+        """Leave a run to others; earlier runs first, because they are awaited first."""
+        with self._changed:
+            self._calls -= 1
+            self._left.append(number)
+            self._left = deque(sorted(self._left))
+            if heard:
+                self._heard = time.monotonic()
+            self._changed.notify_all()
+
+    def _end(self, error: ClusterError) -> None:
+        with self._changed:
+            self._calls -= 1
+            self._error = self._error or error
+            self._is_over = True
+            self._changed.notify_all()
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait; whether the batch goes on."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over, seconds)
+            return not self._is_over
 
 
 def cluster_box(recipe: Job, cluster: Job) -> ClusterBox:
     """A box of a recipe, performed by a cluster.
 
+    Args:
+        cluster: As ``jobs.tasks`` describes it.
+
     Raises:
         GeneratorChangedError: The program has another digest than the recipe.
-        ClusterError: The scheduler cannot be reached.
     """
-    access = ClusterAccess(cluster["scheduler"], Path(cluster["folder"]))
     bounds = Bounds(cluster["cpu_seconds"], cluster["memory_mib"])
-    description = carried(recipe) if recipe["kind"] == PROGRAM else recipe
-    return ClusterBox(ClusterExecutor(access), OrderBook(secrets.token_hex(16), description, bounds))
+    description, seconds = recipe, float(bounds.cpu_seconds)
+    if recipe["kind"] == PROGRAM:
+        description = carried(recipe)
+        seconds = float(recipe["limits"]["wall_seconds"])
+    book = OrderBook(secrets.token_hex(16), description, bounds)
+    # a fit and a sample are two programs
+    deadline = 2 * seconds + _SLACK
+    return ClusterBox(cluster["workers"], Path(cluster["folder"]), book, box_of(recipe), deadline)

@@ -1,9 +1,7 @@
 """One run of a black box as bytes, and the process that performs runs on a worker.
 
-    order    a line of JSON: {"job": hex, "recipe": recipe, "rows": int, "seed": int,
-             "cpu_seconds": int, "memory_mib": int}, then the dataset, as in a file of rows
-    answer   a line of JSON, then the rows where there are any:
-             {}, {"error": {"reason", "fields"}}, {"crash": {"kind", "where"}} or {"refused": word}
+An order is a ``RunOrder`` and its answer a ``RunAnswer``, of protos/gencard/v1/worker.proto. An answer
+names the digest of its order, and so box, seed and dataset of the run, and of no other order.
 
 Nothing is written to a disk, and no text of an error leaves: it may quote a record.
 """
@@ -11,46 +9,56 @@ Nothing is written to a disk, and no text of an error leaves: it may quote a rec
 import json
 import os
 import queue
+import secrets
 import signal
 import sys
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
 
 from gencard.controller.jobs.process import read_frame, write_frame
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.jobs.worker import answer as answer_of_task
 from gencard.controller.jobs.worker import limit
-from gencard.controller.releases.rows_file import parts_of, rows_of_bytes
 from gencard.controller.sandbox.environment import python_runtime
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.sandbox.recipes import PROGRAM, received
 from gencard.core.blackbox import BlackBox, in_domain
-from gencard.core.dataset import Dataset
-from gencard.core.errors import GeneratorChangedError, InvalidInputError, StorageError
+from gencard.core.dataset import Dataset, wire_codes, wire_dtype
+from gencard.core.domain import Domain
+from gencard.core.errors import GencardError, GeneratorChangedError, InvalidInputError
+from gencard.v1.worker_pb2 import RunAnswer, RunOrder
+from gencard.wire.codecs.table_codec import row_bytes
 from gencard.wire.signatures.canonical import digest_of
 
-_PACKAGES = ("core", "boxes", "wire", "formulas", "run", "controller")
-"""Of which a worker must have the same sources as the controller."""
+_PACKAGES = ("core", "boxes", "wire", "v1", "formulas", "run", "controller")
+"""Packages whose sources must be identical on worker and controller."""
+
+_BESIDE_CODES = 1_024
+"""Bytes of an answer besides its codes, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What all runs of one job may use together, outside sandboxes, in one process of a worker."""
+    """Limits of all runs of one job together, outside sandboxes, in one process of a worker."""
 
     cpu_seconds: int
     memory_mib: int
 
 
+@cache
 def code_digest() -> str:
     """SHA-256, in hex, of Gencard's sources, interpreter, C library, numpy and scipy.
 
-    A worker performs runs only where it has the controller's: so a report does not depend on the worker.
+    A worker of the controller's version reports the controller's digest. The digest is the worker's own
+    claim: it prevents mistakes, not lies.
 
     Raises:
         GeneratorChangedError, InvalidInputError: numpy or scipy are not as their RECORDs say.
@@ -73,6 +81,67 @@ def _sources(folder: Traversable, above: str) -> list[tuple[str, bytes]]:
     return content
 
 
+class MalformedAnswerError(Exception):
+    """An answer that no worker of this version gives; the text is public, and has no part of it."""
+
+
+class RunRefusedError(Exception):
+    """A worker does not perform the run, and another one may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One order, and the form that its answer must have.
+
+    Args:
+        content: The bytes of a ``RunOrder``.
+        domain: Domain of the rows.
+        rows: Number of rows.
+    """
+
+    content: bytes
+    domain: Domain
+    rows: int
+
+    @property
+    def most_bytes(self) -> int:
+        """Size of the largest possible answer, in bytes."""
+        return self.rows * row_bytes(self.domain) + _BESIDE_CODES
+
+    def rows_of(self, answer: bytes) -> Dataset | None:
+        """Return the rows of an answer, or None if the run failed.
+
+        Raises:
+            RunRefusedError: The worker does not perform the run.
+            MalformedAnswerError: The answer is of another form, or names another order.
+        """
+        if len(answer) > self.most_bytes:
+            raise MalformedAnswerError("an answer that is too large")
+        message = RunAnswer()
+        try:
+            message.ParseFromString(answer)
+        except DecodeError:
+            raise MalformedAnswerError("an answer that is not of the protocol") from None
+        # swapped and repeated answers end here: the digest covers the order's random number
+        if message.order != sha256(self.content).digest():
+            raise MalformedAnswerError("the answer to another order")
+        outcome = message.WhichOneof("outcome")
+        if outcome == "refused":
+            raise RunRefusedError
+        if outcome == "codes":
+            return self._decoded(message.codes)
+        if outcome == "failed" and message.failed:
+            return None
+        raise MalformedAnswerError("an answer without an outcome")
+
+    def _decoded(self, codes: bytes) -> Dataset:
+        try:
+            return _dataset(self.domain, self.rows, codes)
+        except (ValueError, GencardError):
+            pass
+        raise MalformedAnswerError("rows of a wrong size, or codes outside the declared domain")
+
+
 @dataclass(frozen=True, slots=True)
 class OrderBook:
     """Writes the orders of one job.
@@ -86,42 +155,59 @@ class OrderBook:
     recipe: Job
     bounds: Bounds
 
-    def order(self, dataset: Dataset, rows: int, seed: int) -> bytes:
-        """One run."""
-        head = {
-            "job": self.job,
-            "recipe": self.recipe,
-            "rows": rows,
-            "seed": seed,
-            "cpu_seconds": self.bounds.cpu_seconds,
-            "memory_mib": self.bounds.memory_mib,
-        }
-        return joined(head, dataset)
+    def order(self, dataset: Dataset, rows: int, seed: int) -> Order:
+        """Write the order for one run; no two orders are equal."""
+        message = RunOrder(
+            number=secrets.token_bytes(16),
+            job=self.job,
+            recipe=json.dumps(self.recipe),
+            rows=rows,
+            seed=seed,
+            cpu_seconds=self.bounds.cpu_seconds,
+            memory_mib=self.bounds.memory_mib,
+            attributes=dataset.domain.attributes,
+            sizes=dataset.domain.sizes,
+            records=len(dataset),
+            codes=_codes(dataset),
+        )
+        return Order(message.SerializeToString(), dataset.domain, rows)
 
 
-def joined(head: Mapping[str, Any], dataset: Dataset | None = None) -> bytes:
-    """A line of JSON and the bytes of a dataset."""
-    parts = () if dataset is None else parts_of(dataset)
-    return b"".join([json.dumps(head).encode(), b"\n", *parts])
+def _codes(dataset: Dataset) -> bytes:
+    sizes = enumerate(dataset.domain.sizes)
+    return b"".join(wire_codes(dataset.codes[:, axis], size).data for axis, size in sizes)
 
 
-def head_of(content: bytes) -> dict[str, Any]:
-    """The line of JSON; raises StorageError where there is none."""
+def _dataset(domain: Domain, rows: int, codes: bytes) -> Dataset:
+    """Raises ValueError or GencardError if the codes are not so many rows over the domain."""
+    if len(codes) != rows * row_bytes(domain):
+        raise ValueError
+    columns, place = [], 0
+    for size in domain.sizes:
+        columns.append(np.frombuffer(codes, wire_dtype(size), rows, place))
+        place += columns[-1].nbytes
+    return Dataset.of_columns(domain, columns)
+
+
+def order_of(content: bytes) -> RunOrder:
+    """Return the message of some bytes; raises InvalidInputError."""
+    message = RunOrder()
     try:
-        head: dict[str, Any] = json.loads(content[: content.index(b"\n")])
-    except ValueError:
-        raise StorageError from None
-    return head
+        message.ParseFromString(content)
+        return message
+    except DecodeError:
+        pass
+    raise InvalidInputError(field="order", problem="is not a RunOrder")
 
 
-def dataset_of(content: bytes) -> Dataset:
-    """What follows the line of JSON; raises StorageError where it is no dataset."""
-    return rows_of_bytes(content[content.index(b"\n") + 1 :])
+def failure(order: bytes) -> bytes:
+    """Return the answer that the run failed."""
+    return RunAnswer(order=sha256(order).digest(), failed=True).SerializeToString()
 
 
-def refusal(reason: str) -> bytes:
-    """An answer: this worker does not perform the run, another one may."""
-    return joined({"refused": reason})
+def refusal(order: bytes, reason: str) -> bytes:
+    """Return the answer that this worker does not perform the run, and another one may."""
+    return RunAnswer(order=sha256(order).digest(), refused=reason).SerializeToString()
 
 
 class Performer:
@@ -136,21 +222,25 @@ class Performer:
         self._boxes: dict[str, BlackBox] = {}
 
     def __call__(self, order: bytes) -> bytes:
-        """The answer; never raises."""
-        rows: list[Dataset] = []
+        """Return the answer to an order; never raises."""
+        codes: list[bytes] = []
 
-        def run(head: Job, _progress: object) -> Job:
-            dataset = dataset_of(order)
-            box = self._box(head["recipe"])
-            output = box(dataset, head["rows"], seed=head["seed"])
-            rows.append(in_domain(output, dataset.domain, head["rows"]))
+        def run(_job: Job, _progress: object) -> Job:
+            message = order_of(order)
+            domain = Domain(tuple(message.attributes), tuple(message.sizes))
+            dataset = _dataset(domain, message.records, message.codes)
+            box = self._box(json.loads(message.recipe))
+            output = box(dataset, message.rows, seed=message.seed)
+            codes.append(_codes(in_domain(output, domain, message.rows)))
             return {}
 
         try:
-            answer = answer_of_task(run, head_of(order), lambda *_: None)
+            answer_of_task(run, {}, lambda *_: None)
         except _RefusedError as error:
-            return refusal(str(error))
-        return joined({name: answer[name] for name in answer if name != "result"}, *rows)
+            return refusal(order, str(error))
+        if not codes:
+            return failure(order)
+        return RunAnswer(order=sha256(order).digest(), codes=codes[0]).SerializeToString()
 
     def _box(self, recipe: Job) -> BlackBox:
         name = digest_of({"recipe": recipe})
@@ -163,7 +253,7 @@ class Performer:
 
 
 class _RefusedError(BaseException):
-    """Passes by what ends a run in an error: the run is for another worker."""
+    """Passes the handler that ends a run in an error: the run is for another worker."""
 
 
 def _recipe_here(recipe: Job, compiled: str) -> Job:
@@ -177,12 +267,12 @@ def _recipe_here(recipe: Job, compiled: str) -> Job:
 def main() -> None:
     """Perform orders from standard input until it ends; then end, with everything that was started."""
     channel = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints goes where errors go
+    os.dup2(2, 1)  # output of libraries goes where errors go, not between the answers
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     perform, order = Performer(*sys.argv[1:]), orders.get()
-    head = head_of(order)
-    limit(head["cpu_seconds"], head["memory_mib"])
+    bounds = order_of(order)
+    limit(bounds.cpu_seconds, bounds.memory_mib)
     while True:
         write_frame(channel, perform(order))
         order = orders.get()

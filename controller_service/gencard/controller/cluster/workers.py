@@ -1,39 +1,67 @@
-"""Members of a cluster on their machines: the scheduler, and workers with processes for runs.
+"""A worker on its machine: a gRPC server that performs runs in processes, for its controller alone.
 
-Dask brings orders and takes answers away. A run is made in a process of its own, bound to one job,
-which is killed with all that it started when the run is cancelled, and when the worker ends.
+Each run is performed in a process of its own, bound to one job, which is killed with all that it started
+when the call is cancelled, and when the worker ends.
 """
 
-import asyncio
-import signal
+import json
+import secrets
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from distributed import Scheduler, Worker, WorkerPlugin
+import grpc
+from cryptography import x509
 
 from gencard.boxes.registry import BOXES
-from gencard.controller.cluster.executor import HOST, resource_of, security_of
-from gencard.controller.cluster.orders import code_digest, head_of, joined, refusal
+from gencard.controller.cluster.connections import (
+    BUSY,
+    CHANNEL_OPTIONS,
+    KEEPALIVE_SECONDS,
+    parts_of,
+)
+from gencard.controller.cluster.orders import code_digest, failure, order_of, refusal
 from gencard.controller.jobs.process import WorkerProcess
+from gencard.controller.jobs.tasks import Job
+from gencard.controller.people.certificates import CLUSTER_CONTROLLER, MEMBER_FILES
 from gencard.controller.sandbox.environment import CompiledCopies
-from gencard.core.errors import ClusterError, GencardError, GeneratorChangedError, JobLimitError
-
-Say = Callable[[str], None]
+from gencard.controller.sandbox.recipes import PROGRAM
+from gencard.controller.settings.files import secret_bytes
+from gencard.core.errors import (
+    GencardError,
+    GeneratorChangedError,
+    InvalidInputError,
+    UnauthenticatedError,
+)
+from gencard.v1 import worker_pb2, worker_pb2_grpc
+from gencard.wire.signatures.identity import Identity, Role
 
 _COMMAND = (sys.executable, "-I", "-m", "gencard.controller.cluster.orders")
-_RUNNING = "executing"
-"""What Dask calls the state of a task while its function runs."""
+_MOST_ORDER = 1 << 30
+"""Bytes of the largest order that a worker holds in memory."""
+
+_SPARE_THREADS = 8
+_WAITING_CALLS = 64
+_OPTIONS = (
+    *CHANNEL_OPTIONS,
+    ("grpc.so_reuseport", 0),  # another process could otherwise take over the port beside us
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_SECONDS * 500),
+    ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1_000),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_SECONDS * 1_000),
+)
 
 
 class Processes:
-    """Those of one worker: each performs runs of one job, one after the other.
+    """Processes of one worker; each performs runs of one job, one after the other.
 
     Args:
-        most: At the same time.
+        most: Number of processes at the same time.
         work: A private folder for compiled copies.
     """
 
@@ -44,19 +72,27 @@ class Processes:
         self._idle: list[tuple[str, WorkerProcess]] = []
         self._busy: dict[str, WorkerProcess | None] = {}
 
-    def perform(self, key: str, order: bytes) -> bytes:
-        """The answer to an order; never raises, for what Dask says of an error holds the order."""
+    def perform(self, key: str, order: bytes, is_wanted: Callable[[], bool]) -> bytes:
+        """Return the answer to an order; never raises.
+
+        Args:
+            key: Names the run for ``end``.
+            is_wanted: Whether the caller still waits, asked once ``end`` would end the run.
+        """
         try:
-            head = head_of(order)
-            with self._taken(key, head["job"], self._compiled(head["recipe"])) as process:
-                return process.exchange(order) or _ended(process.end())
+            message = order_of(order)
+            compiled = self._compiled(json.loads(message.recipe))
+            with self._taken(key, message.job, compiled) as process:
+                if not is_wanted():
+                    self.end(key)
+                return process.exchange(order) or failure(order)
         except GeneratorChangedError:
-            return refusal("compiled copies")
-        except (GencardError, OSError, LookupError):
-            return refusal("order")
+            return refusal(order, "compiled copies")
+        except (GencardError, OSError, LookupError, ValueError, TypeError):
+            return refusal(order, "order")
 
     def end(self, key: str) -> None:
-        """Kill the process that performs a run; one that begins only now is killed at once."""
+        """Kill the process that performs a run, if there is one."""
         with self._lock:
             process = self._busy.get(key)
             if key in self._busy:
@@ -100,9 +136,10 @@ class Processes:
             process.end()
         return None
 
-    def _compiled(self, recipe: dict[str, Any]) -> str:
+    def _compiled(self, recipe: Job) -> str:
         box = recipe.get("box", "")
-        if recipe["kind"] != "program" or (box and box not in BOXES):
+        # the name becomes a folder of this machine, so it must be one of ours
+        if recipe["kind"] != PROGRAM or (box and box not in BOXES):
             return ""
         with self._lock:
             copies = self._copies.setdefault(
@@ -111,90 +148,112 @@ class Processes:
         return copies.folder()
 
 
-def _ended(code: int) -> bytes:
-    if code == -signal.SIGXCPU:
-        error = JobLimitError(what="CPU time")
-        return joined({"error": {"reason": error.reason, "fields": error.fields}})
-    return joined({"crash": {"kind": "ended", "where": "worker"}})
+class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
+    """Calls of the controller.
+
+    Args:
+        controller: The only identity that may call.
+        runs: Runs at the same time.
+    """
+
+    def __init__(self, controller: Identity, processes: Processes, runs: int) -> None:
+        self._controller, self._processes, self._runs = controller, processes, runs
+        self._free = threading.BoundedSemaphore(runs)
+        self._code = code_digest()
+
+    def DescribeWorker(  # noqa: N802 - the name is the protocol's
+        self, _request: worker_pb2.DescribeWorkerRequest, context: grpc.ServicerContext
+    ) -> worker_pb2.DescribeWorkerResponse:
+        """Return code and number of runs."""
+        self._check(context)
+        return worker_pb2.DescribeWorkerResponse(code=self._code, runs=self._runs)
+
+    def PerformRun(  # noqa: N802 - the name is the protocol's
+        self, requests: Iterable[worker_pb2.PerformRunRequest], context: grpc.ServicerContext
+    ) -> Iterator[worker_pb2.PerformRunResponse]:
+        """Perform one run; the process is killed as soon as the call ends."""
+        self._check(context)
+        if not self._free.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, BUSY)
+        try:
+            key = secrets.token_hex(8)
+            order = _joined(requests, context)
+            context.add_callback(partial(self._processes.end, key))
+            answer = self._processes.perform(key, order, context.is_active)
+        finally:
+            self._free.release()
+        for part in parts_of(answer):
+            yield worker_pb2.PerformRunResponse(part=part)
+
+    def _check(self, context: grpc.ServicerContext) -> None:
+        """End the call of any member but the controller: a worker's key must not open other workers."""
+        certificates: Any = context.auth_context().get("x509_pem_cert", ())
+        try:
+            (pem,) = certificates
+            if Identity.of_certificate(x509.load_pem_x509_certificate(pem)) == self._controller:
+                return
+        except (ValueError, UnauthenticatedError):
+            pass
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, "not the controller")
 
 
-class _Host(WorkerPlugin):
-    """What Dask's worker calls: for the orders, and with every change of a task."""
-
-    name = HOST
-
-    def __init__(self, processes: Processes) -> None:
-        self.perform = processes.perform
-        self._processes = processes
-
-    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
-        """A run that has not ended by itself and is no longer wanted is killed."""
-        if start == _RUNNING and finish in {"cancelled", "released", "forgotten", "resumed"}:
-            self._processes.end(str(key))
-
-    def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - the signature is Dask's
-        """The worker ends."""
-        self._processes.close()
+def _joined(requests: Iterable[worker_pb2.PerformRunRequest], context: grpc.ServicerContext) -> bytes:
+    order = bytearray()
+    for request in requests:
+        order += request.part
+        if len(order) > _MOST_ORDER:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "an order that is too large")
+    return bytes(order)
 
 
-async def _work(scheduler: str, files: Path, name: str, runs: int, folder: Path, say: Say) -> None:
+@contextmanager
+def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]:
+    """Perform runs for the controller; yields the port.
+
+    Args:
+        address: Address to listen on, as ``host:port``; port 0 for any free port.
+        files: Folder of the worker's certificate.
+        runs: Runs at the same time.
+        folder: Private; for compiled copies.
+
+    Raises:
+        InvalidInputError: The certificate is not a worker's, or the address cannot be listened on.
+    """
     processes = Processes(runs, folder)
-    worker = Worker(
-        scheduler,
-        nthreads=runs,
-        name=name,
-        security=security_of(files),
-        resources={resource_of(code_digest()): runs},
-        memory_limit=0,
-        data=dict,
-        local_directory=str(folder),
-        dashboard=False,
-        dashboard_address="127.0.0.1:0",
-        plugins=(_Host(processes),),
+    server = grpc.server(
+        ThreadPoolExecutor(runs + _SPARE_THREADS, thread_name_prefix="call"),
+        options=_OPTIONS,
+        maximum_concurrent_rpcs=runs + _WAITING_CALLS,
     )
+    controller = _controller(files)
+    servicer = _Servicer(controller, processes, runs)
+    worker_pb2_grpc.add_WorkerServiceServicer_to_server(servicer, server)
+    authority, certificate = ((files / file).read_bytes() for file in MEMBER_FILES[:2])
+    pair = (secret_bytes(files / MEMBER_FILES[2], "--files"), certificate)
+    credentials = grpc.ssl_server_credentials([pair], authority, require_client_auth=True)
     try:
-        async with worker:
-            say(f"Ready: {runs} runs at a time for {scheduler}.")
-            await worker.finished()
+        port = server.add_secure_port(address, credentials)
+    except RuntimeError:
+        problem = "is in use, or not an address of this machine"
+        raise InvalidInputError(field="--host", problem=problem) from None
+    try:
+        server.start()
+        yield port
     finally:
+        server.stop(0)
         processes.close()
 
 
-def work(scheduler: str, files: Path, name: str, runs: int, folder: Path, *, say: Say) -> None:
-    """Perform runs until the scheduler ends or this process is told to.
-
-    Args:
-        files: Folder of the worker's certificate; see ``executor.security_of``.
-        runs: At a time.
-        folder: Private; for compiled copies, and Dask's own bookkeeping.
-        say: Called once it is ready.
-
-    Raises:
-        ClusterError: The scheduler cannot be reached, or is not of this cluster.
-    """
-    with suppress(OSError, ValueError):
-        asyncio.run(_work(scheduler, files, name, runs, folder, say))
-        return
-    raise ClusterError(problem="its scheduler cannot be reached with this certificate")
-
-
-async def _schedule(host: str, port: int, files: Path, say: Say) -> None:
-    scheduler = Scheduler(
-        host=host,
-        port=port,
-        protocol="tls",
-        security=security_of(files),
-        dashboard=False,
-        dashboard_address="127.0.0.1:0",
-    )
-    async with scheduler:
-        say(f"Ready at {scheduler.address}.")
-        await scheduler.finished()
-
-
-def schedule(host: str, port: int, files: Path, *, say: Say) -> None:
-    """Serve a scheduler until this process is told to end; raises ClusterError where it cannot."""
-    with suppress(OSError, ValueError):
-        asyncio.run(_schedule(host, port, files, say))
-        return
-    raise ClusterError(problem="the address or the certificate cannot be used")
+def _controller(files: Path) -> Identity:
+    """The controller of a worker's cluster, by the worker's own certificate."""
+    try:
+        certificate = x509.load_pem_x509_certificate((files / MEMBER_FILES[1]).read_bytes())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        (uri,) = names.get_values_for_type(x509.UniformResourceIdentifier)
+        own = Identity.of(uri)
+        if names.get_values_for_type(x509.DNSName):
+            return Identity(own.trust_domain, own.project, Role.CONTROLLER, CLUSTER_CONTROLLER)
+    except (ValueError, x509.ExtensionNotFound, UnauthenticatedError):
+        pass
+    problem = "has a certificate that is not a worker's; make one with `worker certificate`"
+    raise InvalidInputError(field="--files", problem=problem)

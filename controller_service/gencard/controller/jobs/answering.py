@@ -1,10 +1,11 @@
 """The task that runs one of our own analyses on the records, once.
 
 Everything that is public is read before the records are: a question that cannot be answered, whatever
-they are, costs nothing. What fails at the records afterwards ends in a code and nothing else.
+they are, is tried on made-up ones and costs nothing. What the records refuse afterwards looks alike:
+one reason, whatever rule was broken, and also if there is no answer or the work failed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,24 +16,26 @@ from gencard.controller.answers.run_question import Limited, RunQuestion
 from gencard.controller.jobs.measurement import measured, records_as_stored
 from gencard.controller.jobs.tasks import Job
 from gencard.controller.records.schema_file import schema_of_table
-from gencard.core.answers.answer import Answer
+from gencard.core.answers.answer import Answer, numbers_in_json
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.answers.stored import stored_groups
+from gencard.core.answers.trial import tried
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError, NoiseDrownsError
+from gencard.core.errors import GencardError, NoAnswerError
 from gencard.core.output_checks.judgement import Judgement, judged
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import (
-    PASSED,
+    OUTPUT_RULES,
     RULES_VERSION,
     USUAL_RULES,
     Colour,
     Rule,
     Rules,
-    without_detail,
+    Verdict,
+    breaking,
 )
 from gencard.core.output_checks.stored import judged_stored, released_stored
 from gencard.core.statistics.marginals import maximal
@@ -41,19 +44,24 @@ from gencard.core.types import FloatArray, Progress
 from gencard.formulas.answering import answer_of
 from gencard.wire.codecs.privacy_codec import privacy_of_document
 
-NO_ANSWER = "no-answer"
-"""The analysis has no result at these records. Why is withheld: the reason depends on them."""
+Parts = tuple[tuple[str, Verdict], ...]
 
 UNJUDGED = Judgement(())
 """Of an answer from noisy counts, which may leave whatever it says."""
 
 
 def answer(job: Job, progress: Progress) -> Job:
-    """Records -> an answer that the output checks let pass, or the codes of the rules that refuse it."""
+    """Records -> an answer that the output checks let pass, or their one reason to refuse it.
+
+    Raises:
+        NoAnswerError: The schema leaves the question no answer, or too long a one; no record was read.
+        GencardError: The records could not be read, which the caller reports without saying why.
+    """
     progress("answer", 0.0)
     coding = schema_of_table(job["records"]["schema"]).coding
-    run = RunQuestion.of(job, coding)
+    run = RunQuestion.asked(job, coding)
     run.check_noise(noisy=job["privacy"] is not None)
+    check_answerable(run, job["numbers"])
     if job["privacy"] is not None:
         return _noisy(job, run, coding)
     rules, earlier = rules_of(job), Earlier.of(job, coding)
@@ -66,6 +74,26 @@ def answer(job: Job, progress: Progress) -> Job:
     return checked(run, earlier, dataset, numbers, rules)
 
 
+def check_answerable(run: RunQuestion, most: int) -> None:
+    """Refuse a question that has no answer, or too long a one, whatever the records are.
+
+    Args:
+        most: Numbers that the card grants an answer.
+
+    Raises:
+        NoAnswerError: It has no answer on made-up records.
+    """
+    result = None if run.stored else tried(run.question, run.output.tests)
+    numbers = 0 if result is None else numbers_in_json(result.to_json())
+    if numbers > most:
+        problem = f"its answer may hold {numbers} numbers, and the card grants {most}"
+        raise NoAnswerError(
+            problem=problem,
+            advice="Nothing was charged. Ask for fewer groups or terms, or propose a card with more "
+            "numbers (analyses.numbers).",
+        )
+
+
 def checked(
     run: RunQuestion,
     earlier: Earlier,
@@ -75,58 +103,75 @@ def checked(
 ) -> Job:
     """The same from records in memory.
 
+    All rules are applied, also after one is broken: a refusal must not say by its duration which one it
+    was. Where the population is too small, all records stand for it in the rest of the work.
+
     Args:
         numbers: The stored numbers of each response that the run or an earlier one asks for so, one a
             record.
+
+    Raises:
+        InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_asked``.
     """
+    run.check_asked()
     kept = run.output.kept(dataset)
-    rows = np.flatnonzero(kept)
-    if len(rows) < rules.checks.threshold:
-        return _refused([Rule.THRESHOLD])
-    if earlier.differs_by_few(run, dataset, rules.checks.threshold):
-        return _refused([Rule.DIFFERENCING])
-    part = dataset.take(rows)
-    if run.lacks_levels(dataset, part) and rules.checks.zeros:
-        return _refused([Rule.THRESHOLD])
-    stored = [numbers[name] for name in run.stored]
-    result = _judged(run, part, rules, *((one[rows], one[~kept]) for one in stored))
-    sums = earlier.chain(run, dataset, numbers, rules) if result["answer"] is not None else PASSED
-    if sums.colour is Colour.RED:
-        return _refused([Rule.DIFFERENCING])
-    if sums.colour is Colour.AMBER:
-        mark = Judgement((("sums with earlier answers", sums),)).marks
-        result = result | {"review": True, "marks": [*result["marks"], *mark]}
-    if result["answer"] is not None and earlier.leaves_too_little(run, dataset, rules):
+    few = int(kept.sum()) < rules.checks.threshold
+    own = np.arange(len(dataset)) if few else np.flatnonzero(kept)
+    stored = [(numbers[name][own], numbers[name][~kept]) for name in run.stored]
+    try:
+        part = dataset.take(own)
+        result, parts = _judged(run, part, rules, *stored)
+        population = _of_population(run, earlier, dataset, part, rules, few=few)
+        sums = ("sums with earlier answers", earlier.chain(run, dataset, numbers, rules))
+        beside = _beside_earlier(run, earlier, dataset, rules)
+        judgement = Judgement((*population, *parts, sums, *beside))
+    except GencardError:
+        result, judgement = None, _broken("run", Rule.FAILED)
+    if result is None or judgement.colour is Colour.RED:
+        return _refused(judgement)
+    return _passed(result, judgement)
+
+
+def _of_population(
+    run: RunQuestion, earlier: Earlier, dataset: Dataset, part: Dataset, rules: Rules, *, few: bool
+) -> Iterator[tuple[str, Verdict]]:
+    """Of who is asked for: how many they are, which levels they lack, which other groups are near."""
+    lacks = run.lacks_levels(dataset, part) and rules.checks.zeros
+    near = earlier.differs_by_few(run, dataset, rules.checks.threshold)
+    yield "population", breaking([(Rule.THRESHOLD, few or lacks), (Rule.DIFFERENCING, near)])
+
+
+def _beside_earlier(
+    run: RunQuestion, earlier: Earlier, dataset: Dataset, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    """Of the small counts that the answer leaves open, with all that was released before."""
+    if earlier.leaves_too_little(run, dataset, rules):
         alone = replace(earlier, runs=(), cliques=()).leaves_too_little(run, dataset, rules)
-        return _refused([Rule.THRESHOLD if alone else Rule.DIFFERENCING])
-    return result
+        yield "small counts", Verdict((Rule.THRESHOLD if alone else Rule.DIFFERENCING,))
 
 
 def _judged(
     run: RunQuestion, part: Dataset, rules: Rules, *stored: tuple[FloatArray, FloatArray]
-) -> Job:
+) -> tuple[Answer | None, Parts]:
+    """The answer, rounded, and what the rules say of its parts."""
     judge = _checked_stored if stored else _checked
     try:
         return judge(run, part, rules, *stored)
     except GencardError:
-        few = run.has_small_cell(RecordMargins.of(part), rules.checks.threshold)
-        return _refused([Rule.THRESHOLD if few else NO_ANSWER])
+        return None, _broken("answer", Rule.UNANSWERED).parts
 
 
-def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> Job:
-    """The answer, judged and rounded."""
+def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[Answer | None, Parts]:
     margins = RecordMargins.of(dataset)
     question = run.at(margins)
     result = answered(question, Limited(margins, question.cliques))
     judgement = judged(margins, question, result, rules)
-    if judgement.colour is Colour.RED:
-        return _refused(without_detail(judgement.verdict.broken), judgement.marks)
-    return _passed(released(result, rules), judgement)
+    return released(result, rules), judgement.parts
 
 
 def _checked_stored(
     run: RunQuestion, dataset: Dataset, rules: Rules, stored: tuple[FloatArray, FloatArray]
-) -> Job:
+) -> tuple[Answer | None, Parts]:
     """The same of the response's stored numbers; nothing is computed of groups that are refused.
 
     Args:
@@ -136,8 +181,8 @@ def _checked_stored(
     groups = stored_groups(dataset, run.question, numbers)
     judgement = judged_stored(run.question, groups, rules, outside)
     if judgement.colour is Colour.RED:
-        return _refused(judgement.verdict.broken, judgement.marks)
-    return _passed(released_stored(run.question, groups, rules, outside), judgement)
+        return None, judgement.parts
+    return released_stored(run.question, groups, rules, outside), judgement.parts
 
 
 def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> Job:
@@ -161,21 +206,27 @@ def _noisy(job: Job, run: RunQuestion, coding: Coding) -> Job:
             question.kind,
             margins_of(psi),
             question.coding,
-            values=run.values,
             where=job["where"],
             missing=job["missing"],
             options=question.options,
         )
-    except NoiseDrownsError:
-        return _refused([Rule.DROWNED])
-    except GencardError:
-        return _refused([NO_ANSWER])
+    except GencardError:  # the noisy counts alone say so, and they are paid
+        return _without_answer([Rule.DROWNED])
     return _passed(result)
 
 
-def _refused(reasons: Sequence[str], marks: Any = None) -> Job:
+def _refused(judgement: Judgement) -> Job:
+    """A refusal because of the records: one reason for all; the marks are for stewards alone."""
+    return _without_answer([OUTPUT_RULES], judgement.marks)
+
+
+def _without_answer(reasons: Sequence[str], marks: Any = None) -> Job:
     codes = list(map(str, reasons))
     return {"answer": None, "reasons": codes, "rules": RULES_VERSION, "review": False, "marks": marks}
+
+
+def _broken(part: str, rule: Rule) -> Judgement:
+    return Judgement(((part, Verdict((rule,))),))
 
 
 def rules_of(job: Job) -> Rules:

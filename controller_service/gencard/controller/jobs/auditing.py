@@ -1,60 +1,24 @@
 """The task that audits a black box at the real records; its runs are kept until the audit has ended."""
 
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gencard.controller.jobs.measurement import records_over
+from gencard.controller.jobs.repetition import JournaledBox, NotRepeatableError, RepeatedBox
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import Job
-from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.report import AuditReport
 from gencard.core.audit.run import audit as core_audit
 from gencard.core.audit.wording import report_to_json_object
-from gencard.core.blackbox import BlackBox, in_domain, runs_of
-from gencard.core.dataset import Dataset
+from gencard.core.blackbox import BlackBox
 from gencard.core.errors import BlackBoxError, JobLimitError
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import Progress
-
-
-@dataclass(frozen=True, slots=True)
-class JournaledBox:
-    """A black box whose runs are kept in files, each found again by its seed.
-
-    It is for one audit alone: there each run has a seed of its own, and what a run is given follows
-    from the plan and from the runs before it.
-
-    Args:
-        folder: Exists; belongs to this audit, and nobody else may read it.
-    """
-
-    box: BlackBox
-    folder: Path
-
-    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """The rows as they came, from the box or from its earlier run with this seed.
-
-        Raises:
-            BlackBoxError: They are not over the domain of ``dataset``, or of another number.
-            StorageError: A run can be neither kept nor read again.
-        """
-        return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
-
-    def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
-        """One for each seed, as a call gives it; raises the same."""
-        files = {seed: RowsFile(self.folder / f"{seed:020d}.run") for seed in seeds}
-        missing_seeds = [seed for seed in seeds if not files[seed].path.exists()]
-        outputs = runs_of(self.box, dataset, rows, missing_seeds)
-        for seed in seeds:
-            if seed in missing_seeds:
-                output = in_domain(next(outputs), dataset.domain, rows)
-                files[seed].write(output)
-                yield output
-            else:
-                yield files[seed].dataset()
 
 
 def audit(job: Job, progress: Progress) -> Job:
@@ -67,28 +31,48 @@ def audit(job: Job, progress: Progress) -> Job:
     plan = PLAIN.read(AuditPlan, job["plan"], field="plan")
     cliques = [*plan.cliques, *(statistic.clique for statistic in plan.linear)]
     dataset = records_over(cliques, job["records"], most_records=job["most_records"])
-    box = JournaledBox(_performed(job), Path(job["journal"]))
     versions = [(name, version) for name, version in job["versions"]]
     with suppress(BlackBoxError, JobLimitError):
-        report = core_audit(
-            box,
-            dataset,
-            plan,
-            versions=versions,
-            digest_key=_digest_key(job["records"], plan),
-            progress=progress,
+        report = _audited(
+            job,
+            partial(
+                core_audit,
+                dataset=dataset,
+                plan=plan,
+                versions=versions,
+                digest_key=_digest_key(job["records"], plan),
+                progress=progress,
+            ),
         )
         return {"report": report_to_json_object(report)}
     raise BlackBoxError(problem="its runs on the records did not finish correctly")
 
 
-def _performed(job: Job) -> BlackBox:
-    """The box here, or on the workers of a cluster."""
-    if "cluster" not in job:
-        return box_of(job["recipe"])
-    from gencard.controller.cluster.executor import cluster_box  # noqa: PLC0415 - of an extra
+def _audited(job: Job, audit_of: Callable[[BlackBox], AuditReport]) -> AuditReport:
+    """Audit the box here, or on the workers of a cluster, whose runs are repeated in part.
 
-    return cluster_box(job["recipe"], job["cluster"])
+    Raises:
+        WorkerError: A worker gave a wrong answer.
+        ClusterError: The workers perform no run.
+    """
+    folder = Path(job["journal"])
+    if "cluster" not in job:
+        box = JournaledBox(box_of(job["recipe"]), folder)
+        box.forget_runs()
+        return audit_of(box)
+    # loads gRPC, which audits without a cluster do not need
+    from gencard.controller.cluster.executor import cluster_box  # noqa: PLC0415
+
+    there = cluster_box(job["recipe"], job["cluster"])
+    journaled = JournaledBox(there, folder, lambda seed: there.performers.get(seed, ""))
+    # those that were refused since an earlier start
+    journaled.forget_runs(journaled.performers() - set(job["cluster"]["workers"]))
+    repeated = RepeatedBox(journaled, there.here, job["cluster"]["repeated"])
+    with suppress(NotRepeatableError):
+        report = audit_of(repeated)
+        return replace(report, workers=repeated.worker_runs(report.plan.terms.runs))
+    journaled.forget_runs()
+    return audit_of(JournaledBox(there.here, folder))
 
 
 def _digest_key(records: Job, plan: AuditPlan) -> bytes:

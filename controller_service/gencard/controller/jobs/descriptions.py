@@ -40,6 +40,12 @@ class Descriptions:
     most_records: int = 2_000_000
     cluster: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def workers(self) -> Mapping[str, str]:
+        """Address of each worker of the cluster, by its name."""
+        workers: Mapping[str, str] = self.cluster.get("workers", {})
+        return workers
+
     def measure(self, dataset_entry: DatasetEntry, version: str, terms: Proposal) -> Job:
         """The version is the card's: records that have changed since are not measured."""
         return {
@@ -84,8 +90,13 @@ class Descriptions:
         versions: Sequence[tuple[str, str]],
         *,
         journal: Path,
+        workers: Mapping[str, str] | None = None,
     ) -> Job:
-        """What its runs leave lies in ``journal``, and is not made again."""
+        """What its runs leave lies in ``journal``, and is not made again.
+
+        Args:
+            workers: Address of each worker of the cluster that may perform runs, by its name.
+        """
         return {
             "records": self._records(dataset_entry, version),
             "recipe": whole_recipe(recipe, dataset_entry, self.model_cells),
@@ -93,7 +104,7 @@ class Descriptions:
             "versions": [list(pair) for pair in versions],
             "most_records": self.most_records,
             "journal": str(journal),
-            **({"cluster": dict(self.cluster)} if self.cluster else {}),
+            **({"cluster": {**self.cluster, "workers": dict(workers)}} if workers else {}),
         }
 
     def compare(
@@ -133,14 +144,15 @@ class Descriptions:
         *,
         privacy: Privacy | None,
         numbers: int,
-        earlier: Sequence[Question],
+        before: Mapping[str, Sequence[Question]],
         released: Sequence[Clique],
         seed: int,
     ) -> Job:
         """One checked run, which is judged beside what was told of the same records.
 
         Args:
-            earlier: What other runs were asked.
+            before: Questions of other runs: "earlier" of those that are answered or may be, and
+                "refused", of which only the populations are remembered.
             released: Marginals that cards have released exactly.
         """
         return {
@@ -149,7 +161,7 @@ class Descriptions:
             "numbers": numbers,
             "limits": PLAIN.write(dataset_entry.policy.analyses.rules),
             "privacy": None if privacy is None else privacy_document(privacy),
-            "earlier": list(map(asdict, earlier)),
+            **{name: list(map(asdict, questions)) for name, questions in before.items()},
             "released": [list(clique) for clique in released],
             "most_records": self.most_records,
             "seed": seed,

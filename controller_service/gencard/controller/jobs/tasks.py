@@ -23,8 +23,8 @@ runs. The descriptions:
                     -> {"digest": hex, of the rows}
     audit           {"records": records, "recipe": recipe, "plan": plan, "versions": [[name, version]],
                      "most_records": int, "journal": path of a folder,
-                     "cluster": {"scheduler": address, "folder": path, "cpu_seconds": int,
-                                 "memory_mib": int}, where runs are for workers of a cluster}
+                     "cluster": {"workers": {name: address, ...}, "folder": path, "repeated": share,
+                                 "cpu_seconds": int, "memory_mib": int}, where runs are for workers}
                     -> {"report": report's JSON object}
     compare         {"rows_file": path, "measures": [name, ...], "psi": psi's document,
                      "cliques": [[attribute, ...], ...], "schema": schema as in its TOML file,
@@ -37,10 +37,12 @@ runs. The descriptions:
                      "missing": "level" or "drop", "options": JSON text, "numbers": int,
                      "privacy": as on a card, or null,
                      "earlier": [{"kind", "formula", "where", "missing", "options": of a run}, ...],
+                     "refused": [as "earlier"], of runs that were refused,
                      "released": [[attribute, ...], ...], of exact counts that anybody was told,
                      "limits": as ``core.output_checks.rules.Rules``, where they are not the usual ones,
                      "most_records": int, "seed": int}
-                    -> {"answer": the answer's JSON object or null, "reasons": [code, ...],
+                    -> {"answer": the answer's JSON object or null, "reasons": [code, ...]: one code
+                        for all refusals that depend on the records,
                         "rules": version of the output rules, "review": whether a person must look,
                         "marks": [{"part", "colour", "rules"}, ...], for a steward alone}
     keep            {"records": records, "recipe": recipe, "rows": int, "folder": path to be written in,

@@ -95,8 +95,8 @@ class Waits:
             yield Notice(Kind.RUN, run.name, run.created)
 
     def _failures(self, tx: Connection) -> Iterator[Notice]:
-        for operation in self.refusals.waiting(tx):
-            yield Notice(Kind.FAILURE, operation.name, operation.changed)
+        for refused in self.refusals.waiting(tx):
+            yield Notice(Kind.FAILURE, refused.name, refused.time)
 
 
 def certificate_ends(*files: Path) -> Iterator[tuple[str, datetime]]:
@@ -110,8 +110,8 @@ def certificate_ends(*files: Path) -> Iterator[tuple[str, datetime]]:
 
 _SENTENCES = {
     Kind.PROPOSAL: "A proposal is waiting for a steward's decision.",
-    Kind.RUN: "The output of a reviewed run is waiting for a steward's decision.",
-    Kind.FAILURE: "An operation on the records failed and is waiting for a steward's review.",
+    Kind.RUN: "The output of a run is waiting for a steward's decision.",
+    Kind.FAILURE: "Work on the records failed or was refused and is waiting for a steward's review.",
     Kind.SECOND: "A decision is waiting for a second steward.",
     Kind.LONG: "Something has been waiting for a steward for more than a day.",
     Kind.CERTIFICATE: "A certificate expires within 14 days, or has expired.",

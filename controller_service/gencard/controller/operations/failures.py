@@ -1,15 +1,19 @@
 """What failed at the records: what is stored, what an analyst is told, how often it may happen, refunds.
 
 Whether and why work at the records fails can depend on them. So an analyst gets one error for each kind
-of work, and an analyst with too many failures waits until a steward has looked at them. The single
+of work, and an analyst with too many failures waits until a steward has looked at them. Signed refusals
+of runs, and answers that wait because of the records, count like failures: each is one bit about them.
+Analysts of one project may share what they learn, so their refusals are counted together too. The single
 attempt of a card without replicated uniques is reported once in the card's life: after any end but
 success, or one before anything could be known, there is one error for all, which the state keeps.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from sqlalchemy import Connection
 
@@ -18,10 +22,12 @@ from gencard.controller.jobs import tasks
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationStore
+from gencard.controller.state.runs import RunRow, RunState, RunStore
 from gencard.core.card.budget import Spend, SpendState
 from gencard.core.errors import (
     BlackBoxError,
     BoxRunFailedError,
+    ClusterError,
     DatasetChangedError,
     DatasetUnavailableError,
     GencardError,
@@ -37,13 +43,14 @@ from gencard.core.errors import (
     TooManyRefusalsError,
     UniqueFreeFailedError,
 )
+from gencard.core.output_checks.rules import OUTPUT_RULES
 from gencard.wire.codecs.error_table import error_named
 from gencard.wire.signatures.identity import Identity, Role
 
 UNSEEN = (OperationCancelledError, DatasetUnavailableError, DatasetChangedError, NegotiationError)
 """Ends of operations that were called off, or that did not come as far as the records."""
 
-NOTHING_LEARNT = (*UNSEEN, StorageError)
+NOTHING_LEARNT = (*UNSEEN, StorageError, ClusterError)
 """Ends that depend on no record. After any other, a reservation stays until a steward has looked."""
 
 
@@ -115,9 +122,60 @@ def as_reported(failure: BaseException, task: tasks.Task, role: Role) -> BaseExc
     return _REFUSAL[task]()
 
 
+OF_PROJECT = 3
+"""How many times as many refusals all analysts of a project may have on a dataset as one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Work of an analyst that failed or was refused because of the records, and that counts.
+
+    Args:
+        name: Of the operation that failed, or of the run that was refused.
+        owner: URI of the analyst.
+        resource: Name of the card or dataset.
+        reason: Of the error; of a run, the codes of the output rules, which stewards alone see.
+        look: What was tried: of equal ones, one counts.
+        signed: Whether it is a run, whose refusal is signed, or that waits for a decision.
+        waits: Whether it is an answer that waits for a steward's decision.
+    """
+
+    name: str
+    time: datetime
+    owner: str
+    kind: str
+    resource: str
+    reason: str
+    look: str
+    signed: bool = False
+    waits: bool = False
+
+    @classmethod
+    def operation(cls, row: OperationRow) -> "Refused":
+        """An operation that failed; of a card's one look at the records, all tries count once."""
+        look = row.resource if row.kind == "release" else row.name
+        reason = error_of_document(row.error).reason
+        return cls(
+            row.name, row.changed, row.owner, row.kind, row.resource, reason, f"{row.kind} {look}"
+        )
+
+    @classmethod
+    def run(cls, row: RunRow) -> "Refused":
+        """A run that was refused, or waits, because of the records."""
+        waits = row.state is RunState.WAITING
+        time, reason = row.ended or row.created, ", ".join(row.broken) or OUTPUT_RULES
+        return cls(row.name, time, row.submitter, "run", row.card, reason, row.name, True, waits)
+
+    @property
+    def accounts(self) -> tuple[tuple[str, str], ...]:
+        """The analyst and the project, each with the dataset: where it counts."""
+        dataset = dataset_of(self.resource)
+        return (self.owner, dataset), (f"project {Identity.of(self.owner).project}", dataset)
+
+
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Operations of analysts that failed at the records, and that no steward has looked at.
+    """Failures and refusals of analysts' work at the records that no steward has reviewed.
 
     Args:
         most: Of one analyst on one dataset; then no other operation begins.
@@ -125,40 +183,72 @@ class Refusals:
 
     store: OperationStore
     most: int
+    runs: RunStore = field(default_factory=RunStore)
 
     def check(self, tx: Connection, who: Identity, resource: str) -> None:
-        """Raises TooManyRefusalsError where too much of an analyst's work at a dataset has failed."""
-        if who.role is Role.ANALYST:
-            failures = _refused(self.store.unseen(tx, who.uri))
-            dataset = dataset_of(resource)
-            if len({_look(row) for row in failures if dataset_of(row.resource) == dataset}) >= self.most:
-                raise TooManyRefusalsError(limit=self.most)
+        """Refuse new work where too much was refused or has failed.
 
-    def waiting(self, tx: Connection) -> list[OperationRow]:
-        """Those that count, oldest first."""
-        return _refused(self.store.unseen(tx))
+        Raises:
+            TooManyRefusalsError: Too much of the analyst's work at a dataset, or of their project's.
+        """
+        if who.role is not Role.ANALYST:
+            return
+        dataset = dataset_of(resource)
+        numbers = _numbers(self._counting(tx, dataset))
+        if numbers[who.uri, dataset] >= self.most:
+            raise TooManyRefusalsError(limit=self.most)
+        if numbers[f"project {who.project}", dataset] >= OF_PROJECT * self.most:
+            raise TooManyRefusalsError(limit=OF_PROJECT * self.most, whose="your project")
 
-    def look_at(self, tx: Connection, name: str) -> OperationRow:
+    def reviewable(self, tx: Connection) -> list[Refused]:
+        """All that count and that a steward can dismiss, oldest first."""
+        return [one for one in self._counting(tx) if not one.waits]
+
+    def waiting(self, tx: Connection) -> list[Refused]:
+        """Those that wait for a steward, oldest first.
+
+        An operation that failed does at once. Refused runs do when they keep an analyst from working: a
+        part of honest analyses is refused, and a steward who sees each of them will dismiss all unread.
+        """
+        counting = self._counting(tx)
+        numbers = _numbers(counting)
+        reviewable = (one for one in counting if not one.waits)
+        return [one for one in reviewable if not one.signed or self._stops(one, numbers)]
+
+    def look_at(self, tx: Connection, name: str) -> Refused:
         """Count one no longer.
 
         Raises:
-            NotFoundError: No such operation counts.
+            NotFoundError: No such operation or run counts.
         """
-        for row in self.waiting(tx):
-            if row.name == name:
-                self.store.see(tx, name)
-                return row
+        for one in self.reviewable(tx):
+            if one.name == name:
+                see = self.runs.review if one.signed else self.store.see
+                see(tx, name)
+                return one
         raise NotFoundError(what="operation")
+
+    def _counting(self, tx: Connection, dataset: str | None = None) -> list[Refused]:
+        """All that count, on one dataset or all, oldest first."""
+        failed = map(Refused.operation, _refused(self.store.unseen(tx)))
+        of_dataset = (one for one in failed if dataset in (None, dataset_of(one.resource)))
+        refused = map(Refused.run, self.runs.counted(tx, dataset))
+        return sorted((*of_dataset, *refused), key=lambda one: one.time)
+
+    def _stops(self, one: Refused, numbers: Mapping[tuple[str, str], int]) -> bool:
+        limits = (self.most, OF_PROJECT * self.most)
+        return any(numbers[key] >= most for key, most in zip(one.accounts, limits, strict=True))
+
+
+def _numbers(counting: Iterable[Refused]) -> Counter[tuple[str, str]]:
+    """How many count against each analyst and each project, by dataset."""
+    looks = {(key, one.owner, one.look) for one in counting for key in one.accounts}
+    return Counter(key for key, *_ in looks)
 
 
 def _refused(rows: Iterable[OperationRow]) -> list[OperationRow]:
     failures = ((Identity.of(row.owner).role, error_of_document(row.error).reason, row) for row in rows)
     return [row for role, reason, row in failures if role is Role.ANALYST and reason in _REASONS]
-
-
-def _look(row: OperationRow) -> tuple[str, str]:
-    """What failed: of a card the one look that it has, however often rows of it were asked for."""
-    return (row.kind, row.resource if row.kind == "release" else row.name)
 
 
 _UNTRIED = (*UNSEEN, ServiceUnavailableError)

@@ -1,6 +1,7 @@
 """One operation as its coordinator drives it: its jobs, the times at which it may report, its folder."""
 
 import json
+import math
 import platform
 import shutil
 import threading
@@ -55,6 +56,16 @@ class Ticks:
 
     seconds: float = 0.0
     begun: float = field(default_factory=time.monotonic)
+
+    def rest(self) -> float:
+        """Seconds to the end of the present duration class: 1, 2, 4, 8, ... seconds after the begin.
+
+        0 on a grid, at whose ticks jobs end anyway.
+        """
+        if self.seconds:
+            return 0.0
+        spent = max(time.monotonic() - self.begun, 0.0)
+        return float(2.0 ** max(0, math.ceil(math.log2(max(spent, 1.0)))) - spent)
 
     def left(self) -> float | None:
         """Seconds to the next tick; None without a grid."""
@@ -120,6 +131,15 @@ class Run:
             return result
         self.executor.await_end(self._job)
         raise self._refusal or OperationCancelledError
+
+    def rest(self) -> None:
+        """Wait for the end of the duration class, so that the time of a refusal does not say its reason.
+
+        Raises:
+            OperationCancelledError, ServiceUnavailableError: As ``job``.
+        """
+        self._over.wait(self.ticks.rest())
+        self.check()
 
     def cancel(self) -> None:
         """Its owner does not want it any more."""

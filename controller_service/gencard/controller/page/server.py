@@ -32,7 +32,6 @@ from gencard.controller.service.server import TlsFiles
 from gencard.controller.settings.stewards import PageTable
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity
 
 MODULES = (queue, cards, risk, answers, releases, budget, people, log)
@@ -155,7 +154,7 @@ def _application(
 
     def key(who: Identity) -> str:
         person = desk.person(who)
-        return "" if person is None else key_id(person.signing_key)
+        return "" if person is None else " ".join(sorted(person.keys_in_force))
 
     idle = timedelta(minutes=table.idle_minutes)
     sessions = Sessions(idle, key, passkeys.is_kept, state.cards.clock)

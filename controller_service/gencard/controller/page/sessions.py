@@ -31,7 +31,7 @@ class Session:
     Args:
         name: Digest of the browser's secret.
         passkey: Name of the passkey that was used; empty after a sign-in at an issuer.
-        key: Fingerprint of the steward's signing key when the session began.
+        key: Fingerprints of the steward's keys when the session began: with other keys it is over.
         csrf: What every change must bring along.
         notices: Texts that the next page shows once.
     """
@@ -57,7 +57,7 @@ class Sessions:
 
     Args:
         idle: After so long without a request that a person made.
-        key_of: Fingerprint of a steward's signing key; empty for who is not enrolled, or disabled.
+        key_of: Fingerprints of a steward's keys in force; empty for who is not enrolled, or disabled.
         is_kept: Whether a passkey is still enrolled.
     """
 

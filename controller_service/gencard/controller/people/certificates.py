@@ -118,10 +118,27 @@ def issue(authority: KeyPair, uri: str, now: datetime, *, hosts: Sequence[str] =
     return KeyPair(certify(authority, uri, key.public_key(), now, hosts=hosts), key)
 
 
+CLUSTER_CONTROLLER = "controller"
+"""Name of the controller in the certificates of its cluster."""
+
+MEMBER_FILES = ("authority.pem", "certificate.pem", "key.pem")
+"""Files in the folder of each member of a cluster."""
+
+
 def issue_member(authority: KeyPair, uri: str, now: datetime) -> KeyPair:
-    """A certificate for a member of a cluster, who is server and client to the others."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    return KeyPair(certify(authority, uri, key.public_key(), now, uses=(_SERVER, _CLIENT)), key)
+    """Issue a certificate for a member of a cluster: the controller is a client, all others are servers.
+
+    The key of a worker thus opens no connection to another worker, and only the worker that has a name
+    can answer under it.
+    """
+    name = uri.rpartition("/")[2]
+    hosts = () if name == CLUSTER_CONTROLLER else (worker_host(name),)
+    return issue(authority, uri, now, hosts=hosts)
+
+
+def worker_host(name: str) -> str:
+    """Name of a worker as a host, which its certificate has, at whatever address it is."""
+    return f"{name}.workers.gencard.internal"
 
 
 _SERVER, _CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
@@ -134,19 +151,15 @@ def certify(
     now: datetime,
     *,
     hosts: Sequence[str] = (),
-    uses: Sequence[x509.ObjectIdentifier] = (),
 ) -> x509.Certificate:
     """The same for a key that is there already.
-
-    Args:
-        uses: In place of what ``hosts`` says.
 
     Raises:
         InvalidInputError: ``uri`` is not exactly an identity's; a service would refuse its holder.
     """
     _check_identity(uri)
     builder = _builder(_name(uri.rpartition("/")[2]), uri, key, now=now, life=LEAF_LIFE, hosts=hosts)
-    uses = uses or [_SERVER if hosts else _CLIENT]
+    uses = [_SERVER if hosts else _CLIENT]
     builder = (
         builder.issuer_name(authority.certificate.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

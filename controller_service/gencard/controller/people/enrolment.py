@@ -99,7 +99,8 @@ def examined(
 
     Raises:
         InvalidInputError: Role or project is missing or differs from the enrolled person's, the name is
-            taken, or a key is or was somebody else's, or was replaced before.
+            taken, a key is or was somebody else's, or was replaced before, or only one of a person's
+            two keys is new.
         UnauthenticatedError: An identity file is malformed.
     """
     entry = folder / "identities" / f"{request.name}.toml"
@@ -122,20 +123,35 @@ def examined(
                 field="name", problem=f"{request.name} is not enrolled, so --again does not apply"
             )
         return Enrolment(Kind.NEW, Enrolled(identity, request.signing_key, tls_keys=(tls_key,)), request)
-    tls_keys = (*(key for key in enrolled.tls_keys if key != tls_key), tls_key)
     if enrolled.signing_key == request.signing_key:
-        return Enrolment(Kind.RENEWED, replace(enrolled, tls_keys=tls_keys), request)
+        if not enrolled.connects_with(tls_key):
+            # a copy of an old folder could otherwise bring its TLS key back into force
+            problem = (
+                "is not the one of the newest certificate, and a renewal keeps the key; to replace both "
+                "keys, the person must run `gencard enrol NAME --again`"
+            )
+            raise InvalidInputError(field="TLS key", problem=problem)
+        return Enrolment(Kind.RENEWED, replace(enrolled, tls_keys=_with(enrolled, tls_key)), request)
     if request.signing_key in enrolled.earlier:
         problem = "was replaced by a newer key; the person must run `gencard enrol NAME --again`"
         raise InvalidInputError(field="signing key", problem=problem)
+    if tls_key in enrolled.tls_keys:  # a thief who has the present one would stay connected
+        problem = "is not new; the person must run `gencard enrol NAME --again`, which makes both keys"
+        raise InvalidInputError(field="TLS key", problem=problem)
     if not again:
         problem = (
             f"{request.name} is already enrolled with another signing key; use --again to replace it"
         )
         raise InvalidInputError(field="name", problem=problem)
     earlier = (*enrolled.earlier, enrolled.signing_key)
+    tls_keys = _with(enrolled, tls_key)
     replaced = Enrolled(identity, request.signing_key, earlier, tls_keys=tls_keys)
     return Enrolment(Kind.REPLACED, replaced, request)
+
+
+def _with(enrolled: Enrolled, tls_key: str) -> tuple[str, ...]:
+    """Fingerprints of a person's TLS keys, this one in force."""
+    return (*(key for key in enrolled.tls_keys if key != tls_key), tls_key)
 
 
 def complete(

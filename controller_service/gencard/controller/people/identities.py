@@ -30,8 +30,8 @@ class Enrolled:
     Args:
         earlier: Keys that the person signed with before; they sign no more.
         disabled: The person is refused, as if nobody had enrolled them; the name stays taken.
-        tls_keys: Fingerprints of the keys of all certificates so far, the newest last; empty for
-            people who were enrolled before these were kept.
+        tls_keys: Fingerprints of the keys of all certificates so far, the newest last: only that one
+            opens connections. Empty for people who were enrolled before these were kept.
     """
 
     identity: Identity
@@ -44,6 +44,15 @@ class Enrolled:
     def keys(self) -> frozenset[str]:
         """Fingerprints of all keys that the person has or had."""
         return frozenset({*map(key_id, (self.signing_key, *self.earlier)), *self.tls_keys})
+
+    @property
+    def keys_in_force(self) -> frozenset[str]:
+        """Fingerprints of the signing key and, if it is recorded, of the TLS key."""
+        return frozenset({key_id(self.signing_key), *self.tls_keys[-1:]})
+
+    def connects_with(self, tls_key: str) -> bool:
+        """Whether the person's connections may use this TLS key; any if none is recorded."""
+        return not self.tls_keys or tls_key == self.tls_keys[-1]
 
 
 class _IdentityTable(Section):
@@ -85,8 +94,10 @@ class Roster:
         self._on_change = on_change
         self._seen: tuple[_Stamp, Mapping[str, Enrolled]] = ((), {})
 
-    def includes(self, identity: Identity) -> bool:
-        return self._find(identity) is not None
+    def admits(self, identity: Identity, tls_key: str) -> bool:
+        """Whether a connection with this TLS key may act for somebody; replaced keys may not."""
+        enrolled = self._find(identity)
+        return enrolled is not None and enrolled.connects_with(tls_key)
 
     def signing_key(self, identity: Identity) -> Ed25519PublicKey:
         """The key that somebody signs cards with; raises UnauthenticatedError for strangers."""

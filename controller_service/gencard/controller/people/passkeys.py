@@ -5,7 +5,7 @@ The state holds public keys and digests alone: whoever reads it can neither sign
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -106,6 +106,10 @@ class Passkeys:
         with self.database.reading() as tx:
             return self._named(tx, key) is not None
 
+    def are_kept(self, tx: Connection, keys: Iterable[str]) -> bool:
+        """Whether all these passkeys are still enrolled."""
+        return all(self._named(tx, key) is not None for key in keys)
+
     def of(self, holder: str) -> list[Passkey]:
         """All of a steward, oldest first."""
         with self.database.reading() as tx:
@@ -142,6 +146,12 @@ class Passkeys:
         """Take all passkeys and open links of somebody off, as part of a larger change."""
         tx.execute(delete(passkey_links).where(passkey_links.c.holder == holder))
         self._take_off(tx, _of(tx, holder), actor)
+
+    def forget_all(self, tx: Connection, actor: str) -> None:
+        """Take all passkeys and links of all stewards off, as part of a larger change."""
+        tx.execute(delete(passkey_links))
+        for holder in sorted(tx.execute(select(passkeys.c.holder).distinct()).scalars()):
+            self._take_off(tx, _of(tx, holder), actor)
 
     def _take_off(self, tx: Connection, removed: list[Passkey], actor: str) -> None:
         for passkey in removed:

@@ -33,7 +33,7 @@ class RowsFile:
 
     def write(self, dataset: Dataset) -> None:
         """Put the rows there, whole or not at all; nobody else can read them."""
-        write_whole(self.path, parts_of(dataset))
+        write_whole(self.path, _parts_of(dataset))
 
     def dataset(self) -> Dataset:
         """All rows, in memory."""
@@ -49,30 +49,13 @@ class RowsFile:
         return RowsReader(self.path)
 
 
-def parts_of(dataset: Dataset) -> Iterator[bytes | memoryview]:
+def _parts_of(dataset: Dataset) -> Iterator[bytes | memoryview]:
     """The bytes of a file with these rows."""
     domain = dataset.domain
     header = {"attributes": domain.attributes, "sizes": domain.sizes, "rows": len(dataset)}
     yield json.dumps(header).encode() + b"\n"
     for axis, size in enumerate(domain.sizes):
         yield wire_codes(dataset.codes[:, axis], size).data
-
-
-def rows_of_bytes(content: bytes) -> Dataset:
-    """The rows of which ``parts_of`` gave the bytes; raises StorageError where it did not."""
-    try:
-        place = content.index(b"\n") + 1
-        header = json.loads(content[:place])
-        domain, rows = Domain(tuple(header["attributes"]), tuple(header["sizes"])), int(header["rows"])
-        columns = []
-        for size in domain.sizes:
-            columns.append(np.frombuffer(content, wire_dtype(size), rows, place))
-            place += columns[-1].nbytes
-        if place == len(content):
-            return Dataset.of_columns(domain, columns)
-    except (ValueError, KeyError, TypeError, GencardError):
-        pass
-    raise StorageError()
 
 
 class RowsReader:

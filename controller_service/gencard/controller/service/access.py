@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -102,48 +103,74 @@ UNQUEUED = EXEMPT | {
 """Calls that keep no other call of their caller waiting: most wait themselves, for work or requests."""
 
 
-Enrolled = Callable[[Identity], bool]
-"""Whether an identity is (still) on the controller's list."""
+Admits = Callable[[Identity, str], bool]
+"""Whether an identity is (still) on the controller's list, and a TLS key its newest one."""
 
 _CERTIFICATE = "x509_pem_cert"
-"""Where gRPC puts the peer's own certificate, whole; TLS has verified its chain and its time."""
+"""Where gRPC puts the peer's own certificate, whole; TLS has verified its chain, and its time once."""
+_ALWAYS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
-def caller_of(context: grpc.ServicerContext, enrolled: Enrolled, development: str | None) -> Identity:
-    """The caller's identity.
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The other side of a connection, as its certificate describes it.
+
+    Args:
+        tls_key: Fingerprint of the certificate's key; empty in development, and for keys of other kinds
+            than those that are enrolled.
+        begins, ends: First and last moment at which the certificate is valid.
+    """
+
+    identity: Identity
+    tls_key: str = ""
+    begins: datetime = _ALWAYS[0]
+    ends: datetime = _ALWAYS[1]
+
+    def check(self, admits: Admits, now: datetime) -> None:
+        """Check that the caller may call at this moment.
+
+        Raises:
+            UnauthenticatedError: The certificate is not valid now, the identity is not enrolled, or its
+                key was replaced.
+        """
+        # TLS checks the time at the handshake alone, and a connection may be open for an hour. A
+        # certificate cannot be recalled before it ends; the list of people counts at each call.
+        if not self.begins <= now <= self.ends or not admits(self.identity, self.tls_key):
+            raise UnauthenticatedError
+
+
+def caller_of(
+    context: grpc.ServicerContext, admits: Admits, development: str | None, now: datetime
+) -> Caller:
+    """The caller of a method.
 
     Args:
         development: URI that a plaintext caller on loopback gets in development; None elsewhere.
 
     Raises:
         UnauthenticatedError: The connection has no certificate, its alternative names are not exactly
-            one identity's URI, or that identity is not enrolled.
+            one identity's URI, or ``Caller.check`` fails.
     """
     certificates: Iterable[Any] = context.auth_context().get(_CERTIFICATE, ())
     pems = list(certificates)
     if not pems and development is not None:
-        identity = Identity.of(development)
+        caller = Caller(Identity.of(development))
     elif len(pems) == 1:  # a second certificate could carry another identity than the verified one
-        identity = _identity_in(pems[0])
+        caller = _caller_in(pems[0])
     else:
         raise UnauthenticatedError
-    # a certificate cannot be recalled before it expires; removal from the list acts at once
-    if not enrolled(identity):
-        raise UnauthenticatedError
-    return identity
+    caller.check(admits, now)
+    return caller
 
 
 @lru_cache(maxsize=1_024)
-def _identity_in(pem: bytes) -> Identity:
-    """Read once for each certificate; whether the identity is enrolled is looked up for each call."""
-    return Identity.of_certificate(_certificate(pem))
-
-
-def tls_key_of(context: grpc.ServicerContext) -> frozenset[str]:
-    """Fingerprint of the key that the caller's connection was made with; none in development."""
-    certificates: Iterable[Any] = context.auth_context().get(_CERTIFICATE, ())
-    keys = (_certificate(pem).public_key() for pem in certificates)
-    return frozenset(tls_key_id(key) for key in keys if isinstance(key, EllipticCurvePublicKey))
+def _caller_in(pem: bytes) -> Caller:
+    """Read once for each certificate; time and enrolment are checked for each call."""
+    certificate = _certificate(pem)
+    identity, key = Identity.of_certificate(certificate), certificate.public_key()
+    tls_key = tls_key_id(key) if isinstance(key, EllipticCurvePublicKey) else ""
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return Caller(identity, tls_key, begins, ends)
 
 
 def _certificate(pem: bytes) -> x509.Certificate:
@@ -349,3 +376,69 @@ class Patience:
         for end, _ in self._waiting.values():
             return end - time.monotonic()
         return None
+
+
+CHECK_SECONDS = 1.0
+"""How often the callers of open calls are checked again."""
+
+
+class OpenCalls:
+    """Cancels calls in progress whose callers may call no more; one thread checks all of them.
+
+    Streams are checked at each message, too. This is for calls that wait, for work or for the caller.
+
+    Args:
+        check: Raises UnauthenticatedError for a caller who may call no more.
+    """
+
+    def __init__(self, check: Callable[[Caller], None], seconds: float = CHECK_SECONDS) -> None:
+        self._check, self._seconds = check, seconds
+        self._numbers = count()
+        self._open: dict[int, tuple[Caller, grpc.ServicerContext]] = {}
+        self._changed = threading.Condition()
+        self._checker: threading.Thread | None = None
+        self._stopped = False
+
+    @contextmanager
+    def opened(self, caller: Caller, context: grpc.ServicerContext) -> Iterator[None]:
+        """The block serves a call."""
+        number = next(self._numbers)
+        with self._changed:
+            self._open[number] = caller, context
+            if self._checker is None:
+                self._checker = threading.Thread(target=self._run, name="open calls", daemon=True)
+                self._checker.start()
+            elif len(self._open) == 1:
+                self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._open.pop(number, None)
+
+    def stop(self) -> None:
+        """End the thread; no call is cancelled any more."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped or self._open)
+                self._changed.wait_for(lambda: self._stopped, self._seconds)
+                if self._stopped:
+                    return
+                calls = list(self._open.values())
+            for caller, context in calls:
+                if self._may_not_call(caller):
+                    context.cancel()
+
+    def _may_not_call(self, caller: Caller) -> bool:
+        try:
+            self._check(caller)
+        except UnauthenticatedError:
+            return True
+        except Exception:  # noqa: S110  # such as a full disk: the next look decides
+            pass
+        return False

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NoReturn, TypeAlias, cast
 
@@ -26,8 +27,10 @@ from gencard.controller.service.access import (
     EXEMPT,
     MAY_CALL,
     UNQUEUED,
+    Admits,
     Bounds,
-    Enrolled,
+    Caller,
+    OpenCalls,
     Patience,
     Shares,
     caller_of,
@@ -170,8 +173,18 @@ CALLER: threading.local = threading.local()
 
 
 def identity() -> Identity:
-    """Who makes the call that this thread is serving."""
-    caller: Identity = CALLER.identity
+    """Identity of the caller that this thread serves."""
+    return _caller().identity
+
+
+def tls_key() -> frozenset[str]:
+    """Fingerprint of the TLS key of the caller that this thread serves; none in development."""
+    key = _caller().tls_key
+    return frozenset({key} if key else ())
+
+
+def _caller() -> Caller:
+    caller: Caller = CALLER.caller
     return caller
 
 
@@ -196,30 +209,35 @@ class Guard(grpc.ServerInterceptor):
     """The interceptor around every method.
 
     Args:
-        enrolled: Whether an identity is on the controller's list.
+        admits: Whether an identity is on the controller's list, and a TLS key its newest one.
         report: Where incidents go; gets no exception text.
         bounds: How much of the service callers may have.
         development: URI of plaintext callers in development; None elsewhere.
         calls: Those that have ended.
+        now: Time at which certificates must be valid.
     """
 
-    enrolled: Enrolled
+    admits: Admits
     report: Report
     bounds: Bounds
     development: str | None = None
     calls: Calls = field(default_factory=Calls)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _open: OpenCalls = field(init=False)
     _shares: Shares = field(init=False)
     _turns: CallTurns = field(default_factory=CallTurns)
     _patience: Patience = field(init=False)
     _kept: Patience = field(init=False)
 
     def __post_init__(self) -> None:
+        self._open = OpenCalls(self._check)
         self._shares = Shares(self.bounds)
         self._patience = Patience(self.bounds.request_seconds)
         self._kept = Patience(KEPT_SECONDS)
 
     def stop(self) -> None:
         """Nobody is watched any more."""
+        self._open.stop()
         self._patience.stop()
         self._kept.stop()
 
@@ -266,6 +284,7 @@ class Guard(grpc.ServerInterceptor):
                 if not context.is_active():  # work for nobody, however far it came
                     raise OperationCancelledError
                 while answer is not None:
+                    self._check(_caller())
                     with self._patience.waiting(context):
                         yield answer
                     answer = self._next(answers, who, method)
@@ -295,6 +314,7 @@ class Guard(grpc.ServerInterceptor):
                 request = next(requests, None)
             if request is None:
                 return
+            self._check(_caller())
             self._shares.weigh(identity().uri, check_request(request))
             yield request
 
@@ -332,14 +352,19 @@ class Guard(grpc.ServerInterceptor):
         """Runs the call as its caller, within the caller's share; one that was reset ends at once."""
         if not context.is_active():
             raise OperationCancelledError
-        who = caller_of(context, self.enrolled, self.development)
+        caller = caller_of(context, self.admits, self.development, self.now())
+        who = caller.identity
         # deny by default: a method without an entry is called by nobody
         if who.role not in MAY_CALL.get(method, frozenset()):
             raise PermissionDeniedError
         room = self._shares.exempt if method in EXEMPT else self._shares.taken
-        with room(who.uri), working_for(who.uri):
-            CALLER.identity = who
+        with room(who.uri), working_for(who.uri), self._open.opened(caller, context):
+            CALLER.caller = caller
             yield who
+
+    def _check(self, caller: Caller) -> None:
+        """Raises UnauthenticatedError for a caller who may call no more."""
+        caller.check(self.admits, self.now())
 
 
 def _code_of(caught: Sequence[GencardError], *, ended: bool) -> str:

@@ -11,8 +11,7 @@ from google.longrunning import operations_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gencard.controller.answers.decisions import question_of
-from gencard.controller.service.access import tls_key_of
-from gencard.controller.service.guard import identity
+from gencard.controller.service.guard import identity, tls_key
 from gencard.controller.service.operations import operation_message, page_and_token, page_size
 from gencard.controller.state.events import Event
 from gencard.controller.state.first_decisions import FirstDecision
@@ -83,7 +82,7 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
             request.reason,
             request.shown,
         )
-        decision = self.desk.decide(identity(), action, request.request_id, tls_key_of(context))
+        decision = self.desk.decide(identity(), action, request.request_id, tls_key())
         return pb.DecideResponse(
             digest=decision.digest,
             by=decision.by,

@@ -1,5 +1,6 @@
 """The settings file: tables of the service and of its datasets."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -215,8 +216,9 @@ class StewardsTable(Section):
     """Decisions on the whole controller; those on one dataset are in its policy."""
 
     two: tuple[Alone, ...] = ()
-    """Decisions that need two stewards: ``rotation`` (new signing keys), ``enrol`` (enrolling or
-    enabling a person), ``restore`` (restoring a backup)."""
+    """Decisions that need two stewards: ``rotation`` (new signing keys), ``enrol`` (also renewing a
+    certificate), ``restore`` (restoring a backup). If anything here or in a policy needs two, so does
+    enrolling or enabling a person and disabling a steward."""
 
 
 class MetricsTable(Section):
@@ -227,18 +229,36 @@ class MetricsTable(Section):
     use loopback or an internal network."""
 
 
-class ClusterTable(Section):
-    """Workers on other machines that run audits, with Dask; needs ``pip install 'gencard[cluster]'``.
+WORKER_NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
-    Without this table audits run on the machine of the controller.
+
+class ClusterTable(Section):
+    """Workers on other machines that run audits. The controller connects to them.
+
+    Without this table, or without workers, audits run on the machine of the controller.
     """
 
-    scheduler: str = Field(pattern=r"^tls://[A-Za-z0-9.:\[\]-]{1,250}:[0-9]{1,5}$")
-    """Address of the scheduler that ``gencard-controller worker scheduler`` serves,
-    ``tls://HOST:PORT``."""
+    workers: Mapping[Annotated[str, Field(pattern=WORKER_NAME)], Address] = Field(default_factory=dict)
+    """Address of each worker, ``HOST:PORT``, by the name in its certificate, such as
+    ``{ w1 = "10.0.0.6:8786" }``."""
+    repeated: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Share of the runs on each side that the controller draws at random, after the answers, and repeats
+    to compare them; it repeats as many more on which the verdict rests most. At least one each."""
     folder: Path = Path("cluster/controller")
     """Folder with the certificate of this controller in the cluster; the first
     ``gencard-controller worker certificate`` makes it."""
+    scheduler: str = ""
+    """Ignored: address of the scheduler that earlier versions had. Name the workers in ``workers``."""
+
+    @property
+    def notice(self) -> str:
+        """What to change in settings of an earlier version; empty if nothing."""
+        if not self.scheduler:
+            return ""
+        return (
+            "cluster.scheduler is ignored: there is no scheduler any more. Make new certificates with "
+            "`gencard-controller worker certificate`, and name the workers in cluster.workers."
+        )
 
 
 class FormatTable(Section):

@@ -121,6 +121,8 @@ def _say(view: AnswerView) -> None:
     console.print(f"  analyst   {short_name(row.submitter)}")
     console.print(f"  program   {question_of(row).formula} (show --program prints it)", soft_wrap=True)
     cells = view.cells
+    if view.reasons:
+        console.print(f"  no output: {', '.join(view.reasons)} on the records; it can only be refused")
     for output in dict.fromkeys(cell.output for cell in cells):
         lines = table(escape(output), "row", "column", "records", "dry run", "mark", "rules")
         for cell in (one for one in cells if one.output == output):

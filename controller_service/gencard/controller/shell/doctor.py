@@ -12,13 +12,16 @@ from pathlib import Path
 import typer
 from sqlalchemy import Connection, inspect, make_url, text
 
+from gencard.controller.audits.workers import RefusedWorkers
 from gencard.controller.notify.messages import certificate_ends
 from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.records.records import check_rights
 from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.releases.state_files import SharedFiles
 from gencard.controller.sandbox.analyses import check_libraries
 from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.sandbox.r_packages import home
+from gencard.controller.settings.disk import StateFiles
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
@@ -233,20 +236,55 @@ def _page(settings: Settings) -> Finding:
 
 
 def _cluster(settings: Settings) -> Finding:
+    """Workers that can be used; a refused one is not asked."""
     if settings.cluster is None:
         return Finding("cluster", Health.OK, "not configured")
-    try:
-        from gencard.controller.cluster.executor import examined  # noqa: PLC0415  # of an extra
-    except ModuleNotFoundError:
-        return Finding(
-            "cluster", Health.BROKEN, "a library is missing", "pip install 'gencard[cluster]'"
+    if settings.cluster.notice:
+        return Finding("cluster", Health.WARNING, "no worker is named", settings.cluster.notice)
+    from gencard.controller.cluster.connections import examined  # noqa: PLC0415 - slow to import
+
+    refused = _refused_workers(settings) & set(settings.cluster.workers)
+    to_ask = {name: at for name, at in settings.cluster.workers.items() if name not in refused}
+    members = examined(to_ask, settings.cluster.folder)
+    silent = [name for name, member in members.items() if member is None]
+    other = [name for name, member in members.items() if member and not member.fits]
+    fitting = len(members) - len(silent) - len(other)
+    parts = [
+        f"{text}: {', '.join(sorted(names))}"
+        for text, names in (("silent", silent), ("of another version", other), ("refused", refused))
+        if names
+    ]
+    text = "; ".join([f"{fitting} workers can be used", *parts])
+    if fitting and not parts:
+        return Finding("cluster", Health.OK, text)
+    advice = " ".join(
+        text
+        for text, names in (
+            (
+                "Start `gencard-controller worker start` there, and compare the certificates.",
+                silent,
+            ),
+            ("Install this controller's version there.", other),
+            ("Examine refused workers, then run `gencard-controller worker admit NAME`.", refused),
         )
-    there, other = examined(settings.cluster.scheduler, settings.cluster.folder)
-    if not there:
-        advice = "Start `gencard-controller worker start` there, with this controller's version."
-        return Finding("cluster", Health.BROKEN, f"no worker; {other} of another version", advice)
-    state, advice = (Health.WARNING, "Upgrade them, or stop them.") if other else (Health.OK, "")
-    return Finding("cluster", state, f"{there} workers; {other} of another version", advice)
+        if names
+    )
+    return Finding("cluster", Health.WARNING if fitting else Health.BROKEN, text, advice)
+
+
+def _refused_workers(settings: Settings) -> frozenset[str]:
+    """Names of the workers that no audit uses."""
+    folder = settings.state.folder
+    if not settings.state.shared:
+        return RefusedWorkers(StateFiles(folder)).names()
+    with _reading(settings) as tx:
+        if tx is None:
+            return frozenset()
+    database = Database(settings.state.database_url)
+    try:
+        return RefusedWorkers(SharedFiles(database, folder)).names()
+    finally:
+        database.close()
 
 
 EXAMINATIONS: dict[str, Callable[[Settings], Finding]] = {

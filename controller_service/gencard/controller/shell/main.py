@@ -64,8 +64,10 @@ class Commands(LazyGroup):
         "ledger": Home(LEDGER, "app", "Show spending; settle or void a reservation."),
         "log": Home(LOG, "app", "Show, verify or sign the append-only log."),
         "notify": Home(UPKEEP, "notify_app", "Test notifications to stewards by webhook and mail."),
-        "refusals": Home(REVIEWS, "refusals_app", "Show or dismiss failures on the records."),
-        "worker": Home(WORKER, "app", "Set up machines that run audits, with Dask."),
+        "refusals": Home(
+            REVIEWS, "refusals_app", "Show or dismiss failures and refusals on the records."
+        ),
+        "worker": Home(WORKER, "app", "Set up machines that run audits."),
     }
 
 

@@ -104,14 +104,16 @@ def _make_person(
 def disable_person(
     name: Annotated[str, typer.Argument(help="Name of the person.")],
     reason: Reason = None,
+    emergency: Emergency = False,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
     """Disable a person from the next call on. What they signed stays valid; the name stays taken."""
-    with local_desk(config, steward) as desk:
-        desk.decide(Kind.DISABLE, f"people/{name}", reason)
-    note_rules(config, steward)
-    say(f"{name} is disabled. To undo it: gencard-controller person enable {name}")
+    with local_desk(config, steward, emergency=emergency) as desk:
+        result = desk.decide(Kind.DISABLE, f"people/{name}", reason)
+    if result is not None:
+        note_rules(config, steward)
+        say(f"{name} is disabled. To undo it: gencard-controller person enable {name}")
 
 
 @app.command()

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.boxes.generator_facts import GeneratorFacts
-from gencard.controller.operations.failures import error_of_document
+from gencard.controller.operations.failures import Refused
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.settings.boxes import BoxEntry, ReviewTable
 from gencard.controller.settings.edits import review_line, write_review
@@ -30,7 +30,6 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.controller.state.audits import AuditRow, AuditStore
-from gencard.controller.state.operations import OperationRow
 from gencard.controller.stewards.actions import Kind
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
@@ -100,20 +99,23 @@ def _family_document(tries: list[AuditRow]) -> dict[str, str | int]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-refusals_app = new_typer(help="Show or dismiss failures on the records.", invoke_without_command=True)
-Operation = Annotated[str, typer.Argument(help="Name of the operation.")]
+refusals_app = new_typer(
+    help="Show or dismiss failures and refusals on the records.", invoke_without_command=True
+)
+Operation = Annotated[str, typer.Argument(help="Name of the operation or answer.")]
 
 
 @refusals_app.callback()
 def show_refusals(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = False) -> None:
-    """List unreviewed operations that failed on the records, oldest first.
+    """List unreviewed operations that failed, and runs that were refused, on the records, oldest first.
 
-    An analyst with limits.refusals of them on a dataset cannot start another operation there.
+    An analyst with limits.refusals of them on a dataset cannot start another operation there; nor can
+    any analyst of a project with three times as many. Of a refused run the output rules are listed.
     """
     if context.invoked_subcommand is not None:
         return
     with controller_state(config) as state, state.database.reading() as tx:
-        waiting = state.refusals.waiting(tx)
+        waiting = state.refusals.reviewable(tx)
     if as_json:
         say_json([_refusal_document(row) for row in waiting])
         return
@@ -133,20 +135,20 @@ def seen(
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Mark a failure as reviewed: it no longer counts. Its price stays charged."""
+    """Mark a failure or refusal as reviewed: it no longer counts. Its price stays charged."""
     with local_desk(config, steward, emergency=emergency) as desk:
         if desk.decide(Kind.DISMISS_REFUSAL, operation, reason) is not None:
             console.print(f"{operation} no longer counts against its analyst.")
 
 
-def _refusal_document(row: OperationRow) -> dict[str, str]:
+def _refusal_document(row: Refused) -> dict[str, str]:
     return {
         "operation": row.name,
-        "time": time_text(row.changed),
+        "time": time_text(row.time),
         "analyst": row.owner,
         "kind": row.kind,
         "resource": row.resource,
-        "reason": error_of_document(row.error).reason,
+        "reason": row.reason,
     }
 
 

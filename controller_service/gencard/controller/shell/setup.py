@@ -174,6 +174,8 @@ def check(
             say(warning)
         for entry in settings.datasets:
             _say_uncovered(entry, state.cards.catalogue)
+    if settings.cluster is not None and settings.cluster.notice:
+        say(settings.cluster.notice)
     _check_all_records(settings, show_values=show_values)
     small: list[tuple[DatasetTable, SmallCells]] = []
     datasets = table("Datasets", "dataset", "attributes", "schema", "records")
@@ -188,6 +190,12 @@ def check(
     _say_too_many(small, settings.limits.records)
     for name in demo_people_in(config.absolute().parent):
         say(f"{name}: private keys are in this folder, for trials only; not for real records.")
+    for person in read_identities(settings.signing.identities).values():
+        if not person.tls_keys and not person.disabled:
+            say(
+                f"{person.identity.name}: the key of the certificate is not recorded, so earlier "
+                "certificates are accepted too. Let the person run `gencard enrol --renew`."
+            )
 
 
 def _check_all_records(settings: Settings, *, show_values: bool) -> None:
@@ -314,6 +322,8 @@ def serve(
         console.print(f"The stewards' page: {controller.page.origin}", soft_wrap=True)
     if controller.metrics is not None:
         console.print(f"Metrics: port {controller.metrics.port}, /metrics")
+    if settings.cluster is not None and settings.cluster.notice:
+        say(settings.cluster.notice)
     for dataset_entry in controller.controller_state.cards.catalogue:
         console.print(f"  {dataset_entry.name}  {dataset_entry.schema.title}")
     console.print("[dim]Press Ctrl-C to stop.[/]")

@@ -75,6 +75,14 @@ class FirstDecisions:
         mine = first_decisions.c.resource == resource
         tx.execute(delete(first_decisions).where(mine | ~_waits(now)))
 
+    def forget_actor(self, tx: Connection, actor: str) -> None:
+        """Drop all of one steward."""
+        tx.execute(delete(first_decisions).where(first_decisions.c.actor == actor))
+
+    def forget_all(self, tx: Connection) -> None:
+        """Drop all of all stewards."""
+        tx.execute(delete(first_decisions))
+
 
 def _waits(now: datetime) -> Any:
     return first_decisions.c.created > now - LIFE

@@ -1,9 +1,11 @@
 """Runs on the records under a card: asked for, run, and what of their answers was released."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -57,9 +59,12 @@ class RunRow:
         request: What was asked, RFC 8785 JSON.
         line: Of the ledger.
         statistics: What it cost, in independent statistics.
-        outcome: What the job gave, JSON; its numbers depend on records and are nobody's but a steward's.
+        outcome: What the job gave, JSON; its numbers depend on records and are for stewards alone. Of a
+            refused run, what the output rules say of it.
         envelope: The signed answer or refusal: a DSSE envelope.
         log_index: The log's entry of the release or refusal.
+        counts: Whether it counts in ``limits.refusals``: it was refused, or waits, because of the
+            records, and no steward has decided on it or reviewed it.
     """
 
     name: str
@@ -78,6 +83,14 @@ class RunRow:
     envelope: bytes | None = None
     log_index: int | None = None
     ended: datetime | None = None
+    counts: bool = False
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Codes of the output rules that its outcome names, for stewards alone."""
+        marks = json.loads(self.outcome)["marks"] if self.outcome else None
+        rules = chain.from_iterable(mark["rules"] for mark in marks) if isinstance(marks, list) else ()
+        return tuple(dict.fromkeys(rules))
 
 
 class RunStore:
@@ -116,6 +129,15 @@ class RunStore:
         query = select(runs).where(runs.c.state == RunState.WAITING).order_by(runs.c.number)
         return tuple(map(_row_of, tx.execute(query).mappings()))
 
+    def counted(self, tx: Connection, dataset: str | None = None) -> tuple[RunRow, ...]:
+        """Runs that count in ``limits.refusals``, of one dataset or all, oldest first."""
+        query = only(select(runs).where(runs.c.counts == 1), (runs.c.dataset, dataset))
+        return tuple(map(_row_of, tx.execute(query.order_by(runs.c.number)).mappings()))
+
+    def review(self, tx: Connection, name: str) -> None:
+        """A steward has reviewed a refused run: it counts no longer."""
+        tx.execute(update(runs).where(runs.c.name == name).values(counts=0))
+
     def undecided(self, tx: Connection, line: int) -> RunRow | None:
         """The run that a line of the ledger pays for, while it goes on or waits; else None."""
         open_ = runs.c.state.in_((RunState.RUNNING, RunState.WAITING))
@@ -146,4 +168,9 @@ class RunStore:
 
 def _row_of(row: Mapping[Any, Any]) -> RunRow:
     values = {name: value for name, value in row.items() if name != "number"}
-    return RunRow(**values | {"tier": RunTier(row["tier"]), "state": RunState(row["state"])})
+    typed = {
+        "tier": RunTier(row["tier"]),
+        "state": RunState(row["state"]),
+        "counts": bool(row["counts"]),
+    }
+    return RunRow(**values | typed)

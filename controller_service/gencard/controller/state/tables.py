@@ -268,6 +268,7 @@ runs = Table(
     Column("log_index", BigInteger),
     Column("created", Instant, nullable=False),
     Column("ended", Instant),
+    Column("counts", Integer, nullable=False, server_default="0"),
     Index(None, "card"),
     Index(None, "dataset"),
     sqlite_autoincrement=True,

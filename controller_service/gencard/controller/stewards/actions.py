@@ -149,14 +149,15 @@ class Demands:
             covers it. Refusing and ending never need two.
         under: Names of single rules that cover it, as the settings name them.
         subject: URI of the person whom it is about: nobody decides on themselves.
-        makes_steward: Somebody becomes a steward by it, or signs as one with new keys.
+        changes_people: It lets a person in, anew or with other keys, or takes a steward's rights: where
+            anything needs two stewards, one alone could otherwise become two, or the only one.
     """
 
     dataset: str = ""
     gives: bool = False
     under: frozenset[str] = frozenset()
     subject: str = ""
-    makes_steward: bool = False
+    changes_people: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ from gencard.core.errors import (
     UnauthenticatedError,
 )
 from gencard.wire.signatures.canonical import Document, digest_of, document_of, sha256
-from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role, short_name
 
 LOCAL = "local"
+EMERGENCY = "decide-emergency"
 ACCOUNT = "account:"
 """Before the name of an account of the operating system, in place of a key's fingerprint."""
 
@@ -179,30 +179,39 @@ class Deciding:
         demands, now = effect.demands(tx, action), self.clock().replace(microsecond=0)
         own_keys = self._keys(who, keys)
         self._check_not_own(who, own_keys, demands.subject)
-        first = None
-        if self._needs_two(demands) and not self.way.emergency:
+        needs_two, first = self._needs_two(demands), None
+        alone = self.way.emergency or (needs_two and self._is_setup(demands))
+        if needs_two and not alone:
             first = self._counting(tx, action, now)
             if first is None:
                 _rehearse(tx, who, action, effect)
                 return self._first(tx, who, action, own_keys, now)
             _check_other(first, who, own_keys)
         by = (who.uri,) if first is None else (first.actor, who.uri)
-        self._append(tx, "decide-emergency" if self.way.emergency else "decide", who, action, now, first)
+        self._append(tx, EMERGENCY if alone else "decide", who, action, now, first)
         applied = effect.apply(tx, who.uri, action)
         self.firsts.forget(tx, action.resource, now)
+        if action.kind is Kind.DISABLE:  # else they would count again once the person is enabled
+            self.firsts.forget_actor(tx, applied.result["uri"])
         if applied.afterwards is not None:
             afterwards.append(applied.afterwards)
         return Decision(action, by, done=True, time=now, result=applied.result)
 
     def _needs_two(self, demands: Demands) -> bool:
         policies = {entry.name: entry.policy for entry in self.effects.cards.cards.catalogue}
-        if demands.makes_steward and self.way.name != LOCAL:
-            # one steward alone could otherwise let in the second; whoever has the files can anyway
-            return bool(self.two) or any(policy.decided_by_two for policy in policies.values())
+        if demands.changes_people and any(policy.decided_by_two for policy in policies.values()):
+            return True
+        if demands.changes_people and self.two:
+            return True
         policy = policies.get(demands.dataset)
         if demands.under & self.two or policy is None:
             return bool(demands.under & self.two)
         return (policy.stewards > 1 and demands.gives) or bool(demands.under & {*policy.two_stewards})
+
+    def _is_setup(self, demands: Demands) -> bool:
+        """Whether the owner of the files changes people while no two stewards could agree."""
+        is_local = self.way.name == LOCAL
+        return is_local and demands.changes_people and not self.effects.people.has_two_stewards()
 
     def _keys(self, who: Identity, others: Collection[str]) -> frozenset[str]:
         if self.way.account:
@@ -225,9 +234,14 @@ class Deciding:
         if first is None or any(key.startswith(ACCOUNT) for key in first.keys):
             return first
         person = self.person(Identity.of(first.actor))
-        # a key that was replaced since may have been stolen
-        counts = person is not None and key_id(person.signing_key) in first.keys
-        return first if counts else None
+        return first if person is not None and self._are_in_force(tx, first.keys, person) else None
+
+    def _are_in_force(self, tx: Connection, keys: Collection[str], person: Enrolled) -> bool:
+        """Whether keys still are a person's; keys that were replaced since may have been stolen."""
+        if not person.keys_in_force <= {*keys}:
+            return False
+        passkeys = {*keys} - person.keys
+        return not person.tls_keys or self.effects.people.passkeys.are_kept(tx, passkeys)
 
     def _first(
         self, tx: Connection, who: Identity, action: Action, held: frozenset[str], now: datetime
@@ -267,7 +281,7 @@ class Deciding:
             details["first"] = short_name(first.actor)
         if self.way.account:
             details["account"] = self.way.account
-        if self.way.emergency:
+        if step == EMERGENCY:
             details["emergency"] = "one steward decided alone"
         names = {"action": step, "actor": who.uri, "resource": action.resource}
         self.log.append(tx, **names, details=details, now=now)

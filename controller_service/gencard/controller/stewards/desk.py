@@ -117,8 +117,10 @@ class Desk(Deciding):
     def answers(self, who: Identity) -> tuple[RunRow, ...]:
         """Answers that wait for a steward, oldest first."""
         check_steward(who)
+        decisions = self.effects.answers.decisions
         with self.database.reading() as tx:
-            return self.effects.answers.decisions.store.waiting(tx)
+            in_vain = {row.name for row in decisions.waiting_in_vain(tx)}
+            return tuple(row for row in decisions.store.waiting(tx) if row.name not in in_vain)
 
     def answer(self, who: Identity, name: str) -> AnswerView:
         """An answer that waits, number by number.

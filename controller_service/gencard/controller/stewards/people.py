@@ -105,17 +105,23 @@ class PersonEffect:
         return _enrolment_document(self.examined(resource, arguments), arguments)
 
     def demands(self, tx: Connection, action: Action) -> Demands:  # noqa: ARG002
-        """Letting somebody in may need two; nobody lets themselves in."""
+        """Letting a person in, and disabling a steward, may need two; nobody lets themselves in."""
         name = action.resource.removeprefix(PERSON)
         if action.kind is Kind.DISABLE:
-            return Demands()
+            return Demands(changes_people=known_person(self.folder, name).identity.role is Role.STEWARD)
         if action.kind is Kind.ENABLE:
             identity, same_keys = known_person(self.folder, name).identity, False
         else:
             enrolment = self.examined(action.resource, action.arguments)
             identity, same_keys = enrolment.identity, enrolment.kind is Enrolling.RENEWED
-        makes = identity.role is Role.STEWARD and not same_keys
-        return Demands(under=frozenset({ENROL}), subject=identity.uri, makes_steward=makes)
+        under = frozenset({ENROL})
+        return Demands(under=under, subject=identity.uri, changes_people=not same_keys)
+
+    def has_two_stewards(self) -> bool:
+        """Whether there is a steward who could agree with another one."""
+        people = read_identities(self.folder / "identities").values()
+        stewards = [one for one in people if one.identity.role is Role.STEWARD and not one.disabled]
+        return len(stewards) > 1
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises AuthorityElsewhereError where certificates are issued on another machine."""
@@ -236,4 +242,4 @@ def _enrolment_document(enrolment: Enrolment, arguments: Mapping[str, Any]) -> D
 
 def _person_document(person: Enrolled) -> Document:
     key, uri = key_id(person.signing_key), person.identity.uri
-    return {"uri": uri, "key": key, "disabled": person.disabled}
+    return {"uri": uri, "key": key, "disabled": person.disabled, "tlsKey": "".join(person.tls_keys[-1:])}

@@ -138,8 +138,8 @@ class Queue:
 
     def _refusals(self, tx: Connection) -> Iterator[Waiting]:
         for row in self.refusals.waiting(tx):
-            text = f"{row.kind} of {short_name(row.owner)} failed on the records"
-            yield Waiting(row.changed, row.name, "refusal", STEWARD, text, row.owner)
+            text = f"{row.kind} of {short_name(row.owner)} failed or was refused on the records"
+            yield Waiting(row.time, row.name, "refusal", STEWARD, text, row.owner)
 
 
 def _decision(first: FirstDecision) -> Waiting:

@@ -7,13 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.operations.failures import Refusals, error_of_document
+from gencard.controller.operations.failures import Refusals, Refused
 from gencard.controller.people.signing_keys import KeyRotation
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunStore
 from gencard.controller.stewards.actions import (
     Action,
@@ -25,6 +24,7 @@ from gencard.controller.stewards.actions import (
     refuse_others,
 )
 from gencard.core.errors import InvalidInputError, NotFoundError
+from gencard.core.output_checks.rules import OUTPUT_RULES
 from gencard.wire.codecs.privacy_codec import price_document
 from gencard.wire.signatures.canonical import Document, digest_of
 from gencard.wire.signatures.dsse import key_id
@@ -75,7 +75,7 @@ class LineEffect(InTheState):
 
 @dataclass(frozen=True, slots=True)
 class RefusalEffect(InTheState):
-    """Operations that failed at the records; they count against their analyst until dismissed."""
+    """Work that failed or was refused because of the records; it counts until it is dismissed."""
 
     refusals: Refusals
     log: EventLog
@@ -89,23 +89,23 @@ class RefusalEffect(InTheState):
         return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
 
     def views(self, tx: Connection) -> "tuple[RefusalView, ...]":
-        """All failures that count, oldest first."""
+        """All that count, oldest first."""
         return tuple(
             RefusalView(
                 row.name,
-                row.changed,
+                row.time,
                 row.owner,
                 row.kind,
                 row.resource,
-                error_of_document(row.error).reason,
+                row.reason,
                 digest_of(_failure_document(row)),
             )
-            for row in self.refusals.waiting(tx)
+            for row in self.refusals.reviewable(tx)
         )
 
-    def _counting(self, tx: Connection, operation: str) -> OperationRow:
-        """Raises NotFoundError where no such operation counts."""
-        for row in self.refusals.waiting(tx):
+    def _counting(self, tx: Connection, operation: str) -> Refused:
+        """Raises NotFoundError where no such operation or run counts."""
+        for row in self.refusals.reviewable(tx):
             if row.name == operation:
                 return row
         raise NotFoundError(what="operation")
@@ -119,7 +119,7 @@ class RefusalEffect(InTheState):
             action="look",
             actor=by,
             resource=row.resource,
-            details={"operation": row.name, "reason": error_of_document(row.error).reason},
+            details={"operation": row.name, "reason": _public_reason(row)},
             now=self.clock(),
         )
         return Applied({"operation": row.name})
@@ -200,9 +200,13 @@ class RefusalView:
     shown: str
 
 
-def _failure_document(row: OperationRow) -> Document:
-    reason = error_of_document(row.error).reason
-    return {"operation": row.name, "reason": reason, "resource": row.resource}
+def _failure_document(row: Refused) -> Document:
+    return {"operation": row.name, "reason": row.reason, "resource": row.resource}
+
+
+def _public_reason(row: Refused) -> str:
+    """The reason as the log says it, which analysts may read: no rule of a refused run."""
+    return OUTPUT_RULES if row.signed else row.reason
 
 
 def _number(resource: str) -> int:

@@ -3,7 +3,8 @@
 Whatever was released after the backup is known to the world and not to the ledger. So nothing is free
 again by a restore: what is left of each budget is held, in a line that only a steward can void, once it
 is known what had happened; reservations are settled, since they may have been used; unfinished work is
-called off, since it may have been done. Only where the steward says that nothing came after the backup,
+called off, since it may have been done; passkeys and first decisions are removed, since a thief's may
+have been. Only where the steward says that nothing came after the backup,
 and no checkpoint shows otherwise, the state goes on as it was.
 """
 
@@ -22,6 +23,7 @@ from gencard.controller.controller_state import ControllerState
 from gencard.controller.settings.disk import flush_folder
 from gencard.controller.settings.settings import State
 from gencard.controller.state.audits import AuditStore
+from gencard.controller.state.first_decisions import FirstDecisions
 from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.operations import OperationStore
 from gencard.controller.upkeep.backup import FILE, BackupList, check_state, copied, list_of
@@ -152,6 +154,9 @@ def take_over(
         restored = Restored(entries, most, (), 0, 0)
         if not complete:
             restored = _close(controller_state, tx, entries, most)
+            # a passkey that was stolen may have been removed since, and a first decision voided
+            controller_state.passkeys.forget_all(tx, steward)
+            FirstDecisions().forget_all(tx)
         reason = "complete" if complete else "older"
         _log(controller_state, tx, steward, {"reason": reason, **(agreed or {})}, restored)
     _forget_list(controller_state.settings.state)

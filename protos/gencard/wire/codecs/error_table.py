@@ -89,6 +89,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.BlackBoxError: _PRECONDITION,
     errors.BoxRunFailedError: _PRECONDITION,
     errors.ProgramNotRunError: _PRECONDITION,
+    errors.NoAnswerError: _PRECONDITION,
     errors.ProgramRunFailedError: _PRECONDITION,
     errors.UniqueFreeFailedError: _PRECONDITION,
     errors.VerificationError: _INVALID,
@@ -101,6 +102,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.ServiceBusyError: _EXHAUSTED,
     errors.IsolationError: _INTERNAL,
     errors.ClusterError: _INTERNAL,
+    errors.WorkerError: _INTERNAL,
     errors.DeadlineError: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.InternalError: _INTERNAL,
 }

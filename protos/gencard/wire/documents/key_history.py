@@ -8,7 +8,7 @@ What a history does not prove: that a retired key which was stolen did not sign,
 bears a time of its own period.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -158,14 +158,21 @@ class KeyHistory:
         """Whether a key of this history is named in an envelope; raises VerificationError."""
         return bool(self._signers(envelope))
 
-    def payload_of(self, envelope: bytes) -> bytes:
+    def payload_of(
+        self, envelope: bytes, before: Sequence[Ed25519PublicKey] = (), *, unknown: int = 0
+    ) -> bytes:
         """The payload of an envelope that one of the keys signed, in the period of that key.
 
+        Args:
+            before: Keys of all others, who signed it before, in their order.
+            unknown: Number of others whose keys are not known here; see ``dsse.verify``.
+
         Raises:
-            VerificationError: None did, a signature is wrong, or the statement is of another time.
+            VerificationError: None did, a signature is wrong, there are others, or the statement is of
+                another time.
         """
         signers = self._signers(envelope) or self.periods
-        payload = dsse.verify(envelope, [signers[-1].key])
+        payload = dsse.verify(envelope, [*before, signers[-1].key], unknown=unknown)
         signers[-1].check(payload)
         return payload
 
@@ -187,9 +194,12 @@ def changes_in(content: bytes) -> list[bytes]:
         VerificationError: It is no such document.
     """
     try:
-        return [json_bytes(envelope) for envelope in document_of(content, "keys")[LINKS]]
+        envelopes = [json_bytes(envelope) for envelope in document_of(content, "keys")[LINKS]]
+        if changes_file(envelopes) == content:
+            return envelopes
     except (KeyError, TypeError, AttributeError, InvalidInputError):
-        raise VerificationError(problem="the document contains no key changes") from None
+        pass
+    raise VerificationError(problem="the document contains no key changes in canonical form")
 
 
 def _span_of(payload: bytes) -> tuple[str, str]:

@@ -82,11 +82,17 @@ def sign(payload: bytes, keys: Sequence[Ed25519PrivateKey]) -> bytes:
     return envelope_of(payload, {key_id(key.public_key()): signature_of(payload, key) for key in keys})
 
 
-def verify(envelope: bytes, keys: Sequence[Ed25519PublicKey]) -> bytes:
-    """The payload, once **every** given key is found to have signed it.
+def verify(envelope: bytes, keys: Sequence[Ed25519PublicKey], *, unknown: int = 0) -> bytes:
+    """The payload, once **every** given key is found to have signed it, and nothing else.
+
+    Args:
+        keys: Of all signers, in the order of their signatures.
+        unknown: Number of further signers, before these, whose keys are not known here. Their
+            signatures are not checked.
 
     Raises:
-        VerificationError: The envelope is malformed, or a signature is missing or wrong.
+        VerificationError: The envelope is malformed, a signature is missing or wrong, or the signatures
+            are not one for each signer in this order.
     """
     if not keys:
         raise VerificationError(problem="there is no public key to check the signature with")
@@ -97,14 +103,18 @@ def verify(envelope: bytes, keys: Sequence[Ed25519PublicKey]) -> bytes:
             raise VerificationError(problem=f"no signature by key {key_id(key)[:16]}")
         if not is_signed_by(payload, signature, key):
             raise VerificationError(problem=f"the signature by key {key_id(key)[:16]} is wrong")
+    # an entry that is not checked could be exchanged by anybody, or be taken for a signature
+    if len(signatures) != unknown + len(keys) or [*signatures][unknown:] != [*map(key_id, keys)]:
+        problem = "the envelope does not have one signature for each signer, in their order"
+        raise VerificationError(problem=problem)
     return payload
 
 
 def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
-    """Payload and signatures of an envelope, **not verified**.
+    """Payload and signatures of an envelope in canonical form, **not verified**.
 
     Raises:
-        VerificationError: The envelope is malformed.
+        VerificationError: The envelope is malformed: not the one sequence of bytes for its content.
     """
     try:
         document = document_of(envelope, "envelope")
@@ -115,8 +125,11 @@ def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
             text_of(entry["keyid"]): base64.b64decode(entry["sig"], validate=True)
             for entry in document["signatures"]
         }
+        is_canonical = envelope_of(payload, signatures) == envelope  # no name or signer stands twice
     except (KeyError, TypeError, ValueError, InvalidInputError):
-        raise VerificationError(problem="the envelope is malformed") from None
+        is_canonical = False
+    if not is_canonical:
+        raise VerificationError(problem="the envelope is malformed")
     return payload, signatures
 
 

@@ -164,6 +164,17 @@ class Answer:
         return PLAIN.read(cls, json, field="answer")
 
 
+def numbers_in_json(answer: object) -> int:
+    """How many numbers a JSON value holds, at any depth; of a covariance matrix each pair once."""
+    if isinstance(answer, dict):
+        whole = sum(map(numbers_in_json, answer.values()))
+        size = len(answer.get("covariance", ()))
+        return whole - size * (size - 1) // 2
+    if isinstance(answer, list):
+        return sum(map(numbers_in_json, answer))
+    return int(isinstance(answer, int | float) and not isinstance(answer, bool))
+
+
 def finite(value: float) -> float | None:
     """A number that JSON can hold; None for what is not defined."""
     return float(value) if np.isfinite(value) else None

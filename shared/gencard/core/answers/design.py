@@ -65,8 +65,8 @@ class Response:
         absent = np.isnan(self.values)
         if np.any(absent & (margins.counts((self.attribute,)) != 0)):
             problem = (
-                f"'{self.name}' needs a number for each level that occurs; give numbers with "
-                "values=, or drop missing values with missing='drop'"
+                f"'{self.name}' needs a number for each level that occurs; drop missing values with "
+                "missing='drop', or give numbers with values= to an answer from psi"
             )
             raise InvalidInputError(field="formula", problem=problem)
         return np.where(absent, 0.0, self.values)
@@ -148,6 +148,60 @@ class Design:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """A factor that divides the records into groups, such as ``I(age < 40)``.
+
+    Args:
+        factor: As it is written.
+        attributes: Attributes that decide the group of a record, in the domain's order.
+        codes: Group of each cell of the attributes; -1 for cells that the population cannot have.
+    """
+
+    factor: str
+    attributes: Clique
+    codes: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Crossed:
+    """A response or a term as a table: levels of attributes, crossed with groups."""
+
+    levels: Clique
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def attributes(self) -> Clique:
+        """All attributes, each once."""
+        return tuple(dict.fromkeys((*self.levels, *(n for one in self.groups for n in one.attributes))))
+
+    @property
+    def name(self) -> str:
+        return " × ".join((*self.levels, *(one.factor for one in self.groups))) or "all"
+
+    def with_(self, other: "Crossed") -> "Crossed":
+        """Crossed with another part of the formula."""
+        levels = tuple(dict.fromkeys((*self.levels, *other.levels)))
+        return Crossed(levels, (*self.groups, *other.groups))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """The parts of a formula of which at least one has a group.
+
+    Args:
+        response: None where there is none.
+        terms: Without the intercept.
+    """
+
+    response: Crossed | None
+    terms: tuple[Crossed, ...]
+
+    @property
+    def parts(self) -> tuple[Crossed, ...]:
+        return self.terms if self.response is None else (self.response, *self.terms)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Question:
     """An analysis that was asked for, read and checked.
 
@@ -160,6 +214,7 @@ class Question:
             stands for none.
         design: The model matrix; None for analyses that need none.
         options: What else was said, by name, such as the number of components.
+        grouping: For runs on records, the groups that functions make; None where they make none.
     """
 
     kind: Analysis
@@ -169,6 +224,7 @@ class Question:
     values: Mapping[str, tuple[float, ...]]
     design: Design | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
+    grouping: Grouping | None = None
 
     @property
     def cliques(self) -> tuple[Clique, ...]:

@@ -59,7 +59,7 @@ def event_of(question: Question) -> tuple[str, Clique]:
 def _spells(margins: Margins, question: Question, features: Clique, event: str) -> _Spells:
     time = question.formula.response or ""
     if time not in question.values:
-        problem = f"'{time}' needs a number for each of its levels; give them with values="
+        problem = f"'{time}' needs a number for each of its levels; answers from psi take values="
         raise InvalidInputError(field="formula", problem=problem)
     names = tuple(dict.fromkeys((time, event, *features)))
     cells = margins.occupied(names)

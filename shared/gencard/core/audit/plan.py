@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from gencard.core.blackbox import BlackBox, in_domain, runs_of
+from gencard.core.blackbox import BlackBox, WeighedBox, in_domain, runs_of
 from gencard.core.card.budget import decimal_of
 from gencard.core.card.terms import MOST_ROWS, AuditTerms
 from gencard.core.coding import StructuralZeros
@@ -16,7 +16,7 @@ from gencard.core.errors import BlackBoxError, GencardError, InvalidCliqueError,
 from gencard.core.json_codecs import written
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.typed_json import INTEGER_TEXT
-from gencard.core.types import Progress
+from gencard.core.types import FloatArray, Progress
 
 MOST_ATTEMPTS = 1_000_000
 _SEEDS = 2**64
@@ -130,12 +130,23 @@ class Runner:
             BlackBoxError: The output is not over the declared domain, has another number of rows, or
                 the box raised an error that is not Gencard's (whose message is not handed on).
         """
-        runs = range(self.plan.terms.runs)
-        seeds = [run_seed(self.plan.seed, step, side, run) for run in runs]
+        seeds = self._seeds(step, side)
         outputs = runs_of(self.box, dataset, self.plan.rows, seeds)
-        for run in runs:
+        for run in range(len(seeds)):
             self._report_call(step, side, run)
             yield in_domain(_next(outputs), dataset.domain, self.plan.rows)
+
+    def weigh(self, step: Step, side: Side, values: FloatArray) -> None:
+        """Tell a box that checks its runs which numbers each run led to.
+
+        Args:
+            values: Shape ``(runs, numbers)``.
+        """
+        if isinstance(self.box, WeighedBox):
+            self.box.weigh(self._seeds(step, side), values)
+
+    def _seeds(self, step: Step, side: Side) -> list[int]:
+        return [run_seed(self.plan.seed, step, side, run) for run in range(self.plan.terms.runs)]
 
     def skip(self, step: Step, side: Side) -> None:
         """Tell progress as if the box were run: whether it is may depend on records."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import sqrt
+from math import comb, sqrt
 
 from gencard.core.audit.arms.comparison import Evidence, pooled_over_windows
 from gencard.core.audit.arms.exploration import BlockEvidence
@@ -196,6 +196,50 @@ class PairProof:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerRuns:
+    """Runs that workers of a cluster made, and how many of them the controller repeated.
+
+    Every repeated run had the same rows as the worker's, or there would be no report.
+
+    Args:
+        performed: Runs made by workers.
+        repeated: Number of them that the controller repeated.
+        drawn: Runs of each side that it drew at random for this, after all answers of the side.
+        weighed: Runs of each side that it repeated because they move the results most.
+    """
+
+    performed: int
+    repeated: int
+    drawn: int
+    weighed: int
+
+    def probability(self, false: int, runs: int) -> float:
+        """Probability that the draw alone finds a false run on one side.
+
+        The draw is without replacement: with ``f`` false runs of ``n``, of which ``m`` are drawn, none
+        is found with probability :math:`\\binom{n-f}{m} / \\binom{n}{m}`.
+
+        Args:
+            false: Number of false runs on the side.
+            runs: Number of runs on the side.
+
+        >>> WorkerRuns(70, 14, drawn=1, weighed=1).probability(5, 10)
+        0.5
+        """
+        drawn = min(self.drawn, runs)
+        return 1.0 - comb(runs - false, drawn) / comb(runs, drawn)
+
+
+def false_runs(runs: int) -> tuple[int, ...]:
+    """Numbers of false runs on a side for which documents state the probability to find one.
+
+    >>> false_runs(10)
+    (1, 2, 5, 10)
+    """
+    return tuple(sorted({1, max(1, runs // 4), max(1, runs // 2), runs}))
+
+
+@dataclass(frozen=True, slots=True)
 class AuditReport:
     """All results of an audit. The numbers depend on the records of the dataset.
 
@@ -214,6 +258,7 @@ class AuditReport:
         recognised: A box that reproduces this part of the dataset's own difference from the pair, on
             the dataset alone, is found by ``Check.RECOGNITION`` in about 8 of 10 such audits. None, as
             the two before, in reports older than these fields.
+        workers: Runs that workers of a cluster made; None where the controller made all runs.
     """
 
     plan: AuditPlan
@@ -233,6 +278,7 @@ class AuditReport:
     planted: PlantedEvidence | None = field(default=None, metadata=written(omit=True))
     uniques: UniquesEvidence | None = field(default=None, metadata=written(omit=True))
     recognised: float | None = field(default=None, metadata=written(omit=True))
+    workers: WorkerRuns | None = field(default=None, metadata=written(omit=True))
 
     @property
     def pooled_checks(self) -> tuple[CheckResult, ...]:

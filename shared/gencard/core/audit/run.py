@@ -108,6 +108,9 @@ def _first_pair(
 def _look(basis: Basis, pair: ExtremalPair, runner: Runner) -> Findings:
     low = Sample.of(basis, runner.outputs(Step.LOOK, Side.LOW, pair.low))
     high = Sample.of(basis, runner.outputs(Step.LOOK, Side.HIGH, pair.high))
+    difference = basis.difference(pair.low, pair.high)
+    for side, sample in ((Side.LOW, low), (Side.HIGH, high)):
+        runner.weigh(Step.LOOK, side, sample.projections(basis, difference))
     return explore(basis, pair, low, high)
 
 
@@ -144,6 +147,9 @@ def _test(
         side: test.scores(presence[side].watched(runner.outputs(Step.TEST, side, records)))
         for side, records in sides.items()
     }
+    for side in sides:
+        counts = presence[side].table.sum(axis=1)
+        runner.weigh(Step.TEST, side, np.column_stack([*scores[side].columns, counts]))
     return scores, presence
 
 

@@ -94,10 +94,25 @@ def wording(report: AuditReport) -> str:
         f"level {plan.level:.3g} at try {plan.attempt}, {pooled}{plan.terms.runs} runs a side, "
         f"interactions of up to {max(len(block.clique) for block in report.blocks)} attributes"
     )
+    workers = _workers(report)
     if report.verdict is Verdict.LEAKAGE:
-        return f"Evidence of leakage: the generator uses more of the records than Phi ({settings})."
+        leakage = "Evidence of leakage: the generator uses more of the records than Phi"
+        return f"{leakage} ({settings}).{workers}"
     limits = _MISSED if report.looks_at_uniques else _MISSED_EARLIER
-    return f"No evidence of leakage ({settings}). This is no proof that there is none: {limits}"
+    return f"No evidence of leakage ({settings}). This is no proof that there is none: {limits}{workers}"
+
+
+def _workers(report: AuditReport) -> str:
+    """How the runs of workers were checked; the numbers depend on no record."""
+    workers, runs = report.workers, report.plan.terms.runs
+    if workers is None:
+        return ""
+    half = max(1, runs // 2)
+    return (
+        f" Workers made the runs. On each side the controller repeated {workers.drawn} drawn at random "
+        f"and {workers.weighed} that weigh most, with equal rows; the draw finds {half} false runs of "
+        f"{runs} with a probability of {workers.probability(half, runs):.2g}."
+    )
 
 
 def summary(report: AuditReport) -> str:

@@ -9,21 +9,27 @@ those of stored responses, are taken to tell how many records they rest on and n
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import scipy.linalg
 
 from gencard.core.answers.design import Question
 from gencard.core.answers.kinds import answered, kind_of
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.noise.estimating import Equations
 from gencard.core.answers.stored import wants_stored
+from gencard.core.answers.survival import event_of
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks import rounding
-from gencard.core.output_checks.judgement import COUNTED, GROUPED
-from gencard.core.output_checks.lattice import Facts, Lattice
+from gencard.core.output_checks.judgement import COUNTED, GROUPED, SURVIVAL
+from gencard.core.output_checks.lattice import Facts, Lattice, Sums
 from gencard.core.output_checks.populations import Kept, cell_numbers
 from gencard.core.output_checks.rules import Rules
+from gencard.core.output_checks.slopes import slopes_of
 from gencard.core.statistics.formula import Analysis
-from gencard.core.types import FloatArray
+from gencard.core.types import FloatArray, IntArray
+
+_MOST_MOVED = 20
+"""Records whose change of a number stays inside half a unit of it where the number is left out."""
 
 
 def counted(cliques: Sequence[Clique], lattice: Lattice) -> Facts:
@@ -51,6 +57,7 @@ def facts_of_answer(
             parts += _means(question, kept, lattice)
         if lattice.told_apart.issuperset(question.formula.attributes):
             parts += _solved(question, margins, kept, lattice)
+            parts += _of_numbers(question, margins, kept, lattice, rules)
     return Facts.together(parts, len(lattice.changing))
 
 
@@ -92,6 +99,90 @@ def _means(question: Question, kept: Kept, lattice: Lattice) -> Iterator[Facts]:
         centre, apart = totals - rounded_means * sizes, sizes * _units(errors) / 2
         changes = rows * (values[lattice.changing] - rounded_means[:, None])
         yield Facts.between(changes, -apart - centre, apart - centre)
+
+
+def _of_numbers(
+    question: Question, margins: RecordMargins, kept: Kept, lattice: Lattice, rules: Rules
+) -> Iterator[Facts]:
+    """The numbers that no function above has, each to the unit to which it is rounded.
+
+    An answer that is too wide to be differentiated is taken to tell its tables; it waits for a steward.
+    """
+    if question.kind in COUNTED:
+        return
+    if question.kind in SURVIVAL:
+        yield from _of_events(question, kept, lattice, rules)
+    try:
+        numbers = slopes_of(question, margins, rules)
+    except GencardError:
+        if kind_of(question.kind).equations is None:
+            yield from (_exactly(clique, kept, lattice) for clique in _inside(question.cliques, lattice))
+        return
+    codes = [lattice.cells.column(name)[lattice.changing] for name in numbers.attributes]
+    rows = numbers.slopes(np.stack(codes, axis=1)) * kept[lattice.changing]
+    centre = np.round(numbers.values / numbers.units) - numbers.values / numbers.units
+    rows = rows / numbers.units[:, None]
+    own = _independent(rows)
+    yield Facts.between(rows[own], centre[own] - 0.5, centre[own] + 0.5)
+
+
+def _independent(rows: FloatArray) -> IntArray:
+    """The numbers from which all others nearly follow, those that single records change most first.
+
+    Many numbers of an answer are functions of fewer ones: eigenvectors and loadings of correlations.
+    A number is left out where ``_MOST_MOVED`` records cannot change it by half a unit without changing
+    those before it: it would tell hardly more, and each makes the search longer.
+
+    Args:
+        rows: Changes of each number by a record in each cell, in units of the number.
+    """
+    if not rows.size:
+        return np.zeros(0, dtype=np.int64)
+    _, right, order = scipy.linalg.qr(rows.T, mode="economic", pivoting=True)
+    rest = np.abs(np.diag(right)) / np.sqrt(rows.shape[1])
+    return np.asarray(order[: int((rest * _MOST_MOVED > 0.5).sum())], dtype=np.int64)
+
+
+def _of_events(question: Question, kept: Kept, lattice: Lattice, rules: Rules) -> Iterator[Facts]:
+    """Events, and people at risk at the times that are told, by cells of the features.
+
+    A curve is told at the first time by which there are enough events since the last one. So it also
+    tells that there were fewer by the time before.
+    """
+    event, features = event_of(question)
+    cells, base, least = lattice.cells, rules.checks.rounding, rules.survival
+    levels = question.coding.attribute(event).coding
+    times = np.asarray(question.values[question.formula.response or ""], dtype=np.float64)
+    time, occurred = times[cells.column(question.formula.response or "")], cells.column(event)
+    known = kept & ~np.isnan(time) & (occurred < levels.size - levels.missing)
+    died = known & (occurred == levels.size - levels.missing - 1)
+    if question.kind is Analysis.COX:
+        yield Facts.rounded(lattice.sums((), died), base)
+        return
+    groups, number = cell_numbers(cells, features)
+    for group in range(number):
+        begin, before = -np.inf, None
+        inside = groups == group
+        for now in np.unique(time[inside & known & (lattice.counts > 0)]):
+            left = lattice.sums((), inside & known & (time >= now))
+            events = lattice.sums((), inside & died & (time > begin) & (time <= now))
+            if left.values[0] < least:
+                continue
+            if events.values[0] < least:
+                before = events
+                continue
+            yield Facts.rounded(left, base, least)
+            yield Facts.rounded(events, base, least)
+            if before is not None:
+                yield _fewer(before, least)
+            begin, before = now, None
+        if before is not None:
+            yield _fewer(before, least)
+
+
+def _fewer(sums: Sums, least: int) -> Facts:
+    """That some counts are below a number."""
+    return Facts.between(sums.rows, -1.0 * sums.values, least - 1.0 - sums.values)
 
 
 def _units(errors: FloatArray) -> FloatArray:

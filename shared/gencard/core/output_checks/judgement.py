@@ -16,7 +16,7 @@ from gencard.core.answers.design import Column, Design, Question
 from gencard.core.answers.margins import Mask, Occupied, RecordMargins
 from gencard.core.answers.survival import event_of
 from gencard.core.domain import Clique
-from gencard.core.output_checks import models, tables
+from gencard.core.output_checks import groups, models, tables
 from gencard.core.output_checks.populations import cell_numbers
 from gencard.core.output_checks.rules import (
     PASSED,
@@ -48,8 +48,8 @@ GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
 SUMMED = {*GROUPED, Analysis.LINEAR, Analysis.POISSON}
 """Determine the sums of the response in the cells of ``output_cliques``."""
 
-_PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
-_SURVIVAL = {Analysis.KAPLAN_MEIER, Analysis.COX}
+PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
+SURVIVAL = {Analysis.KAPLAN_MEIER, Analysis.COX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ def _parts(
     margins: RecordMargins, question: Question, answer: Answer, rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
     kind = question.kind
+    yield from groups.of_groups(margins, question, rules)
     yield "test", models.of_test(answer.n, _parameters(answer), rules)
     if question.design is not None:
         yield "model", _of_design(margins, question.design, answer, rules)
@@ -109,9 +110,9 @@ def _parts(
         yield from _of_groups(margins, question, rules)
     if kind is Analysis.QUANTILES:
         yield from _of_quantiles(margins, question, answer, rules)
-    if kind in _SURVIVAL:
+    if kind in SURVIVAL:
         yield from _of_survival(margins, question, answer, rules)
-    if kind in _PAIRED:
+    if kind in PAIRED:
         small = (clique for clique in question.cliques if _is_fourfold(margins, clique))
         yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in small)
     if kind is Analysis.DISCRIMINANT:
@@ -197,7 +198,7 @@ def output_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Cl
     Args:
         possible: The levels of each attribute of the formula that the population leaves.
     """
-    if question.kind in COUNTED or question.kind in _PAIRED:
+    if question.kind in COUNTED or question.kind in PAIRED:
         return question.cliques
     if question.kind in GROUPED:
         return question.formula.terms or ((),)
@@ -226,7 +227,7 @@ def _told_by_dummies(
 ) -> Iterator[tuple[str, Verdict]]:
     """Of tables that the coefficients determine: response by each term with a value for each cell."""
     response = design.response
-    if response is None or question.kind in _SURVIVAL:
+    if response is None or question.kind in SURVIVAL:
         return
     codes_held = {one.attributes: _occupied(margins, one.attributes).codes for one in design.columns}
     for clique in _fully_coded(design, lambda clique: len(codes_held[clique]), codes_held.__getitem__):
@@ -296,12 +297,12 @@ def _of_sums(
     values = numbers[dataset.column(response)]
     cells, _ = cell_numbers(dataset, clique)
     occupied, place = np.unique(cells, return_inverse=True)
-    groups = tables.contributions(
+    sums = tables.contributions(
         place, values, cells=len(occupied), most=max(rules.checks.dominance_count, 1)
     )
-    verdicts = tables.verdicts(tables.of_sums(groups, rules))
+    verdicts = tables.verdicts(tables.of_sums(sums, rules))
     if spreads:
-        verdicts += tables.verdicts(tables.of_spreads(groups, rules))
+        verdicts += tables.verdicts(tables.of_spreads(sums, rules))
     return together(verdicts)
 
 

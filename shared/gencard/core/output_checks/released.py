@@ -1,11 +1,18 @@
-"""An answer as it leaves: every number rounded to what its standard error earns."""
+"""An answer as it leaves: every number rounded to what its standard error earns.
 
-from dataclasses import replace
+Numbers that follow from others are computed again from the rounded ones (``derived``): an interval for
+any level that the analyst chooses, or a test of any value, then says no more than the estimate does.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import sqrt
 
 import numpy as np
 
 from gencard.core.answers.answer import Answer, Coefficients, Scalar, Table
 from gencard.core.output_checks import rounding
+from gencard.core.output_checks.derived import LIKELIHOODS, derived, is_count
 from gencard.core.output_checks.models import coarse
 from gencard.core.output_checks.rules import Rules
 from gencard.core.statistics.formula import Analysis
@@ -23,27 +30,27 @@ _SHARES = {
 _BY_MEAN = {"mean", "lower", "upper"}
 _PVALUES = {"pvalue", "pvalues"}
 
-_FEW = 100
-"""Degrees of freedom up to which they are those of a model, not of the records."""
-
 
 def released(answer: Answer, rules: Rules) -> Answer:
     """The answer with rounded numbers.
 
-    Counts become multiples of the rounding base. Coefficients are rounded to two digits of their
-    standard errors, and so are scalars and means that have one. Other numbers are rounded as if their
-    standard error were their size over the square root of the number of records, or half of one over it
-    where they are bounded. Notes stay: they name levels, never records.
+    Counts become multiples of the rounding base, and so do degrees of freedom that follow from numbers
+    of records. Coefficients are rounded to two digits of their standard errors, and so are scalars and
+    means that have one. Test statistics are rounded to two digits of their standard deviation,
+    likelihoods to one digit of their standard error. Other numbers are rounded as if their standard
+    error were their size over the square root of the number of records, or half of one over it where
+    they are bounded. Notes stay: they name levels, never records.
     """
     if answer.kind == Analysis.KAPLAN_MEIER:
         answer = coarse(answer, rules)
-    return replace(
+    rounded = replace(
         answer,
         n=_count(answer.n, rules),
         coefficients=None if answer.coefficients is None else _coefficients(answer.coefficients, rules),
         scalars=tuple(_scalar(one, answer.n, rules) for one in answer.scalars),
-        tables=tuple(_table(one, answer.n, rules) for one in answer.tables),
+        tables=tuple(_table(one, answer, rules) for one in answer.tables),
     )
+    return derived(answer, rounded)
 
 
 def _count(number: float, rules: Rules) -> float:
@@ -53,7 +60,7 @@ def _count(number: float, rules: Rules) -> float:
 def _coefficients(one: Coefficients, rules: Rules) -> Coefficients:
     params = tuple(map(rounding.to_error, one.params, map(float, one.bse)))
     covariance = rounding.covariance(np.reshape(one.covariance, (len(one.names),) * 2))
-    degrees = None if one.degrees is None else _count(one.degrees, rules)
+    degrees = None if one.degrees is None else max(_count(one.degrees, rules), 1.0)
     return replace(
         one,
         params=params,
@@ -63,31 +70,38 @@ def _coefficients(one: Coefficients, rules: Rules) -> Coefficients:
 
 
 def _scalar(one: Scalar, records: float, rules: Rules) -> Scalar:
-    value, error = one.value, one.standard_error
-    if value is not None:
-        value = _number(one.name, value, error, records, rules)
     return replace(
         one,
-        value=value,
-        standard_error=None if error is None else rounding.to_digits(error, 2),
-        degrees=tuple(_count(degree, rules) if degree > _FEW else degree for degree in one.degrees),
+        value=None if one.value is None else rounding.to_unit(one.value, _unit(one, records, rules)),
+        standard_error=None if one.standard_error is None else rounding.to_digits(one.standard_error, 2),
+        degrees=tuple(
+            max(_count(degree, rules), 1.0) if is_count(one, place) else degree
+            for place, degree in enumerate(one.degrees)
+        ),
         pvalue=None if one.pvalue is None else rounding.of_probability(one.pvalue),
     )
 
 
-def _number(name: str, value: float, error: float | None, records: float, rules: Rules) -> float:
-    if error is not None:
-        return rounding.to_error(value, error)
-    name = _kind_of_number(name)
+def _unit(one: Scalar, records: float, rules: Rules) -> float:
+    """The unit to which the value of a scalar is rounded."""
+    value, name = one.value or 0.0, _kind_of_number(one.name)
+    if one.standard_error is not None:
+        return rounding.unit_by_error(value, one.standard_error)
+    if one.degrees and not is_count(one, 0):
+        return rounding.unit_by_error(value, rounding.error_of_test(value, one.degrees))
+    return _unit_of_number(name, value, records, rules)
+
+
+def _unit_of_number(name: str, value: float, records: float, rules: Rules) -> float:
     if name in _COUNTS:
-        return _count(value, rules)
+        return float(rules.checks.rounding)
     if name in _PVALUES:
-        return rounding.of_probability(value)
-    return (
-        rounding.of_share(value, records, rules.checks.rounding)
-        if name in _SHARES
-        else rounding.of_size(value, records)
-    )
+        return max(rounding.unit_by_digits(value, 2), 1e-5)
+    if name in _SHARES:
+        error = rounding.error_of_share(records, rules.checks.rounding)
+    else:
+        error = rounding.error_of_size(value, records) * (10 if name in LIKELIHOODS else 1)
+    return rounding.unit_by_error(value, error)
 
 
 def _kind_of_number(name: str) -> str:
@@ -95,46 +109,193 @@ def _kind_of_number(name: str) -> str:
     return name.partition("[")[0]
 
 
-def _table(table: Table, records: float, rules: Rules) -> Table:
+def _table(table: Table, answer: Answer, rules: Rules) -> Table:
     """Columns of a table of groups by their names; of another table, by the table's name."""
-    errors = _errors(table)
-    rows = []
-    for row, error in zip(table.values, errors, strict=True):
-        sizes = dict(zip(table.column_names, row, strict=True))
-        own = sizes.get("nobs") or records
-        rows.append(
-            tuple(
-                None if value is None else _cell(table.name, column, value, error, own, rules)
-                for column, value in sizes.items()
-            )
+    rows = (
+        tuple(
+            None if value is None else _rounded(value, unit)
+            for value, unit in zip(row, units, strict=True)
         )
+        for row, units in zip(table.values, _units(table, answer, rules), strict=True)
+    )
     return replace(table, values=tuple(rows))
 
 
-def _cell(
+def _rounded(value: float, unit: float) -> float:
+    return rounding.to_unit(value, unit) if unit else value
+
+
+def _units(table: Table, answer: Answer, rules: Rules) -> Iterator[tuple[float, ...]]:
+    """The unit of each number of a table; 0 for what is public, such as a time."""
+    errors = _errors(table, answer)
+    for place, row in enumerate(table.values):
+        sizes = dict(zip(table.column_names, row, strict=True))
+        own = sizes.get("nobs") or answer.n
+        freedom = float(rules.checks.rounding) if table.row_names[place] == "Residual" else 0.0
+        yield tuple(
+            freedom
+            if column == "df"
+            else _unit_of_cell(table.name, column, value or 0.0, errors.get((place, column)), own, rules)
+            for column, value in sizes.items()
+        )
+
+
+def _unit_of_cell(
     table: str, column: str, value: float, error: float | None, records: float, rules: Rules
 ) -> float:
-    if column in _BY_MEAN and error:
-        return rounding.to_error(value, error)
+    if error:
+        return rounding.unit_by_error(value, error)
     if column == "time":
-        return value
-    if column == "survival":
-        return rounding.of_share(value, records, rules.checks.rounding)
+        return 0.0
     if column in {"std_mean", "std_err"}:
-        return rounding.to_digits(value, 2)
+        return rounding.unit_by_digits(value, 2)
     table = _kind_of_number(table)
+    if column == "survival":
+        return _unit_of_number("accuracy", value, records, rules)
     name = column if column in _COUNTS | _PVALUES else table
     if name == table and table not in _COUNTS | _PVALUES and abs(value) <= 1:
-        return rounding.of_share(value, records, rules.checks.rounding)
-    return _number(name, value, None, records, rules)
+        name = "accuracy"
+    return _unit_of_number(name, value, records, rules)
 
 
-def _errors(table: Table) -> list[float | None]:
-    """The standard error of the mean of each row of a table of groups."""
-    if "std_mean" not in table.column_names:
-        return [None] * len(table.values)
-    place = table.column_names.index("std_mean")
-    return [row[place] for row in table.values]
+def _errors(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
+    """Standard errors of numbers that may be near 0 though they are not small, by row and column."""
+    if "std_mean" in table.column_names:
+        place = table.column_names.index("std_mean")
+        return {
+            (number, name): float(row[place] or 0.0)
+            for number, row in enumerate(table.values)
+            for name in _BY_MEAN
+        }
+    if table.column_names == ("mean", "std"):
+        return {
+            (number, "mean"): float(row[1] or 0.0) / sqrt(max(answer.n, 1.0))
+            for number, row in enumerate(table.values)
+        }
+    if "eigenvalue" in table.column_names:
+        return _errors_of_eigenvalues(table, answer.n)
+    return _errors_of_classifier(table, answer) if answer.kind == Analysis.DISCRIMINANT else {}
+
+
+def _errors_of_classifier(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
+    if table.name == "means":
+        return _errors_of_classes(answer)
+    if table.name == "covariance":
+        return _errors_of_products(table, answer.n)
+    return _errors_of_functions(table, answer) if table.name == "coef" else {}
+
+
+def _errors_of_functions(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
+    """Of the constants of linear functions, which hold the logarithm of the size of a class."""
+    priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
+    return {
+        (place, table.column_names[0]): (1 + abs(row[0] or 0.0)) / sqrt(max(prior * answer.n, 1.0))
+        for place, (row, prior) in enumerate(zip(table.values, priors, strict=True))
+    }
+
+
+def _errors_of_eigenvalues(table: Table, records: float) -> dict[tuple[int, str], float]:
+    """Of their average size; a small one is told no finer than a large one."""
+    values = [row[0] or 0.0 for row in table.values]
+    ratios = [row[1] or 0.0 for row in table.values]
+    average = sum(values) / max(sum(ratios), 1e-9) / max(len(values), 1)
+    return {
+        (place, "eigenvalue"): sqrt(2 / max(records, 2.0)) * max(value, average)
+        for place, value in enumerate(values)
+    }
+
+
+def _errors_of_products(table: Table, records: float) -> dict[tuple[int, str], float]:
+    """Of covariances of normal numbers, which may be near 0."""
+    numbers = np.array(table.values, dtype=np.float64)
+    errors = np.sqrt((np.outer(np.diag(numbers), np.diag(numbers)) + numbers**2) / max(records, 1.0))
+    return {
+        (place, name): float(error)
+        for place, row in enumerate(errors)
+        for name, error in zip(table.column_names, row, strict=True)
+    }
+
+
+def _errors_of_classes(answer: Answer) -> dict[tuple[int, str], float]:
+    """Of means of features in classes, from the variances inside them."""
+    priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
+    table = answer.table("covariance")
+    variances = {name: float(table.values[i][i] or 0.0) for i, name in enumerate(table.column_names)}
+    return {
+        (place, name): sqrt(variance / max(prior * answer.n, 1.0))
+        for place, prior in enumerate(priors)
+        for name, variance in variances.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of an answer before it is rounded.
+
+    Args:
+        name: Where it stands in the answer.
+        value: As computed.
+        unit: The released number is its nearest multiple.
+    """
+
+    name: tuple[str, ...]
+    value: float
+    unit: float
+
+
+_DERIVED = {
+    "aic", "bic", "scale", "rsquared", "rsquared_adj", "tvalue", "cohens_d", "prsquared",
+    "eta_squared", "omega_squared",
+}  # fmt: skip
+_DERIVED_COLUMNS = {"var", "std_mean", "lower", "upper", "df", "F", "PR(>F)"}
+_DERIVED_TABLES = {"lower", "upper", "pvalues"}
+
+
+def numbers_of(answer: Answer, rules: Rules) -> Iterator[Number]:
+    """The numbers that the released answer's others follow from; counts and what is public left out."""
+    if answer.coefficients is not None:
+        yield from _of_coefficients(answer.coefficients)
+    for one in answer.scalars:
+        least_squares = answer.kind == Analysis.LINEAR and one.name == "llf"
+        is_own = not least_squares and _kind_of_number(one.name) not in _DERIVED | _COUNTS
+        if one.value is not None and is_own:
+            yield Number(("scalar", one.name), one.value, _unit(one, answer.n, rules))
+    for table in answer.tables:
+        if table.name == "anova":
+            yield from _of_variances(table, answer.n)
+        elif _kind_of_number(table.name) not in _COUNTS | _DERIVED_TABLES:
+            yield from _of_table(table, answer, rules)
+
+
+def _of_coefficients(one: Coefficients) -> Iterator[Number]:
+    """Estimates, standard errors, and correlations of estimates, which are told to two decimals."""
+    errors = one.bse
+    for name, value, error in zip(one.names, one.params, map(float, errors), strict=True):
+        yield Number(("params", name), value, rounding.unit_by_error(value, error))
+        yield Number(("bse", name), error, rounding.unit_by_digits(error, 2))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        related = np.nan_to_num(np.array(one.covariance) / np.outer(errors, errors))
+    for row, column in zip(*np.triu_indices(len(one.names), 1), strict=True):
+        yield Number(("related", one.names[row], one.names[column]), float(related[row, column]), 0.01)
+
+
+def _of_table(table: Table, answer: Answer, rules: Rules) -> Iterator[Number]:
+    units = _units(table, answer, rules)
+    for names, row, own in zip(table.row_names, table.values, units, strict=True):
+        for column, value, unit in zip(table.column_names, row, own, strict=True):
+            if value is not None and unit and column not in _DERIVED_COLUMNS | _COUNTS:
+                yield Number(("table", table.name, names, column), value, unit)
+
+
+def _of_variances(table: Table, records: float) -> Iterator[Number]:
+    """F ratios, and the residual sum of squares."""
+    residual, degrees = (table.values[-1][place] or 0.0 for place in (0, 1))
+    unit = rounding.unit_by_error(residual, rounding.error_of_size(residual, records))
+    yield Number(("table", "anova", "Residual", "sum_sq"), residual, unit)
+    for name, (_, freedom, f, _) in zip(table.row_names, table.values, strict=True):
+        if f is not None and freedom:
+            error = rounding.error_of_test(f, (freedom, degrees))
+            yield Number(("table", "anova", name, "F"), f, rounding.unit_by_error(f, error))
 
 
 def numbers_in(answer: Answer) -> int:

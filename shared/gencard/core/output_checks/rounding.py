@@ -10,6 +10,7 @@ References:
        JCGM 100:2008, section 7.2.6.
 """
 
+from collections.abc import Sequence
 from math import ceil, floor, isfinite, log10, sqrt
 
 import numpy as np
@@ -40,14 +41,35 @@ def to_error(value: float, error: float) -> float:
     >>> to_error(1.234567, 0.0234), to_error(1.234567, float("nan")), to_error(123456.789, 1e-9)
     (1.235, 1.2, 123457.0)
     """
+    return to_unit(value, unit_by_error(value, error))
+
+
+def to_unit(value: float, unit: float) -> float:
+    """A number as a multiple of a unit, of ``MOST_DIGITS`` digits at most; what is not finite stays.
+
+    >>> to_unit(7.26, 0.5), to_unit(float("inf"), 0.5)
+    (7.5, inf)
+    """
     if not isfinite(value):
         return value
-    if not isfinite(error) or error <= 0:
-        return to_digits(value, 2)
-    unit = step(error)
-    if unit <= abs(value) * 1e-12:  # the error of no real number; a program may say so
-        return to_digits(value, MOST_DIGITS)
     return to_digits(round(value / unit) * unit, MOST_DIGITS)
+
+
+def unit_by_error(value: float, error: float) -> float:
+    """Unit of ``to_error``: the smallest change of a number that its released form can show.
+
+    >>> unit_by_error(1.234567, 0.0234), unit_by_error(1.234567, 0.0), unit_by_error(123456.789, 1e-9)
+    (0.001, 0.1, 1.0)
+    """
+    if not isfinite(error) or error <= 0:
+        return unit_by_digits(value, 2)
+    return max(step(error), unit_by_digits(value, MOST_DIGITS))
+
+
+def unit_by_digits(value: float, digits: int) -> float:
+    """Unit of the last of so many significant digits; that of a number of size 1 for 0."""
+    size = floor(log10(abs(value))) if value and isfinite(value) else 0
+    return float(f"1e{size - digits + 1}")
 
 
 def to_digits(value: float, digits: int) -> float:
@@ -65,7 +87,12 @@ def of_size(value: float, records: float) -> float:
     >>> of_size(-5432.1234, 10_000)
     -5432.0
     """
-    return to_error(value, abs(value) / sqrt(max(records, 1.0))) if value else 0.0
+    return to_error(value, error_of_size(value, records)) if value else 0.0
+
+
+def error_of_size(value: float, records: float) -> float:
+    """Standard error of ``of_size``."""
+    return abs(value) / sqrt(max(records, 1.0))
 
 
 def of_share(value: float, records: float, base: int = 1) -> float:
@@ -77,9 +104,28 @@ def of_share(value: float, records: float, base: int = 1) -> float:
     >>> of_share(0.123456, 10_000), of_share(0.123456, 10_000, 5), of_share(0.123456, 500, 5)
     (0.1235, 0.123, 0.12)
     """
+    return to_error(value, error_of_share(records, base))
+
+
+def error_of_share(records: float, base: int = 1) -> float:
+    """Standard error of ``of_share``, at least ten times the share of ``base`` records."""
     size = max(records, 1.0)
     unit = 10.0 ** ceil(log10(base / size) - 1e-9)
-    return to_error(value, max(0.5 / sqrt(size), 10 * unit))
+    return max(0.5 / sqrt(size), 10 * unit)
+
+
+def error_of_test(statistic: float, degrees: Sequence[float]) -> float:
+    """Standard deviation of a chi-squared statistic or an F ratio with its expectation.
+
+    A noncentral chi-squared variable with k degrees of freedom and noncentrality l has the variance
+    2 k + 4 l. A statistic near 0 thus has no more digits than others have.
+
+    >>> round(error_of_test(3.0, (1.0,)), 3), round(error_of_test(1.0, (2.0, 90.0)), 3)
+    (3.162, 1.0)
+    """
+    first = max(degrees[0], 1.0)
+    scale = first if len(degrees) > 1 else 1.0
+    return sqrt(2 * first + 4 * max(abs(statistic) * scale - first, 0.0)) / scale
 
 
 def of_probability(value: float) -> float:

@@ -19,6 +19,9 @@ from gencard.core.json_codecs import written
 RULES_VERSION = "1"
 """Of all rules together; a receipt names it."""
 
+OUTPUT_RULES = "output-rules"
+"""The one reason of each refusal that depends on the records. Which rule was broken, stewards see."""
+
 
 class Colour(StrEnum):
     """What may happen to a number: it leaves, a person looks first, or it stays."""
@@ -65,6 +68,12 @@ class Rule(StrEnum):
     """One record moves a number by more of its standard errors than the policy permits."""
     UNKNOWN = "no-rule"
     """No rule covers the number: a person has to look."""
+    UNANSWERED = "no-answer"
+    """The analysis has no result at these records."""
+    NUMBERS = "too-many-numbers"
+    """The answer holds more numbers than the card grants."""
+    FAILED = "failed"
+    """The run failed at the records, or exceeded a limit of its process."""
 
 
 _AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.INFLUENCE, Rule.UNKNOWN}
@@ -140,20 +149,3 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
 def breaking(rules: Iterable[tuple[Rule, bool]]) -> Verdict:
     """A verdict from rules and whether each is broken."""
     return Verdict(tuple(rule for rule, broken in rules if broken))
-
-
-_OF_CELLS = {
-    *(Rule.THRESHOLD, Rule.ZERO, Rule.SAME, Rule.SATURATED, Rule.LEVERAGE),
-    *(Rule.DOMINANCE, Rule.REMAINDER, Rule.RANK),
-}
-"""Of coded records, each says more of a small cell than that it is small."""
-
-
-def without_detail(broken: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Rules as a refusal names them: an empty cell, or a group that is all alike, is a small cell.
-
-    >>> without_detail([Rule.ZERO, Rule.FREEDOM]), without_detail([Rule.FREEDOM])
-    ((<Rule.THRESHOLD: 'threshold'>,), (<Rule.FREEDOM: 'degrees-of-freedom'>,))
-    """
-    rules = tuple(broken)
-    return rules if _OF_CELLS.isdisjoint(rules) else (Rule.THRESHOLD,)

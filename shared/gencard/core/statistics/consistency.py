@@ -30,11 +30,15 @@ _RELATIVE = 1e-9
 """How far reconciled noisy marginals may differ, as a share of the records: rounding of floats."""
 
 
-def check_consistent(psi: Psi) -> None:
+def check_consistent(psi: Psi, *, may_be_empty: bool = False) -> None:
     """Refuse a psi that contradicts itself: two marginals must agree wherever they overlap.
 
     Exact counts must agree as integers; noisy ones, once reconciled, up to rounding. Of linear
-    statistics only the number of records and the range of each sum are looked at.
+    statistics only the number of records and the range of each sum are compared.
+
+    Args:
+        may_be_empty: Whether psi may count no record: before noise is added, an error would disclose
+            that there is none.
 
     Raises:
         InvalidPsiError: A value is negative, an exact count is not an integer, psi counts no record,
@@ -45,7 +49,7 @@ def check_consistent(psi: Psi) -> None:
     for measurement in psi.measurements:
         _check_values(measurement)
     total = float(psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0])
-    if total <= 0:
+    if total <= 0 and not may_be_empty:
         raise InvalidPsiError(problem="it contains no records")
     slack = 0.0 if psi.exact else _RELATIVE * total
     for linear in psi.linear:

@@ -60,7 +60,7 @@ def measure(
         InvalidInputError: A noise source is required and missing, the noise is a generator's own, a
             linear statistic does not fit the domain, or it is combined with a transform of counts.
         InvalidPsiError: The source gave tables that cannot come from one set of records, or there
-            is no record.
+            is no record and no noise.
         MeasurementRefusedError: Exact counts do not pass the transform's checks.
         UnknownAttributeError: A clique names an attribute that is not declared.
     """
@@ -72,7 +72,8 @@ def measure(
     cliques, linear = divided(statistics)
     if linear and transform != AS_COUNTED:
         raise InvalidInputError(field="transform", problem="is allowed only for marginals")
-    exact = _counted(source, cliques, linear, domain)
+    # Without noise an empty dataset is an error; with noise the error would disclose the last record.
+    exact = _counted(source, cliques, linear, domain, may_be_empty=privacy.noisy)
     if noise is not None and not isinstance(privacy, Exact):
         return noisy(exact, privacy, noise, weights)
     return transformed(exact, transform, zeros)
@@ -83,6 +84,8 @@ def _counted(
     cliques: Sequence[Clique],
     linear: Sequence[LinearStatistic],
     domain: Domain,
+    *,
+    may_be_empty: bool,
 ) -> Psi:
     for statistic in linear:
         statistic.check_belongs(domain)
@@ -93,7 +96,7 @@ def _counted(
         raise InvalidPsiError(problem="it does not hold one table for each clique")
     pairs = zip(counted_cliques, tables, strict=True)
     exact_psi = Psi(public, tuple(Measurement(tuple(clique), table) for clique, table in pairs))
-    check_consistent(exact_psi)
+    check_consistent(exact_psi, may_be_empty=may_be_empty)
     marginals, rest = exact_psi.measurements[: len(cliques)], exact_psi.measurements[len(cliques) :]
     sums = (_summed(statistic, m.values) for statistic, m in zip(linear, rest, strict=True))
     return Psi(public, marginals, tuple(sums))

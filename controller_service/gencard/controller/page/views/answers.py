@@ -33,6 +33,9 @@ RULES: Mapping[Rule, str] = {
     Rule.DIFFERENCING: "combined with an earlier output, it would describe too few records",
     Rule.INFLUENCE: "one record moves a number by too many of its standard errors",
     Rule.UNKNOWN: "no rule covers it: you must decide",
+    Rule.UNANSWERED: "the analysis has no result at these records",
+    Rule.NUMBERS: "the answer holds more numbers than the card grants",
+    Rule.FAILED: "the run failed at the records",
 }
 """What a broken rule means, for whoever decides."""
 

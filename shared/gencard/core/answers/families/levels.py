@@ -131,7 +131,7 @@ def numbers(question: Question, attribute: str) -> FloatArray:
         InvalidInputError: No level stands for a number.
     """
     if attribute not in question.values:
-        problem = f"'{attribute}' needs a number for each of its levels; give them with values="
+        problem = f"'{attribute}' needs a number for each of its levels; answers from psi take values="
         raise InvalidInputError(field="formula", problem=problem)
     return np.asarray(question.values[attribute], dtype=np.float64)
 
@@ -165,7 +165,7 @@ def check_complete(margins: Margins, keys: Keys) -> None:
     """
     if notes := missing_note(margins, keys):
         names = notes[0].partition(": ")[2]
-        problem = f"a level that occurs has no number ({names}); use values= or missing='drop'"
+        problem = f"a level that occurs has no number ({names}); use missing='drop', or values= from psi"
         raise InvalidInputError(field="formula", problem=problem)
 
 

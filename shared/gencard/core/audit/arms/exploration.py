@@ -80,6 +80,19 @@ class Sample:
         means = [sum(tables) / len(tables) for tables in zip(*shares, strict=True)]
         return cls(coordinates, means, np.mean(neighbours, axis=0))
 
+    def projections(self, basis: Basis, difference: FloatArray) -> FloatArray:
+        """Numbers through which each run moves what step 1 finds, shape ``(runs, 2 * blocks)``.
+
+        In each block: how far the run lies along the inputs' difference, and its squared distance from
+        the median run.
+        """
+        columns = []
+        for part in basis.parts:
+            coordinates = self.coordinates[:, part]
+            distance = coordinates - np.median(coordinates, axis=0)
+            columns += [coordinates @ difference[part], np.square(distance).sum(axis=1)]
+        return np.column_stack(columns)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:

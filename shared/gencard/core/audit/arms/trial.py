@@ -40,6 +40,11 @@ class Scores:
     order: FloatArray
     recognition: FloatArray
 
+    @property
+    def columns(self) -> tuple[FloatArray, ...]:
+        """The five numbers, each of shape ``(runs,)``."""
+        return self.values, self.followed, self.scatter, self.order, self.recognition
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:

@@ -281,6 +281,8 @@ def _presence(pair: PlantedPair, runner: Runner, side: Side, dataset: Dataset) -
     presence = Presence(np.vstack([pair.even_corners, pair.odd_corners]))
     for _ in presence.watched(runner.outputs(Step.PLANTED, side, dataset)):
         pass
+    runs = _runs(presence.table, len(pair.even_corners))
+    runner.weigh(Step.PLANTED, side, np.column_stack([runs.own, runs.other]).astype(np.float64))
     return presence.table
 
 

@@ -1,0 +1,167 @@
+r"""By how much each number of an answer changes with the count of each cell.
+
+An answer is a function of the tables of a few cliques, so its derivative by the count of a cell is a sum
+of functions, one for each clique. Such a sum is known in all cells from its values at a cell c and at
+those that differ from c in the attributes of one clique:
+
+.. math:: g(x) = \sum_T m(T)\, g(c \text{ with } x_T), \quad
+   m(T) = \sum_{S \supseteq T} (-1)^{|S| - |T|}
+
+over the subsets T and S of the cliques. Each value is a difference of two answers.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from gencard.core.answers.answer import Answer
+from gencard.core.answers.design import Question
+from gencard.core.answers.kinds import plain_answer
+from gencard.core.answers.margins import RecordMargins
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.errors import NoEstimateError, TooLargeError
+from gencard.core.output_checks.judgement import GROUPED
+from gencard.core.output_checks.models import coarse
+from gencard.core.output_checks.released import Number, numbers_of
+from gencard.core.output_checks.rules import USUAL_RULES, Rules
+from gencard.core.statistics.formula import Analysis
+from gencard.core.types import FloatArray, IntArray
+
+MOST_ANSWERS = 1_000
+"""Answers that are computed for one; a wider one is for a steward."""
+
+_RECORD = 0.01
+"""Part of a record by which a cell grows: small beside 1, large beside rounding errors of a fit."""
+
+_LINEAR = {"mean"}
+"""Columns of tables of groups that are linear functions of counts, which need no derivatives."""
+
+_PREDICTED = {"accuracy", "log_loss"}
+"""Numbers about all attributes together, which a run has only where one marginal holds them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slopes:
+    """Numbers of an answer, and their derivatives by counts.
+
+    Args:
+        attributes: Of the formula.
+        values: Before they are rounded, shape ``(numbers,)``.
+        units: To which they are rounded.
+        parts: For some attributes their factor m(T), and the derivatives in each of their cells, shape
+            ``(numbers, cells)``.
+        sizes: Levels of the attributes.
+    """
+
+    attributes: Clique
+    values: FloatArray
+    units: FloatArray
+    parts: Mapping[Clique, tuple[int, FloatArray]]
+    sizes: Mapping[str, int]
+
+    def slopes(self, codes: IntArray) -> FloatArray:
+        """The derivatives in some cells, shape ``(numbers, cells)``.
+
+        Args:
+            codes: Shape ``(cells, attributes)``.
+        """
+        total = np.zeros((len(self.values), len(codes)))
+        for clique, (factor, values) in self.parts.items():
+            place = np.zeros(len(codes), dtype=np.int64)
+            for name in clique:
+                place = place * self.sizes[name] + codes[:, self.attributes.index(name)]
+            total += factor * values[:, place]
+        return total
+
+
+def answers_needed(question: Question, cliques: Sequence[Clique]) -> int:
+    """How many answers the derivatives of one need, by the schema."""
+    domain = question.coding.domain
+    return sum(
+        prod(domain.size(name) for name in clique) for clique, factor in _factors(cliques) if factor
+    )
+
+
+def slopes_of(question: Question, margins: RecordMargins, rules: Rules) -> Slopes:
+    """The derivatives of an answer's numbers.
+
+    Raises:
+        TooLargeError: They need more than ``MOST_ANSWERS`` answers.
+        NoEstimateError: A record more in some cell, and there is no answer of these numbers.
+    """
+    if answers_needed(question, question.cliques) > MOST_ANSWERS:
+        raise TooLargeError(what="The number of cells of the analysis", limit=MOST_ANSWERS)
+    attributes = question.formula.attributes
+    cells = margins.occupied(attributes)
+    domain = margins.domain.project(attributes)
+    base = plain_answer(question, RecordMargins.of(Dataset(domain, cells.codes), cells.counts))
+    numbers = [one for one in _numbers(question, base, rules) if np.isfinite(one.value)]
+    centre = cells.codes[np.argmax(cells.counts)]
+
+    def slope(codes: IntArray) -> FloatArray:
+        more = RecordMargins.of(
+            Dataset(domain, np.vstack([cells.codes, codes])), np.append(cells.counts, _RECORD)
+        )
+        values = _values(plain_answer(question, more))
+        moved = np.array([values.get(one.name, np.nan) for one in numbers])
+        return (moved - [one.value for one in numbers]) / _RECORD
+
+    parts = {}
+    for clique, factor in _factors(question.cliques):
+        if factor:
+            rows = [slope(codes) for codes in _with(clique, centre, attributes, domain.sizes)]
+            parts[clique] = factor, np.array(rows).T.reshape(len(numbers), -1)
+    if not all(np.all(np.isfinite(values)) for _, values in parts.values()):
+        raise NoEstimateError(kind=question.kind, problem="a number is not defined nearby")
+    return Slopes(
+        attributes,
+        np.array([one.value for one in numbers]),
+        np.array([one.unit for one in numbers]),
+        parts,
+        dict(zip(attributes, domain.sizes, strict=True)),
+    )
+
+
+def _factors(cliques: Sequence[Clique]) -> list[tuple[Clique, int]]:
+    """All subsets of cliques and their factors."""
+    sets = {
+        frozenset(inside): inside
+        for clique in cliques
+        for size in range(len(clique) + 1)
+        for inside in combinations(clique, size)
+    }
+    return [
+        (clique, sum((-1) ** (len(other) - len(one)) for other in sets if one <= other))
+        for one, clique in sets.items()
+    ]
+
+
+def _with(
+    clique: Clique, centre: IntArray, attributes: Clique, sizes: Sequence[int]
+) -> Iterator[IntArray]:
+    """A cell with all levels of some attributes, in row-major order."""
+    axes = [attributes.index(name) for name in clique]
+    for levels in np.ndindex(*(sizes[axis] for axis in axes)):
+        codes = centre.copy()
+        codes[axes] = levels
+        yield codes
+
+
+def _numbers(question: Question, base: Answer, rules: Rules) -> Iterator[Number]:
+    """The numbers that a run would release; of a curve those at the times that are told."""
+    if question.kind is Analysis.KAPLAN_MEIER:
+        base = coarse(base, rules)
+    together = any({*question.formula.attributes} <= {*clique} for clique in question.cliques)
+    for one in numbers_of(base, rules):
+        is_mean = question.kind in GROUPED and one.name[-1] in _LINEAR
+        if not is_mean and (together or one.name[-1] not in _PREDICTED):
+            yield one
+
+
+def _values(answer: Answer) -> dict[tuple[str, ...], float]:
+    """All numbers of an answer by their names."""
+    return {one.name: one.value for one in numbers_of(answer, USUAL_RULES)}
