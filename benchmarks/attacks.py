@@ -7,10 +7,14 @@ tried too rarely to say so.
 
 from collections.abc import Sequence
 
-from benchmarks import bench
+from benchmarks import attacks_cluster, attacks_keys, attacks_values, bench
 from benchmarks.attack import Attack, Outcome
 
-ATTACKS: tuple[Attack, ...] = ()
+ATTACKS: tuple[Attack, ...] = (
+    *attacks_values.ATTACKS,
+    *attacks_keys.ATTACKS,
+    *attacks_cluster.ATTACKS,
+)
 """All attacks, in the order of their lines."""
 
 _LEVEL = 0.01

@@ -1,4 +1,4 @@
-"""Audits of application 3 by one process and by Dask workers: seconds, and the same bytes.
+"""Audits of application 3 by one process and by workers: seconds, and the same bytes.
 
 ``python -m benchmarks.cluster [--quick] [--json FILE]``
 

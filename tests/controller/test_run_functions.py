@@ -44,7 +44,7 @@ MANY = records()
 def asked(kind, formula, where="", missing="level", options=None):
     text = "" if options is None else json.dumps(options)
     run = {"kind": kind, "formula": formula, "where": where, "missing": missing, "options": text}
-    return RunQuestion.asked(run, CODING)
+    return RunQuestion.new(run, CODING)
 
 
 def of_before(kind, formula, where="", **options):
@@ -332,7 +332,7 @@ def test_a_level_that_nobody_has_ends_as_a_refusal_and_not_as_an_error(formula):
     )
     named = formula.format("c" if "Treatment" in formula else "'c', 'a', 'b'")
     run = {"kind": "linear", "formula": named, "where": "", "missing": "drop", "options": ""}
-    question = RunQuestion.asked(run, coding)
+    question = RunQuestion.new(run, coding)
     rows = {name: MANY.column(name) for name in NAMES} | {"age": np.arange(4_000) % 2}
     dataset = Dataset.of_columns(coding.domain, [rows[name] for name in NAMES])
     for rules in (

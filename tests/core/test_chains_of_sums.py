@@ -112,4 +112,4 @@ def test_what_is_too_large_to_judge_waits(bound, monkeypatch):
     monkeypatch.setattr(differencing, bound, 3)
     a, b, values = crossed(np.full((5, 5), 3))
     verdict = chain_of_sums([groups(of=a)], [groups(of=b)], values, RULES)
-    assert verdict.broken == (Rule.UNKNOWN,)
+    assert verdict.broken == (Rule.UNDECIDED,)

@@ -14,8 +14,8 @@ from gencard.core.card.mechanism import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.output_checks import facts, inference
-from gencard.core.output_checks.inference import tells_small_counts
-from gencard.core.output_checks.lattice import MOST_CELLS, WIDTH, Facts, Lattice
+from gencard.core.output_checks.inference import Outcome, tells_small_counts
+from gencard.core.output_checks.lattice import WIDTH, Facts, Lattice
 from gencard.core.output_checks.populations import Condition, Merged
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import USUAL_RULES
@@ -36,6 +36,15 @@ NOTHING = Facts.together([], 6)
 def lattice(counts, zeros=(), checks=CHECKS):
     codes = np.array(list(product(range(2), range(3)))).repeat(counts, axis=0)
     return Lattice.of(Dataset(CODING.domain, codes), ("sex", "age"), checks, zeros)
+
+
+def small_rows(one):
+    """The small counts of a lattice as sums over its cells, one a row."""
+    rows = []
+    for small in one.small:
+        numbers, _ = one.numbers(small.clique)
+        rows += [numbers == place for place in small.places]
+    return np.array(rows, dtype=float).reshape(-1, len(one.changing))
 
 
 def tables(total, cells):
@@ -64,7 +73,7 @@ def test_what_is_let_pass_is_open_by_brute_force(seed):
     changes = np.array(list(tables(12, 6))) - one.counts
     values = changes @ new.rows.T
     agreeing = changes[((new.low <= values + 1e-6) & (values - 1e-6 <= new.high)).all(axis=1)]
-    assert np.all(np.ptp(agreeing @ one.small.rows.T, axis=0) >= WIDTH)
+    assert np.all(np.ptp(agreeing @ small_rows(one).T, axis=0) >= WIDTH)
 
 
 def test_a_cell_that_two_sums_leave_alone_is_found_and_rounding_protects_it():
@@ -83,11 +92,37 @@ def test_integer_programs_find_what_no_single_move_does():
     """Both margins are known: only four records together can change their cells."""
     one = lattice([20, 3, 9, 8, 11, 30])
     margins = facts.counted([("sex",), ("age",)], one)
-    low, high = inference._moved(one.small, margins, one.counts)
-    assert not low.any()
-    assert not high.any()
-    assert not tells_small_counts(margins, NOTHING, one)
-    assert tells_small_counts(facts.counted([("sex", "age")], one), margins, one)
+    assert not inference._moves(margins, one.counts).any()
+    assert tells_small_counts(margins, NOTHING, one) is Outcome.OPEN
+    assert tells_small_counts(facts.counted([("sex", "age")], one), margins, one) is Outcome.TOLD
+
+
+@pytest.mark.parametrize("spent", [True, False])
+def test_a_search_without_a_proof_is_no_release(monkeypatch, spent):
+    """With no work left, or no node to visit, neither the answer nor its refusal is proven."""
+    one = lattice([20, 3, 9, 8, 11, 30])
+    margins = facts.counted([("sex",), ("age",)], one)
+    if spent:
+        monkeypatch.setattr(inference, "_MOST_WORK", -1)
+    else:
+        nothing = np.zeros((0, 6), dtype=np.int64)
+        for name in ("mended", "whole", "within"):
+            monkeypatch.setattr(inference._Program, name, lambda *_, **__: nothing)
+        monkeypatch.setattr(inference._Program, "bounded", lambda *_: (nothing, np.inf))
+    assert tells_small_counts(margins, NOTHING, one) is Outcome.UNDECIDED
+
+
+def test_cells_that_no_output_tells_apart_need_no_program(monkeypatch):
+    """Seventy cells of a few records each are open beside their number of records alone."""
+    monkeypatch.setattr(inference, "_MOST_WORK", -1)
+    coding = Coding((Attribute("a", Labels(tuple(map(str, range(70))))), *CODING.attributes[:1]))
+    codes = np.array(list(product(range(70), range(2)))).repeat(2, axis=0)
+    one = Lattice.of(Dataset(coding.domain, codes), ("a", "sex"), CHECKS)
+    everybody = np.ones(140, dtype=bool)
+    nothing = Facts.together([], 140)
+    assert tells_small_counts(Facts.near(one.sums(("sex",), everybody).rows, 0.0), nothing, one) == 0
+    within_two = one.cells.column("a") < 1
+    assert tells_small_counts(Facts.near(one.sums((), within_two).rows, 0.0), nothing, one) > 0
 
 
 @pytest.mark.parametrize(
@@ -96,9 +131,10 @@ def test_integer_programs_find_what_no_single_move_does():
 def test_empty_cells_are_small_unless_everybody_knows_them(zeros, known):
     one = lattice([20, 12, 9, 0, 0, 0], zeros)
     new = Facts.near(one.sums(("sex",), ALL).rows, 0.0)
-    assert tells_small_counts(new, Facts.together([], len(one.changing)), one) == known
+    outcome = tells_small_counts(new, Facts.together([], len(one.changing)), one)
+    assert outcome is (Outcome.TOLD if known else Outcome.OPEN)
     without = lattice([20, 12, 9, 0, 0, 0], zeros, Transform(threshold=5))
-    assert not len(without.small.rows)
+    assert not without.small
 
 
 def test_what_exact_marginals_tell_needs_no_protection():
@@ -107,7 +143,7 @@ def test_what_exact_marginals_tell_needs_no_protection():
     alone = Lattice.of(dataset, ("sex", "age"), CHECKS)
     beside = Lattice.of(dataset, ("sex", "age"), CHECKS, exact=[("age",)])
     # two of the middle age are known, and with them who of these is of which sex: 0 to 2
-    assert (len(alone.small.rows), len(beside.small.rows)) == (3, 0)
+    assert (len(small_rows(alone)), len(small_rows(beside))) == (3, 0)
 
 
 WIDE = Coding(
@@ -124,28 +160,27 @@ def wide(rng, records=300):
     return Dataset(WIDE.domain, codes)
 
 
-def test_a_wide_lattice_is_judged_too():
-    """Beside 720 cells, an answer that tells one small count is found, and one that rounds it is not."""
+def test_a_wide_lattice_is_judged_whole():
+    """Of 720 cells, an answer that tells one small count is found, and one that rounds it is not."""
     one = Lattice.of(wide(np.random.default_rng(1)), WIDE.domain.attributes, CHECKS)
-    assert one.cells.domain.cells > MOST_CELLS
-    assert not one.narrow
+    assert len(one.cells) == 720
+    assert sum(len(small.places) for small in one.small) > 700
     nothing = Facts.together([], len(one.changing))
     inside = (one.cells.column("a") == 2) & (one.cells.column("b") == 1)
     empty = one.sums((), inside)
     assert empty.values == 0
-    assert tells_small_counts(Facts.near(empty.rows, 0.0), nothing, one)
+    assert tells_small_counts(Facts.near(empty.rows, 0.0), nothing, one) is Outcome.TOLD
     everybody = one.sums(("a",), np.ones(len(one.counts), dtype=bool))
-    assert not tells_small_counts(Facts.rounded(everybody, 5), nothing, one)
+    assert tells_small_counts(Facts.rounded(everybody, 5), nothing, one) is Outcome.OPEN
 
 
-def test_of_many_occupied_cells_some_may_change(monkeypatch):
-    monkeypatch.setattr("gencard.core.output_checks.lattice.MOST_CHANGING", 20)
-    one = Lattice.of(wide(np.random.default_rng(2), 3000), WIDE.domain.attributes, CHECKS)
-    assert 20 < len(one.changing) < len(one.counts)
-    assert one.counts.sum() == 3000
-    assert np.all(one.small.rows.sum(axis=1) > 0)
-    inside = one.small.rows @ one.counts[one.changing]
-    assert np.all(inside == one.small.values)  # all cells of a small count may change
+@pytest.mark.parametrize("level", [0, 37, 59])
+def test_any_single_count_of_a_wide_lattice_is_found(level):
+    """Also the last of several hundred small counts, which a search that gives up would pass."""
+    one = Lattice.of(wide(np.random.default_rng(3)), WIDE.domain.attributes, CHECKS)
+    inside = (one.cells.column("a") == 1) & (one.cells.column("c") == level)
+    tiny = Facts.near(one.sums((), inside).rows, 1.0)
+    assert tells_small_counts(tiny, Facts.together([], len(one.changing)), one) is Outcome.TOLD
 
 
 def test_levels_that_no_condition_tells_apart_are_merged():

@@ -30,8 +30,8 @@ MUTANTS = (
     mutant(
         "an identity that is not enrolled is let in",
         MAY_CALL,
-        "if not enrolled(identity):",
-        "if False:",
+        "self.ends or not admits(self.identity, self.tls_key):",
+        "self.ends:",
         ACCESS,
     ),
     mutant(

@@ -190,6 +190,17 @@ def test_s56_other_keys_end_passkeys_links_and_sessions(house, kim, tmp_path):
     assert kim.enrol().status_code == 303, "by a link that was made since"
 
 
+def test_s56_a_steward_who_is_back_again_needs_a_new_passkey(house, kim):
+    """A thief's passkey, link and session do not come back with the steward."""
+    link, desk = house.link("kim"), Steward(house.controller.controller_state)
+    desk.decide(Kind.DISABLE, "people/kim")
+    desk.decide(Kind.ENABLE, "people/kim")
+    assert not is_in(kim)
+    assert kim.sign_in().status_code == 401
+    assert kim.enrol(link).status_code == 401
+    assert kim.enrol().status_code == 303, "by a link that was made since"
+
+
 def test_s56_a_link_of_a_disabled_steward_makes_no_passkey(house):
     file, link = house.settings().signing.identities / "kim.toml", house.link("kim")
     enrolled = file.read_text()

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 from gencard.client.checking.history import LOG_SEEN
 from gencard.client.shell.main import app as client_app
-from gencard.controller.controller_state import open_controller_state
+from gencard.controller.controller_state import open_controller_state, utc_now
 from gencard.controller.shell.main import app
 from gencard.controller.state import tables
+from gencard.controller.state.first_decisions import FirstDecision, FirstDecisions
 from gencard.controller.state.operations import OperationStore
 from gencard.controller.upkeep.backup import FILE
 from gencard.controller.upkeep.restoration import HELD
@@ -22,6 +23,7 @@ from gencard.core.errors import (
     GencardError,
     InvalidInputError,
     SecondStewardError,
+    UnauthenticatedError,
     VerificationError,
 )
 from gencard.wire.documents.restore_approval import backup_facts
@@ -188,6 +190,27 @@ class TestS18Restore:
         assert line.state is SpendState.SETTLED
         with controller_state.database.reading() as tx:
             assert not OperationStore().unfinished(tx)
+
+    @pytest.mark.parametrize("words", [(), ("--complete",)], ids=["older", "complete"])
+    def test_s41_an_older_state_brings_no_removed_passkey_back(self, house, elsewhere, tmp_path, words):
+        """A thief's passkey, link and first decision may have been removed after the backup."""
+        state, sam = house.controller.controller_state, "spiffe://gencard.local/pilot/steward/sam"
+        passkey = state.passkeys.add(state.passkeys.new_link(sam, sam), b"credential", b"public", 0)
+        link = state.passkeys.new_link(sam, sam)
+        first = FirstDecision("ab" * 32, "enrol", "people/eve", {}, "", "mine", sam, (), utc_now())
+        with state.database.transaction() as tx:
+            FirstDecisions().add(tx, first)
+        backup = back_up(house, tmp_path / "backup")
+        house.stop()
+        restore(elsewhere, backup, *words)
+        state = elsewhere.start().controller.controller_state
+        with state.database.reading() as tx:
+            waiting = FirstDecisions().waiting(tx, utc_now())
+        assert state.passkeys.is_kept(passkey.key) == bool(words)
+        assert len(waiting) == len(words)
+        if not words:
+            with pytest.raises(UnauthenticatedError):
+                state.passkeys.holder_of_link(link)
 
     def test_s18_a_backup_of_the_last_moment_goes_on_as_it_was(self, house, elsewhere, tmp_path):
         house.stop()

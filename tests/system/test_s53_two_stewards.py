@@ -366,6 +366,15 @@ class TestTheLocalWay:
         assert "disabled = true" in (house.folder / "identities" / "max.toml").read_text()
         assert events_on(house, "people/max")[-1].action == "decide-emergency"
 
+    def test_s53_keys_that_the_owner_makes_are_an_emergency_too(self, house):
+        words = ("person", "add", "ida", "--role", "analyst", "--keys-here")
+        house.edit({"address": '"localhost:1"'})
+        try:
+            assert steward(house, *words).exit_code == 0
+        finally:
+            house.edit({"address": '"localhost:0"'})
+        assert "decide-emergency" in [event.action for event in events_on(house, "people/ida")]
+
     def test_s53_who_sets_up_the_first_stewards_needs_no_second(self, tmp_path):
         """There is none who could agree; the log says that one decided alone."""
         house = build(tmp_path, people=False)

@@ -2,6 +2,8 @@
 
 import json
 import secrets
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import combinations
 from math import comb
@@ -12,24 +14,35 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.controller.cluster.executor import cluster_box
+from gencard.controller.cluster.orders import Performer
 from gencard.controller.jobs import repetition
 from gencard.controller.jobs.repetition import JournaledBox, NotRepeatableError, RepeatedBox
 from gencard.controller.jobs.synthesis import box_of
+from gencard.controller.sandbox.recipes import received
 from gencard.controller.settings.files import toml_text
 from gencard.controller.shell.main import app
 from gencard.controller.shell.terminal import controller_state
 from gencard.controller.state.events import event_of
-from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.plan import AuditPlan, Side, Step, run_seed
 from gencard.core.audit.report import Verdict, WorkerRuns
 from gencard.core.audit.run import audit
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import BlackBoxError, WorkerError
+from gencard.core.errors import BlackBoxError, ClusterError, InvalidInputError, WorkerError
 from gencard.v1 import audit_pb2
+from gencard.v1.worker_pb2 import RunAnswer, RunOrder
 from tests.system.house import build, request_id, survey
-from tests.system.lying_workers import Lie, OtherBox, Replay, Truth, lying_cluster, malformed
+from tests.system.lying_workers import (
+    Lie,
+    OtherBox,
+    PickledError,
+    Replay,
+    Truth,
+    lying_cluster,
+    malformed,
+)
 from tests.system.prepared_audits import ended_audit, operation_of
 from tests.system.raw_calls import eventually
 from tests.system.sandboxes import needs_sandbox
@@ -88,6 +101,30 @@ def test_a_malformed_answer_is_refused_unread_and_its_worker_is_named(tmp_path, 
     assert "disk" not in str(caught.value)
     assert not (tmp_path / "whole").exists()
     assert not (tmp_path / "inside").exists()
+
+
+def test_an_error_with_pickled_details_is_a_lost_call_and_no_more(tmp_path, monkeypatch):
+    def raise_pickled(_order):
+        raise PickledError(tmp_path / "whole")
+
+    monkeypatch.setattr("gencard.controller.cluster.executor._RECONNECT", 0.05)
+    with lying_cluster(tmp_path, raise_pickled) as job, pytest.raises(ClusterError) as caught:
+        next(cluster_box(HONEST, job).runs_by_seed(RECORDS, 50, seeds=[1]))
+    assert not isinstance(caught.value, WorkerError), "a lost call may be nobody's fault"
+    assert not (tmp_path / "whole").exists()
+
+
+def test_no_module_of_the_product_can_unpickle():
+    """Dask's messages were pickled; nothing that the product imports for a cluster is."""
+    look = "import sys, gencard.controller.cluster.executor, gencard.controller.cluster.workers"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{look}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    modules = {name.partition(".")[0] for name in done.stdout.split()}
+    assert not {"dask", "distributed", "cloudpickle", "msgpack"} & modules
 
 
 def test_honest_rows_for_a_copying_box_end_the_audit(tmp_path, journal):
@@ -204,6 +241,49 @@ class TestRepetition:
             assert box.performers == {}
             with pytest.raises(BlackBoxError):
                 replace(box, here=_failing)(RECORDS, 50, seed=1)
+
+    def test_the_audit_names_the_runs_that_move_its_results(self):
+        """A run far from the others in step 2 has the most extreme numbers of its side, among others."""
+        wild = run_seed(PLAN.seed, Step.TEST, Side.LOW, 4)
+        box = _Weighing(box_of(COPIES), wild)
+        audit(box, RECORDS, PLAN)
+        assert len(box.order) == 5, "each side that was run; here nothing can be planted"
+        assert all(len(seeds) == 10 for seeds in box.order)
+        assert [seeds[0] for seeds in box.order if wild in seeds] == [wild]
+
+    @pytest.mark.parametrize("path", ["../out", "/etc/out", "a/../../out"])
+    def test_a_hostile_controller_names_no_file_outside_a_programs_folder(self, path):
+        recipe = {
+            "kind": "program",
+            "box": "",
+            "command": ["python", f"./{path}"],
+            "parameters": {},
+            "libraries": [],
+            "files": {path: ""},
+            "digest": "",
+        }
+        with pytest.raises(InvalidInputError, match="outside"):
+            received(recipe)
+
+    @pytest.mark.parametrize("order", [b"", b"\xff" * 9, RunOrder(recipe="{").SerializeToString()])
+    def test_a_worker_survives_orders_that_are_none(self, order):
+        assert RunAnswer.FromString(Performer()(order)).WhichOneof("outcome") == "failed"
+
+
+class _Weighing:
+    """A box with one wild run; keeps the seeds of each side, the farthest run first."""
+
+    def __init__(self, box, wild):
+        self.box, self.wild, self.order = box, wild, []
+
+    def __call__(self, dataset, rows, *, seed):
+        if seed == self.wild:
+            return dataset.take(np.zeros(rows, dtype=int))
+        return self.box(dataset, rows, seed=seed)
+
+    def weigh(self, seeds, values):
+        assert values.shape[0] == len(seeds)
+        self.order.append([seeds[place] for place in np.argsort(-repetition._distances(values))])
 
 
 def _failing(*_, **__):

@@ -19,6 +19,7 @@ from gencard.core.moment import Moment
 from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.formula import Analysis
 from gencard.run.levels import ValueForm
+from gencard.wire.documents.answer_document import values_refused
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -313,6 +314,14 @@ def level_values(field: str, value: Any) -> Mapping[str, list[float]]:
         except (TypeError, ValueError):
             refuse(field, level_numbers, f"numbers for {name[:40]!r}", advice)
     return numbers
+
+
+def values_of_before(field: str, value: Any) -> Mapping[str, list[float]]:
+    """The same of a run, which takes such numbers only where it was answered before it took none."""
+    try:
+        return level_values(field, value)
+    except InvalidInputError:
+        raise values_refused() from None
 
 
 def several(kind: str, advice: str) -> Check:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 from uuid import uuid4
 
 from gencard.client.answers.question import AnswerOptions, Question
-from gencard.client.arguments import checked, choice, level_values, text
+from gencard.client.arguments import checked, choice, level_values, text, values_of_before
 from gencard.client.card_view import CardView
 from gencard.client.catalogue import CatalogueEntry, get_dataset, suggesting_generators
 from gencard.client.checking.agreement import Agreement
@@ -239,7 +239,7 @@ class Card(CardView):
             options.setdefault("where", self.terms.where)
         return answer_of_card(self, Question.of(formula, kind, options))
 
-    @checked(values=level_values, where=text, kind=text)
+    @checked(values=values_of_before, where=text, kind=text)
     def run(
         self,
         formula: str | None = None,

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
+from gencard.controller.audits.workers import RefusedWorkers
 from gencard.controller.releases import state_files
 from gencard.controller.releases.state_files import SharedFiles
 from gencard.controller.state.database import Database
 from gencard.controller.state.tables import pieces
-from gencard.core.errors import StorageError
+from gencard.core.errors import NotFoundError, StorageError, WorkerError
 from tests.controller.state import postgres
 
 NAME = "releases/1a2b.rows"
@@ -101,3 +102,15 @@ def test_files_of_a_time_before_are_taken_over_once(here, elsewhere, tmp_path):
     old.write_bytes(b"changed")
     here.begin()
     assert here.path(NAME).read_bytes() == b"before"
+
+
+def test_a_refused_worker_is_refused_for_every_controller_until_one_admits_it(here, elsewhere):
+    one, other = RefusedWorkers(here), RefusedWorkers(elsewhere)
+    for name in ("w1", "w10"):
+        one.refuse(WorkerError(worker=name, problem="lied"), "operations/1")
+    assert other.names() == {"w1", "w10"}
+    other.admit("w1")
+    assert one.names() == {"w10"}, "an admission takes no other worker's refusal away"
+    assert one.trusted({"w1": "a:1", "w10": "a:2"}) == {"w1": "a:1"}
+    with pytest.raises(NotFoundError):
+        one.admit("w1")

@@ -237,7 +237,7 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         RunQuestion,
     )
 
-    run = RunQuestion.asked(asdict(question), dataset_entry.schema.coding)
+    run = RunQuestion.new(asdict(question), dataset_entry.schema.coding)
     run.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy
     if run.stored:

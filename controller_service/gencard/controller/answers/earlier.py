@@ -1,9 +1,9 @@
 """A run beside all that was released of the same records before: answers, and exact statistics."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -18,13 +18,16 @@ from gencard.core.errors import GencardError
 from gencard.core.output_checks import facts
 from gencard.core.output_checks.differencing import chain_of_sums, differences, nearly_natural
 from gencard.core.output_checks.groups import group_populations
-from gencard.core.output_checks.inference import tells_small_counts
+from gencard.core.output_checks.inference import Outcome, tells_small_counts
 from gencard.core.output_checks.judgement import SUMMED
 from gencard.core.output_checks.lattice import MOST_CELLS, Facts, Lattice, lattice_size
 from gencard.core.output_checks.populations import EVERYBODY, Kept, Merged, Output, cell_numbers
 from gencard.core.output_checks.rules import PASSED, Rules, Verdict
 from gencard.core.output_checks.stored import contributed
 from gencard.core.types import FloatArray, IntArray
+
+_MOST_SCOPES = 16
+"""Lattices around a run in which it is judged beside other outputs."""
 
 _Attributes = tuple[frozenset[str], frozenset[str]]
 """Those of a formula, and those by which its population is chosen."""
@@ -137,15 +140,21 @@ class Earlier:
                 return True
         return False
 
-    def leaves_too_little(self, run: RunQuestion, dataset: Dataset, rules: Rules) -> bool:
+    def leaves_too_little(self, run: RunQuestion, dataset: Dataset, rules: Rules) -> Outcome:
         """Whether an answer that is released, too, would leave too little open about a small count.
 
-        Looked at are lattices around all that the run is about, and around each of its tables where all
-        of it has many cells; with all that other answers tell of the same attributes.
+        The lattice of all attributes of the run is judged whole, with all that other outputs tell of
+        these and of as many more attributes as it can have. One that is too large is not decided.
         """
         if self._is_told(run):
-            return False
-        return any(self._tells(run, scope, dataset, rules) for scope in self._scopes(run))
+            return Outcome.OPEN
+        whole = _Scope(self, run, frozenset(run.question.formula.attributes), run.output.attributes)
+        outcome = Outcome.UNDECIDED if whole.size > MOST_CELLS else Outcome.OPEN
+        for scope in self._scopes(whole):
+            outcome = max(outcome, self._tells(run, scope, dataset, rules))
+            if outcome is Outcome.TOLD:
+                break
+        return outcome
 
     def _is_told(self, run: RunQuestion) -> bool:
         """Whether exact statistics determine the answer, so that it tells nothing new."""
@@ -153,7 +162,7 @@ class Earlier:
         cliques = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
         return all(any(one <= {*clique} for clique in self.cliques) for one in cliques)
 
-    def _tells(self, run: RunQuestion, scope: "_Scope", dataset: Dataset, rules: Rules) -> bool:
+    def _tells(self, run: RunQuestion, scope: "_Scope", dataset: Dataset, rules: Rules) -> Outcome:
         """The same of one lattice."""
         merging, domain = scope.merged, self.coding.domain
         attributes = domain.canonical(scope.attributes)
@@ -166,8 +175,8 @@ class Earlier:
             exact,
             merging.classes,
         )
-        if not len(lattice.small.rows):
-            return False
+        if not lattice.small:
+            return Outcome.OPEN
         parts = [
             facts.counted(exact, lattice),
             *(_facts(one, merging, lattice, rules) for one in scope.runs),
@@ -175,20 +184,34 @@ class Earlier:
         before = Facts.together(parts, len(lattice.changing))
         return tells_small_counts(_facts(run, merging, lattice, rules), before, lattice)
 
-    def _scopes(self, run: RunQuestion) -> Iterator["_Scope"]:
-        """Around the run, and its tables; with other outputs where the lattice stays narrow."""
-        whole = _Scope(self, run, frozenset(run.question.formula.attributes), run.output.attributes)
+    def _scopes(self, whole: "_Scope") -> Iterator["_Scope"]:
+        """Around the run, then around each of its tables and each output that did not fit in before."""
+        run = whole.run
         if whole.size <= MOST_CELLS:
-            yield self._grown(whole)
-        else:
-            yield reduce(lambda scope, one: scope.with_(*one), self._related(whole, self.runs), whole)
-            response = run.question.formula.attributes[:1]
-            for clique in {frozenset((*response, *clique)) for clique in run.output.cliques}:
-                yield self._grown(replace(whole, valued=clique))
+            yield from self._around(whole)
+        response = run.question.formula.attributes[:1]
+        cliques = {frozenset((*response, *clique)) for clique in run.output.cliques}
+        for scope in (replace(whole, valued=clique) for clique in cliques):
+            if scope.attributes != whole.attributes and scope.size <= MOST_CELLS:
+                yield from self._around(scope)
 
-    def _grown(self, scope: "_Scope") -> "_Scope":
-        """With attributes of other outputs that share some, those that add the fewest cells first."""
+    def _around(self, scope: "_Scope") -> Iterator["_Scope"]:
+        """Scopes that hold this one: each related output is in one of the first, as far as that fits."""
         related = self._related(scope, (*self.runs, *self.cliques))
+        joined = list[_Scope]()
+        for pair in related:
+            wider = scope.with_(*pair)
+            if wider.size <= MOST_CELLS and not any(
+                wider.attributes <= one.attributes for one in joined
+            ):
+                joined.append(self._grown(wider if joined else scope, related))
+            if len(joined) == _MOST_SCOPES:
+                break
+        yield from joined or [scope]
+
+    @staticmethod
+    def _grown(scope: "_Scope", related: Sequence[_Attributes]) -> "_Scope":
+        """With attributes of other outputs, those that add the fewest cells first."""
         while wider := [
             one
             for one in (scope.with_(*pair) for pair in related)

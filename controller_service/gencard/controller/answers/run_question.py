@@ -14,7 +14,7 @@ from gencard.core.answers.stored import check_coded, wants_stored
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import GencardError, InvalidInputError, LackingMarginalsError
+from gencard.core.errors import GencardError, LackingMarginalsError
 from gencard.core.output_checks.groups import group_cliques, group_populations
 from gencard.core.output_checks.judgement import output_cliques
 from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, Output, not_missing
@@ -25,6 +25,7 @@ from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values
 from gencard.formulas.formulas import read_formula
 from gencard.formulas.run_functions import check_functions, grouping_of
+from gencard.wire.documents.answer_document import values_refused
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,15 +151,15 @@ class RunQuestion:
         return self.population.where
 
     @classmethod
-    def asked(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":
-        """Read a run that is asked for now; raises as ``of`` and ``check_asked`` do."""
+    def new(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":
+        """Read a run that is asked for now; raises as ``of`` and ``check_new`` do."""
         if "values" in json.loads(run["options"] or "{}"):
-            raise _values_refused()
+            raise values_refused()
         run_question = cls.of(run, coding)
-        run_question.check_asked()
+        run_question.check_new()
         return run_question
 
-    def check_asked(self) -> None:
+    def check_new(self) -> None:
         """Refuse what runs of before could hold, and a run that is asked for now cannot.
 
         Raises:
@@ -166,7 +167,7 @@ class RunQuestion:
             InvalidFormulaError: The formula has a function that runs do not take.
         """
         if self.values is not None:
-            raise _values_refused()
+            raise values_refused()
         one = self.question
         check_functions(one.text, one.kind, one.coding, self.possible)
 
@@ -232,16 +233,6 @@ class RunQuestion:
         groups = group_populations(self.question)
         parts = (replace(self.output, tests=(*self.output.tests, one)) for one in groups)
         return (self.output, *parts)
-
-
-def _values_refused() -> InvalidInputError:
-    """The error of a run that gives numbers to levels, with which it would read single records."""
-    return InvalidInputError(
-        field="values",
-        problem="is no option of runs on records: a level is the number that the schema declares for it",
-        advice="Ask the data's holder to declare numbers or edges, or use values in an answer from psi: "
-        "card.answer(...), gencard answer.",
-    )
 
 
 def _condition(text: str, coding: Coding, values: Values | None) -> Condition:

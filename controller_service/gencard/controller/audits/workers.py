@@ -16,7 +16,7 @@ from gencard.controller.settings.disk import StateFiles, write_whole
 from gencard.controller.state.event_log import EventLog
 from gencard.core.errors import NotFoundError, StorageError, WorkerError
 
-_FOLDER = "workers"
+_FOLDER, _ENDING = "workers", ".refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,10 @@ class RefusedWorkers:
         """Names of all refused workers."""
         if self.files.shared:
             # copies in the folder may be of a worker that another controller has admitted
-            names = self.files.stored(f"{_FOLDER}/")
-            return frozenset(name.removeprefix(f"{_FOLDER}/") for name in names)
-        return frozenset(path.name for path in (self.files.folder / _FOLDER).glob("[!.]*"))
+            stored = self.files.stored(f"{_FOLDER}/")
+        else:
+            stored = tuple(path.name for path in (self.files.folder / _FOLDER).glob(f"*{_ENDING}"))
+        return frozenset(name.removeprefix(f"{_FOLDER}/").removesuffix(_ENDING) for name in stored)
 
     def trusted(self, workers: Mapping[str, str]) -> dict[str, str]:
         """The workers that are not refused, with their addresses."""
@@ -45,12 +46,12 @@ class RefusedWorkers:
             StorageError: The refusal cannot be stored.
         """
         name = error.fields["worker"]
-        path = self.files.folder / _FOLDER / name
+        path = self.files.folder / _file_name(name)
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = {"operation": operation, "problem": error.fields["problem"]}
         write_whole(path, [json.dumps(facts).encode()])
-        self.files.put(f"{_FOLDER}/{name}")
+        self.files.put(_file_name(name))
         return name
 
     def admit(self, name: str) -> None:
@@ -62,13 +63,18 @@ class RefusedWorkers:
         """
         if name not in self.names():
             raise NotFoundError(what="refused worker")
-        self.files.forget(f"{_FOLDER}/{name}")
+        self.files.forget(_file_name(name))
         try:
-            (self.files.folder / _FOLDER / name).unlink(missing_ok=True)
+            (self.files.folder / _file_name(name)).unlink(missing_ok=True)
             return
         except OSError:
             pass
         raise StorageError
+
+
+def _file_name(name: str) -> str:
+    """Name of the state's file: with an ending, so that no worker's file begins like another's."""
+    return f"{_FOLDER}/{name}{_ENDING}"
 
 
 def log_worker(

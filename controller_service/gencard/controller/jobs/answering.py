@@ -25,6 +25,7 @@ from gencard.core.answers.trial import tried
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
+from gencard.core.output_checks.inference import Outcome
 from gencard.core.output_checks.judgement import Judgement, judged
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import (
@@ -59,7 +60,7 @@ def answer(job: Job, progress: Progress) -> Job:
     """
     progress("answer", 0.0)
     coding = schema_of_table(job["records"]["schema"]).coding
-    run = RunQuestion.asked(job, coding)
+    run = RunQuestion.new(job, coding)
     run.check_noise(noisy=job["privacy"] is not None)
     check_answerable(run, job["numbers"])
     if job["privacy"] is not None:
@@ -111,9 +112,9 @@ def checked(
             record.
 
     Raises:
-        InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_asked``.
+        InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_new``.
     """
-    run.check_asked()
+    run.check_new()
     kept = run.output.kept(dataset)
     few = int(kept.sum()) < rules.checks.threshold
     own = np.arange(len(dataset)) if few else np.flatnonzero(kept)
@@ -145,9 +146,13 @@ def _beside_earlier(
     run: RunQuestion, earlier: Earlier, dataset: Dataset, rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
     """Of the small counts that the answer leaves open, with all that was released before."""
-    if earlier.leaves_too_little(run, dataset, rules):
+    outcome = earlier.leaves_too_little(run, dataset, rules)
+    if outcome is Outcome.TOLD:
         alone = replace(earlier, runs=(), cliques=()).leaves_too_little(run, dataset, rules)
-        yield "small counts", Verdict((Rule.THRESHOLD if alone else Rule.DIFFERENCING,))
+        is_alone = alone is Outcome.TOLD
+        yield "small counts", Verdict((Rule.THRESHOLD if is_alone else Rule.DIFFERENCING,))
+    if outcome is Outcome.UNDECIDED:
+        yield "small counts", Verdict((Rule.UNDECIDED,))
 
 
 def _judged(

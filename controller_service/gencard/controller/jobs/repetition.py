@@ -74,8 +74,13 @@ class JournaledBox:
             RowsFile(self.folder / _file_name(seed, self.performer(seed))).write(output)
             yield output
 
-    def kept(self, seed: int) -> tuple[str, Dataset]:
-        """Name of the worker that made a run, empty for this machine, and its rows.
+    def made_by(self, seed: int) -> str:
+        """Name of the worker that made a run; empty for this machine, or if there is no such run."""
+        file = self._file(seed)
+        return _worker_of(file.path) if file else ""
+
+    def kept(self, seed: int) -> Dataset:
+        """The rows of a run.
 
         Raises:
             StorageError: The run is not there.
@@ -83,7 +88,7 @@ class JournaledBox:
         file = self._file(seed)
         if file is None:
             raise StorageError
-        return _worker_of(file.path), file.dataset()
+        return file.dataset()
 
     def forget_runs(self, workers: Iterable[str] | None = None) -> None:
         """Throw away the runs that workers made: these, or all of them.
@@ -171,7 +176,7 @@ class RepeatedBox:
         Args:
             runs: On each side.
         """
-        made = sum(bool(self._box.kept(seed)[0]) for seed in self._given)
+        made = sum(bool(self._box.made_by(seed)) for seed in self._given)
         number = self._number(runs)
         return WorkerRuns(made, len(self._repeated), number, number) if made else None
 
@@ -186,11 +191,11 @@ class RepeatedBox:
 
     def _repeat(self, seeds: Iterable[int]) -> None:
         for seed in seeds:
-            worker, output = self._box.kept(seed)
+            worker = self._box.made_by(seed)
             if not worker or seed in self._repeated:
                 continue
             expected = self._run(seed)
-            if expected != output.digest():
+            if expected != self._box.kept(seed).digest():
                 # a box that uses more than its seed must not bring an honest worker into disrepute
                 if self._run(seed) != expected:
                     raise NotRepeatableError

@@ -13,7 +13,7 @@ folder, runtime and environment: "files": {path: base64, ...}; ``received`` find
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from gencard.controller.sandbox.boxes import SandboxedProgram, built_in_program, sandboxed_box
 from gencard.controller.sandbox.environment import environment_of_document
@@ -134,6 +134,9 @@ def _program_of(recipe: Document) -> Program:
     if recipe["box"]:
         return built_in_program(recipe["box"], recipe["parameters"])
     if "files" in recipe:
+        # these come from another machine: no file may lie outside the program's folder
+        if any(PurePosixPath(path).is_absolute() or ".." in path.split("/") for path in recipe["files"]):
+            raise InvalidInputError(field="files", problem="has a path outside the program's folder")
         files = tuple((path, b64decode(data)) for path, data in sorted(recipe["files"].items()))
         return Program(tuple(recipe["command"]), files, recipe["parameters"], tuple(recipe["libraries"]))
     folder = Path(recipe["folder"])

@@ -15,6 +15,7 @@ from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.people import Fingerprint, enrol, read_request
 from gencard.controller.shell.terminal import (
     HERE,
+    NO_REASON,
     AsJson,
     AuthorityKey,
     ConfigFile,
@@ -30,7 +31,7 @@ from gencard.controller.shell.terminal import (
     steward_uri,
     table,
 )
-from gencard.controller.stewards.actions import Kind
+from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.people import reachable
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
@@ -68,6 +69,9 @@ def add(
     if keys_here:
         _make_person(config, {name: role}, project, authority_key)
         note_rules(config, steward)
+        action = Action(Kind.ENROL, f"people/{name}", {"keysHere": True}, reason or NO_REASON)
+        with local_desk(config, steward) as desk:
+            desk.desk.note_alone(desk.who, action)
         return
     file = request or Path(f"{name}-request.json")
     if not file.is_file():

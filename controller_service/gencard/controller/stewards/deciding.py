@@ -165,6 +165,12 @@ class Deciding:
                 change()
         return Decision.read(action, document_of(stored_decision, "decision"))
 
+    def note_alone(self, who: Identity, action: Action) -> None:
+        """Log what the owner of the files did to people without a decision, where two are asked for."""
+        if self._needs_two(Demands(changes_people=True)):
+            with self.database.transaction() as tx:
+                self._append(tx, EMERGENCY, who, action, self.clock().replace(microsecond=0), None)
+
     def _decided(
         self,
         tx: Connection,

@@ -130,6 +130,8 @@ class PersonEffect:
         refuse_others(action.arguments)
         person = known_person(self.folder, action.resource.removeprefix(PERSON))
         changed_person = replace(person, disabled=action.kind is Kind.DISABLE)
+        if changed_person.disabled:  # what a thief made must not come back with the person
+            self.passkeys.forget(tx, person.identity.uri, by)
         return Applied({"uri": person.identity.uri}, lambda: write(self.folder, changed_person))
 
     def examined(self, resource: str, arguments: Mapping[str, Any]) -> Enrolment:

@@ -75,13 +75,23 @@ class Question:
         values = self._options.get("values", {})
         right = isinstance(values, dict) and all(map(_are_numbers, values.values()))
         if not right:
-            raise InvalidInputError(field="values", problem="must be lists of numbers by attribute")
+            raise values_refused()
         return {name: list(map(float, numbers)) for name, numbers in values.items()}
 
     @property
     def digest(self) -> str:
         """SHA-256, in hex, of the canonical JSON."""
         return digest_of(DOCUMENT.write(self))
+
+
+def values_refused() -> InvalidInputError:
+    """The error of a run that gives numbers to levels, with which it would read single records."""
+    return InvalidInputError(
+        field="values",
+        problem="is no option of runs on records: a level is the number that the schema declares for it",
+        advice="Ask the data's holder to declare numbers or edges, or use values in an answer from psi: "
+        "card.answer(...), gencard answer.",
+    )
 
 
 def _is_plain(value: object) -> bool:

@@ -245,7 +245,7 @@ def chain_of_sums(
         values: The number of each record; None where only how many records add to a sum is judged.
 
     Returns:
-        ``DIFFERENCING`` where they do, ``UNKNOWN`` where that is not decided within the bounds.
+        ``DIFFERENCING`` where they do, ``UNDECIDED`` where that is not decided within the bounds.
     """
     if rules.checks.threshold <= 1:
         return PASSED
@@ -256,7 +256,7 @@ def chain_of_sums(
     before = list({table.tobytes(): table for table in earlier}.values())
     sums = _Sums.of([*fresh, *before], len(fresh), values)
     if sums is None:
-        return Verdict((Rule.UNKNOWN,))
+        return Verdict((Rule.UNDECIDED,))
     parts = [sums.sizes_left(rules.checks.threshold)]
     if values is not None:
         parts.append(sums.contributions_left(_most_of(rules.checks)))
@@ -355,7 +355,7 @@ class _Sums:
         """
         left = np.flatnonzero(chosen & ~self._light(units, squares, least))
         if len(left) * len(masses) > _MOST_SHARES:
-            return Rule.UNKNOWN
+            return Rule.UNDECIDED
         apart = self._apart(left, masses, units, least)
         left = left[np.argsort(-apart, kind="stable")][: np.count_nonzero(apart > _BEYOND)]
         for place in left[:_MOST_PROGRAMS]:
@@ -364,8 +364,8 @@ class _Sums:
                 continue
             old = self.weights[:, self.fresh :]
             if self._lightest(place, masses, units, old)[0] > mass + _ZERO:
-                return Rule.DIFFERENCING if whole else Rule.UNKNOWN
-        return Rule.UNKNOWN if len(left) > _MOST_PROGRAMS else None
+                return Rule.DIFFERENCING if whole else Rule.UNDECIDED
+        return Rule.UNDECIDED if len(left) > _MOST_PROGRAMS else None
 
     def _light(self, units: FloatArray, squares: FloatArray, least: float) -> NDArray[np.bool_]:
         """Classes whose leverage shows that no combination is too light.

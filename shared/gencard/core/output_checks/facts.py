@@ -28,6 +28,17 @@ from gencard.core.output_checks.slopes import slopes_of
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
+_MOST_ENTRIES = 2_000
+"""Numbers times cells of a lattice that a search for whole records can take account of.
+
+Each number that depends on all cells makes the search much longer. In a larger lattice there are many
+more tables that agree with an answer than answers; what single records do to it is judged by their
+influence (``slopes``).
+"""
+
+_MOST_CELLS = 400
+"""Cells of a lattice in which an answer has hardly few enough numbers for that."""
+
 _MOST_MOVED = 20
 """Records whose change of a number stays inside half a unit of it where the number is left out."""
 
@@ -112,6 +123,8 @@ def _of_numbers(
         return
     if question.kind in SURVIVAL:
         yield from _of_events(question, kept, lattice, rules)
+    if len(lattice.changing) > _MOST_CELLS:
+        return
     try:
         numbers = slopes_of(question, margins, rules)
     except GencardError:
@@ -122,7 +135,12 @@ def _of_numbers(
     rows = numbers.slopes(np.stack(codes, axis=1)) * kept[lattice.changing]
     centre = np.round(numbers.values / numbers.units) - numbers.values / numbers.units
     rows = rows / numbers.units[:, None]
+    if question.kind in GROUPED:  # means are linear functions of counts, which ``_means`` has
+        others = np.array([name[-1] != "mean" for name in numbers.names])
+        rows, centre = rows[others], centre[others]
     own = _independent(rows)
+    if rows[own].size > _MOST_ENTRIES:
+        return
     yield Facts.between(rows[own], centre[own] - 0.5, centre[own] + 0.5)
 
 

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gencard.core.answers.design import Crossed, Grouping, Question
 from gencard.core.answers.margins import Mask, RecordMargins
@@ -98,7 +100,7 @@ class _Table:
         return cls(attributes, np.where(possible, cells, -1))
 
 
-def _spread(codes: IntArray, own: Clique, attributes: Clique) -> IntArray:
+def _spread(codes: NDArray[Any], own: Clique, attributes: Clique) -> NDArray[Any]:
     """An array over some attributes, in their order, with an axis for each of more attributes."""
     shape = iter(codes.shape)
     return codes.reshape([next(shape) if name in own else 1 for name in attributes])

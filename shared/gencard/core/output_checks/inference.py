@@ -1,208 +1,496 @@
 r"""What all outputs together leave open about small cells: intervals that an attacker can compute.
 
-Rounded numbers still bound the counts of a few cells, all the more when many populations overlap. As in
-the auditing of suppressed tables [1]_, a count below the threshold is protected where other whole counts
-agree with everything that was told, and differ in this one by enough. Such counts are looked for by
-integer programs. Where they are not found, the count is taken as known: too careful is the safe side.
+Rounded numbers still bound the counts of a few cells, all the more if many populations overlap. As in
+the auditing of suppressed tables [1]_, a count below the threshold is protected if other whole counts
+agree with every output, and differ in this one by enough. Linear programs prove that there are none;
+integer programs search for them. The search ends after a bounded amount of work that does not depend on
+the machine, and says so if it has neither a proof nor other counts.
+
+Cells that no output tells apart have one count together, so the programs have one variable for all of
+them. Their records may be in any of these cells: a small count that shares such a class of cells with
+cells outside it is between the records of its own classes and these with the shared ones.
 
 References:
     .. [1] M. Fischetti, J.-J. Salazar-González, "Models and algorithms for optimizing cell suppression
        in tabular data with linear constraints", JASA 95, 2000.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gencard.core.output_checks.lattice import WIDTH, Facts, Lattice, Sums
+from gencard.core.output_checks.lattice import WIDTH, Facts, Lattice
 from gencard.core.types import FloatArray, IntArray
 
-_MOST_SEARCHED = 60
-"""Sums that are looked at one by one; where more are left, they count as known."""
 
-_ROUNDS = 20
+class Outcome(IntEnum):
+    """Result of a search; the larger one decides among several."""
+
+    OPEN = 0
+    """Every small count that was open before may still be another one."""
+    UNDECIDED = 1
+    """The search ended without a proof: a steward has to decide."""
+    TOLD = 2
+    """Some small count that was open before is known to within ``WIDTH`` records."""
+
+
+_ROUNDS = 200
 """Programs that move many sums at once."""
 
+_FIRST = 8
+"""Sums, those that change least, that are tried to be proven known before any program moves them."""
+
+_MOST_IDLE = 4
+"""Of these programs in a row that move no sum far enough, until sums are moved one at a time."""
+
+_MOST_WORK = 40_000_000
+"""Entries of all programs of one search, each counted once for every node that it may visit."""
+
 _NODES = 100
-"""Of the search for one sum: a bound that is the same on every machine."""
+"""Most nodes of the search for one sum: a bound that is the same on every machine."""
 
 _FEW_NODES = 20
-"""The same where many sums are moved at once."""
+"""The same for programs that move many sums at once."""
 
 _MOST_MOVED = 5
-"""Records by which one cell changes in a search for whole numbers, which this makes far shorter."""
+"""Records by which one class changes in a search for whole numbers, which this makes far shorter."""
 
-_FEW_CELLS = 100
-"""Cells of a lattice that is searched again without this bound."""
+_MENDING = 60
+"""Classes whose counts make a change agree that is nearly in whole records."""
+
+_FEW_CLASSES = 100
+"""Classes of a program that is soon solved without this bound."""
+
+_MOST_PAIRS = 1_000_000_000
+"""Sums times pairs of classes up to which records are moved between every two classes first."""
+
+_CHUNK = 1_024
+"""Sums whose rows are held at once: at most 32 MiB with 4,096 classes."""
 
 _ZERO = 1e-7
 
 
-def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> bool:
+def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> Outcome:
     """Whether a new output leaves too little open about a small count that earlier ones left open.
 
-    First records move between two cells. Then many sums are moved up or down by one program; then those
-    left, one by one.
+    First records move inside a class of cells that no output tells apart, and between two classes. Then
+    programs move many sums up or down, and at last one after the other.
     """
-    sums = lattice.small
-    if lattice.narrow:
-        if np.all(_determined(new.rows, earlier)):
-            return False
-        sums = sums.take(~_determined(sums.rows, earlier))
-    program = _Program(Facts.together([earlier, new], len(lattice.changing)), lattice)
-    low, high = _moved(sums, program.facts, lattice.counts[lattice.changing])
-    low, high = _moved_together(sums, program, low, high)
-    left = np.flatnonzero(high - low < WIDTH)
-    if len(left) > _MOST_SEARCHED:
-        return True
-    before = _Program(earlier, lattice)
-    for place in left:
-        if high[place] - low[place] < WIDTH:
-            row = sums.rows[place]
-            changes = program.opened(row)
-            if not len(changes) and (not lattice.narrow or before.leaves_open(row)):
-                return True
-            low, high = _stretched(sums, changes, low, high)
-    return False
+    classes = _Classes.of(Facts.together([earlier, new], len(lattice.changing)), lattice)
+    before, after = classes.facts(earlier), classes.facts(new)
+    known = _basis(before)
+    if np.all(_is_spanned(after.rows, known)):
+        return Outcome.OPEN
+    ranges = _Ranges(classes.closed_sums(lattice, known), classes.counts)
+    program = _Program(Facts.together([before, after], len(classes.counts)), classes.counts)
+    if len(ranges.low) * len(classes.counts) ** 2 <= _MOST_PAIRS:
+        ranges.stretch_by_pairs(_moves(program.facts, classes.counts))
+    then = _Program(before, classes.counts)
+    if any(_is_told(place, ranges, program, then) for place in ranges.closed[:_FIRST]):
+        return Outcome.TOLD
+    _move_together(ranges, program)
+    return _search(ranges, program, then)
 
 
-def _determined(functions: FloatArray, facts: Facts) -> NDArray[np.bool_]:
-    """Which functions of the counts are linear combinations of exact facts."""
-    exact = facts.low == facts.high
-    rows = np.vstack([facts.rows[exact], np.ones(facts.rows.shape[1])])
-    weights = np.linalg.lstsq(rows.T, functions.T, rcond=None)[0]
-    close = _ZERO * (1.0 + np.abs(functions.T).max(axis=0, initial=0.0))
-    result: NDArray[np.bool_] = np.all(np.abs(rows.T @ weights - functions.T) < close, axis=0)
-    return result
+def _unique_rows(rows: FloatArray) -> tuple[IntArray, IntArray]:
+    """The first place of each different row, and for each row the number of its like."""
+    if not rows.size:
+        return np.zeros(min(len(rows), 1), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+    packed = np.ascontiguousarray(rows + 0.0)  # so that -0.0 and 0.0 have the same bytes
+    keys = packed.view(np.dtype((np.void, packed.itemsize * packed.shape[1]))).ravel()
+    _, first, number = np.unique(keys, return_index=True, return_inverse=True)
+    return first.astype(np.int64), number.reshape(-1).astype(np.int64)
 
 
-def _moved_together(
-    sums: Sums, program: "_Program", low: FloatArray, high: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Changes of sums as far as programs find them that move many, until few enough are left.
+def _basis(facts: Facts) -> FloatArray:
+    """An orthonormal basis of the functions that exact facts determine, one a row."""
+    exact = facts.rows[facts.low == facts.high]
+    rows = np.vstack([exact, np.ones(facts.rows.shape[1])])
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    rows = rows[largest > 0] / largest[largest > 0, None]
+    _, sizes, right = np.linalg.svd(rows, full_matrices=False)
+    return np.asarray(right[sizes > _ZERO * sizes.max(initial=0.0)])
 
-    In each round a sum moves up or down by a binary digit of its place among those left, so that any two
-    are soon moved apart.
+
+def _is_spanned(rows: FloatArray, basis: FloatArray) -> NDArray[np.bool_]:
+    """Which functions are linear combinations of a basis."""
+    rest = np.abs(rows - (rows @ basis.T) @ basis).max(axis=1, initial=0.0)
+    return np.asarray(rest < _ZERO * (1.0 + np.abs(rows).max(axis=1, initial=0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Small counts, as sums over classes.
+
+    Args:
+        touched: The classes with a cell in each sum, shape ``(sums, classes)``.
+        within: Of them, the classes that lie in it with all their cells.
+        values: In records.
     """
-    for turn in range(_ROUNDS):
-        left = np.flatnonzero(high - low < WIDTH)
-        if len(left) <= _MOST_SEARCHED:
-            break
-        up = (np.arange(len(left)) >> turn // 2 & 1) == turn % 2
-        sign = np.where(up, 1.0, np.where(sums.values[left] >= WIDTH, -1.0, 0.0))
-        low, high = _stretched(sums, program.moved(sign @ sums.rows[left]), low, high)
-    return low, high
+
+    touched: scipy.sparse.csr_array
+    within: scipy.sparse.csr_array
+    values: FloatArray
+
+    def take(self, places: NDArray[np.bool_] | IntArray) -> "_Sums":
+        places = np.arange(len(self.values))[places]
+        return _Sums(self.touched[places], self.within[places], self.values[places])
+
+    def chunks(self) -> Iterator["_Sums"]:
+        """The sums in parts whose rows may be held in memory."""
+        for start in range(0, len(self.values), _CHUNK):
+            yield self.take(np.arange(start, min(start + _CHUNK, len(self.values))))
 
 
-def _stretched(
-    sums: Sums, changes: IntArray, low: FloatArray, high: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Least and largest changes of sums with some more that agree, one a row."""
-    values = sums.rows @ changes.T
-    return np.minimum(low, values.min(axis=1, initial=0)), np.maximum(
-        high, values.max(axis=1, initial=0)
-    )
+@dataclass(frozen=True, slots=True)
+class _Classes:
+    """Cells that may change, in classes that no fact tells apart.
+
+    Args:
+        group: The class of each cell, shape ``(changing,)``.
+        first: A cell of each class, shape ``(classes,)``.
+        counts: Records in each class.
+    """
+
+    group: IntArray
+    first: IntArray
+    counts: IntArray
+
+    @classmethod
+    def of(cls, facts: Facts, lattice: Lattice) -> "_Classes":
+        first, group = _unique_rows(facts.rows.T)
+        counts = np.bincount(group, lattice.counts[lattice.changing], minlength=len(first))
+        return cls(group, first, counts.astype(np.int64))
+
+    def facts(self, facts: Facts) -> Facts:
+        """The same facts about the counts of classes, each function once."""
+        rows = facts.rows[:, self.first]
+        first, number = _unique_rows(rows)
+        low, high = np.full(len(first), -np.inf), np.full(len(first), np.inf)
+        np.maximum.at(low, number, facts.low)
+        np.minimum.at(high, number, facts.high)
+        return Facts(rows[first], low, high)
+
+    def closed_sums(self, lattice: Lattice, known: FloatArray) -> _Sums:
+        """The small counts that do not change enough inside classes, and were not known before."""
+        touched, within, values = list[IntArray](), list[IntArray](), [np.zeros(0)]
+        offset = 0
+        for one in lattice.small:
+            numbers, size = lattice.numbers(one.clique)
+            group, number = np.divmod(np.unique(self.group * size + numbers), size)
+            inside = np.bincount(group, minlength=len(self.counts))[group] == 1
+            shared = np.bincount(number[~inside], self.counts[group[~inside]], minlength=size)
+            closed = shared[one.places] < WIDTH
+            place = np.full(size, -1)
+            place[one.places[closed]] = offset + np.arange(closed.sum())
+            entries = np.stack([place[number], group])
+            touched.append(entries[:, entries[0] >= 0])
+            within.append(entries[:, (entries[0] >= 0) & inside])
+            values.append(one.values[closed].astype(np.float64))
+            offset += int(closed.sum())
+        shape = (offset, len(self.counts))
+        sums = _Sums(_incidence(touched, shape), _incidence(within, shape), np.concatenate(values))
+        return _unknown(_once(sums), known)
 
 
-def _moved(sums: Sums, facts: Facts, counts: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Least and largest changes of sums where records move from one cell to one other."""
-    most = _moves(facts, counts)
-    inside = sums.rows.astype(np.float32)
-    low, high = np.zeros(len(inside)), np.zeros(len(inside))
-    for number in range(1, WIDTH + 1):
-        moves = (most >= number).astype(np.float32)
-        high[np.any((1 - inside) @ moves * inside, axis=1)] = number
-        low[np.any(inside @ moves * (1 - inside), axis=1)] = -number
-    return low, high
+def _incidence(entries: list[IntArray], shape: tuple[int, int]) -> scipy.sparse.csr_array:
+    rows, columns = np.concatenate([np.zeros((2, 0), dtype=np.int64), *entries], axis=1)
+    return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
 
 
-def _moves(facts: Facts, counts: IntArray) -> IntArray:
-    """Most records that may move, from each cell (rows) to each cell (columns), up to ``WIDTH``."""
-    most = np.zeros((len(counts), len(counts)), dtype=np.int64)
+def _once(sums: _Sums) -> _Sums:
+    """The sums that differ: many marginals have cells with the same records."""
+    keys = [
+        np.packbits(np.hstack([part.touched.toarray(), part.within.toarray()]) > 0, axis=1)
+        for part in sums.chunks()
+    ]
+    if not keys:
+        return sums
+    _, first = np.unique(np.concatenate(keys), axis=0, return_index=True)
+    return sums.take(first)
+
+
+def _unknown(sums: _Sums, known: FloatArray) -> _Sums:
+    """The sums that no exact facts determine, as they do not if records move inside a class."""
+    parts = [
+        _is_spanned(part.touched.toarray(), known) & _is_spanned(part.within.toarray(), known)
+        for part in sums.chunks()
+    ]
+    return sums.take(~np.concatenate([np.zeros(0, dtype=bool), *parts]))
+
+
+class _Ranges:
+    """The least and the largest change of each sum that is known to agree with all facts."""
+
+    def __init__(self, sums: _Sums, counts: IntArray) -> None:
+        self.sums = sums
+        self.counts = counts
+        self.low = sums.within @ counts - sums.values
+        self.high = sums.touched @ counts - sums.values
+        self.least, self.most = self.low.copy(), self.high.copy()  # inside the classes alone
+
+    @property
+    def closed(self) -> IntArray:
+        """The sums that do not change enough yet, those that change least first."""
+        left = np.flatnonzero(self.high - self.low < WIDTH)
+        return left[np.argsort((self.high - self.low)[left], kind="stable")]
+
+    def is_open(self, place: int) -> bool:
+        """Whether a sum changes enough."""
+        return bool(self.high[place] - self.low[place] >= WIDTH)
+
+    def span(self, place: int, program: "_Program") -> float:
+        """By how much a sum changes at most by a program, fractions of records allowed."""
+        touched, within = self.rows(place)
+        return program.span(touched, within) + float(self.most[place] - self.least[place])
+
+    def rows(self, place: int) -> FloatArray:
+        """The classes that a sum touches, and those within it, shape ``(2, classes)``."""
+        one = self.sums.take(np.array([place]))
+        return np.concatenate([one.touched.toarray(), one.within.toarray()])
+
+    def stretch(self, changes: IntArray) -> None:
+        """Take account of a change of all classes that agrees, if there is one."""
+        for change in changes:
+            self.low = np.minimum(self.low, self.least + self.sums.within @ change)
+            self.high = np.maximum(self.high, self.most + self.sums.touched @ change)
+
+    def stretch_by_pairs(self, moves: NDArray[np.int8]) -> None:
+        """Take account of records that move from one class (rows) to one other (columns)."""
+        start = 0
+        for part in self.sums.chunks():
+            touched, within = (one.toarray().astype(np.float32) for one in (part.touched, part.within))
+            own = slice(start, start + len(part.values))
+            for number in range(1, WIDTH + 1):
+                may = (moves >= number).astype(np.float32)
+                up = np.any((1 - touched) @ may * touched, axis=1)
+                down = np.any(within @ may * (1 - within), axis=1)
+                self.high[own] = np.maximum(self.high[own], self.most[own] + number * up)
+                self.low[own] = np.minimum(self.low[own], self.least[own] - number * down)
+            start += len(part.values)
+
+
+def _moves(facts: Facts, counts: IntArray) -> NDArray[np.int8]:
+    """Most records that may move, from each class (rows) to each class (columns), up to ``WIDTH``."""
+    most = np.zeros((len(counts), len(counts)), dtype=np.int8)
     exact = (facts.low == 0) & (facts.high == 0)
-    _, alike = np.unique(facts.rows[exact], axis=1, return_inverse=True)
+    _, alike = _unique_rows(facts.rows[exact].T)
     rows, low, high = facts.rows[~exact], facts.low[~exact, None], facts.high[~exact, None]
-    for cell in np.flatnonzero(counts):
-        others = np.flatnonzero(alike == alike[cell])
-        change = rows[:, others] - rows[:, [cell]]
+    for one in np.flatnonzero(counts):
+        others = np.flatnonzero(alike == alike[one])
+        change = rows[:, others] - rows[:, [one]]
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(change > 0, high, low) / change
         room = np.where(change == 0, WIDTH, np.floor(room + _ZERO)).min(axis=0, initial=WIDTH)
-        most[cell, others] = np.minimum(room, counts[cell])
+        most[one, others] = np.minimum(room, counts[one])
     np.fill_diagonal(most, 0)
     return most
 
 
-@dataclass(frozen=True, slots=True)
+def _move_together(ranges: _Ranges, program: "_Program") -> None:
+    """Move many sums with each program, until none is left or several programs in a row move none.
+
+    In each round every sum that is left moves up or down, by signs and weights that differ each time, so
+    that any two are soon moved apart. A sum of few records moves up alone.
+    """
+    rng, idle = np.random.default_rng(0), 0
+    for _ in range(_ROUNDS):
+        left = ranges.closed
+        if not len(left) or idle == _MOST_IDLE or program.is_spent:
+            break
+        up = (rng.random(len(left)) < 0.5) | (ranges.sums.values[left] < WIDTH)
+        weight = rng.random(len(left))
+        weights = ranges.sums.touched[left].T @ (weight * up) - ranges.sums.within[left].T @ (
+            weight * ~up
+        )
+        ranges.stretch(program.mended(weights))
+        if len(ranges.closed) == len(left):
+            idle += 1
+            if idle % 2 == 0:
+                ranges.stretch(program.whole(weights, nodes=_FEW_NODES))
+        if len(ranges.closed) < len(left):
+            idle = 0
+
+
+def _search(ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome:
+    """Prove or refute for one sum after the other that it is known; one that is known decides."""
+    outcome = Outcome.OPEN
+    for place in ranges.closed:
+        if ranges.is_open(place):
+            continue
+        if program.is_spent:
+            return Outcome.UNDECIDED
+        if _is_told(place, ranges, program, before):
+            return Outcome.TOLD
+        if outcome is Outcome.OPEN:  # one undecided sum is enough
+            outcome = _searched(place, ranges, program, before)
+        if outcome is Outcome.TOLD:
+            break
+    return outcome
+
+
+def _is_told(place: int, ranges: _Ranges, program: "_Program", before: "_Program") -> bool:
+    """Whether no fractions of records leave a sum open that was open before."""
+    return ranges.span(place, program) < WIDTH - _ZERO and _was_open(place, ranges, before)
+
+
+def _was_open(place: int, ranges: _Ranges, before: "_Program") -> bool:
+    return ranges.span(place, before) >= WIDTH - _ZERO
+
+
+def _searched(place: int, ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome:
+    """The same in whole records, as far as programs of a few nodes decide it."""
+    if not _was_open(place, ranges, before):
+        return Outcome.OPEN
+    _open(place, ranges, program)
+    if ranges.is_open(place):
+        return Outcome.OPEN
+    shared = float(ranges.most[place] - ranges.least[place])
+    is_closed = _whole_span(place, ranges, program) + shared < WIDTH
+    if ranges.is_open(place):
+        return Outcome.OPEN
+    return Outcome.TOLD if is_closed else Outcome.UNDECIDED
+
+
+def _open(place: int, ranges: _Ranges, program: "_Program") -> None:
+    """Search for changes in whole records that move one sum far enough."""
+    touched, within = ranges.rows(place)
+    for weights in (touched, -within):
+        ranges.stretch(program.mended(weights))
+    if len(touched) <= _FEW_CLASSES:
+        return
+    up = float(ranges.low[place] - ranges.most[place] + WIDTH)
+    down = float(ranges.high[place] - ranges.least[place] - WIDTH)
+    for bound in ((touched, up, np.inf), (within, -np.inf, down)):
+        if not ranges.is_open(place):
+            ranges.stretch(program.within(bound))
+
+
+def _whole_span(place: int, ranges: _Ranges, program: "_Program") -> float:
+    """By how much a sum changes at most in whole records, as far as a search can bound that."""
+    span = 0.0
+    for weights in ranges.rows(place) * np.array([[1.0], [-1.0]]):
+        change, most = program.bounded(weights)
+        ranges.stretch(change)
+        span += most
+    return span
+
+
 class _Program:
-    """Changes of the counts of a lattice that agree with facts, as rows."""
+    """Changes of the counts of classes that agree with facts, as rows.
 
-    facts: Facts
-    lattice: Lattice
+    Args:
+        facts: About classes.
+        counts: Records in each class.
+    """
 
-    def moved(self, weights: FloatArray) -> IntArray:
-        """A change in whole records that makes a weighted sum large, where one is soon found."""
-        return self._whole(self._solved(weights, [], whole=1, nodes=_FEW_NODES))
+    def __init__(self, facts: Facts, counts: IntArray) -> None:
+        self.facts = facts
+        self._counts = counts
+        rows = np.vstack([facts.rows, np.ones(len(counts))])
+        self._rows = scipy.sparse.csc_array(rows)
+        self._low, self._high = np.append(facts.low, 0.0), np.append(facts.high, 0.0)
+        self._work = 0
 
-    def opened(self, row: FloatArray) -> IntArray:
-        """A change in whole records of a sum by ``WIDTH``; none where none is found."""
-        for most in (_MOST_MOVED, np.inf) if len(row) <= _FEW_CELLS else (_MOST_MOVED,):
-            for low, high in ((WIDTH, np.inf), (-np.inf, -WIDTH)):
-                changes = self._within((row, low, high), most)
-                if len(changes):
-                    return changes
-        return self._whole(None)
+    @property
+    def is_spent(self) -> bool:
+        """Whether the search has had its share of work."""
+        return self._work > _MOST_WORK
 
-    def _within(self, bound: tuple[FloatArray, float, float], most: float) -> IntArray:
-        """A change within one more bound; where no fractions agree, no whole numbers do."""
-        nothing, change = np.zeros(len(bound[0])), None
+    def span(self, up: FloatArray, down: FloatArray) -> float:
+        """By how much a sum changes at most, fractions of records allowed: below ``WIDTH`` is proof."""
+        changes = [self._solved(weights, whole=0, nodes=0) for weights in (up, -down)]
+        if any(change is None for change in changes):  # no proof
+            return np.inf
+        return sum(float(one @ change) for one, change in zip((up, -down), changes, strict=True))
+
+    def whole(self, weights: FloatArray, nodes: int) -> IntArray:
+        """A change in whole records that makes a weighted sum large, if one is soon found."""
+        return self._rounded(self._solved(weights, whole=1, nodes=nodes))
+
+    def mended(self, weights: FloatArray) -> IntArray:
+        """The same from the best change in fractions: few of its classes change by no whole number.
+
+        These and the classes with the most records change once more so that the facts hold.
+        """
+        change = self._solved(weights, whole=0, nodes=0, most=WIDTH)
+        if change is None:
+            return self._rounded(None)
+        free = np.abs(change - np.round(change)) > _ZERO
+        free[np.argsort(-self._counts, kind="stable")[:_MENDING]] = True
+        fixed = (free, np.round(change))
+        return self._rounded(self._solved(weights, whole=1, nodes=_NODES, fixed=fixed))
+
+    def within(self, bound: tuple[FloatArray, float, float]) -> IntArray:
+        """A change within one more bound; if no fractions agree, no whole numbers do."""
+        change, nothing = None, np.zeros(len(self._counts))
         for whole in (0, 1):
-            change = self._solved(nothing, [bound], whole=whole, nodes=_NODES, most=most)
+            nodes = _NODES * whole
+            change = self._solved(nothing, whole=whole, nodes=nodes, most=_MOST_MOVED, bound=bound)
             if change is None:
                 break
-        return self._whole(change)
+        return self._rounded(change)
 
-    def leaves_open(self, row: FloatArray) -> bool:
-        """Whether a sum may change by ``WIDTH``, fractions of records allowed: else it is certain."""
-        changes = [self._solved(sign * row, [], whole=0, nodes=_NODES) for sign in (1.0, -1.0)]
-        most = [np.inf if change is None else abs(float(row @ change)) for change in changes]
-        return sum(most) >= WIDTH - _ZERO
+    def bounded(self, weights: FloatArray) -> tuple[IntArray, float]:
+        """A change in whole records that makes a whole-numbered sum large, and how large it can be."""
+        solution = self._solution(weights, whole=1, nodes=_NODES, gap=0.0)
+        bound = solution.mip_dual_bound
+        most = np.inf if bound is None or not np.isfinite(bound) else np.floor(-bound + _ZERO)
+        return self._rounded(solution.x), float(most)
 
-    def _solved(
+    def _solved(self, weights: FloatArray, *, whole: int, **more: Any) -> FloatArray | None:
+        """The change that makes a weighted sum largest, or one that is large, in whole records."""
+        change: FloatArray | None = self._solution(weights, whole=whole, gap=float(whole), **more).x
+        return change
+
+    def _solution(
         self,
         weights: FloatArray,
-        more: Sequence[tuple[FloatArray, float, float]],
         *,
         whole: int,
         nodes: int,
+        gap: float,
         most: float = np.inf,
-    ) -> FloatArray | None:
-        """The change that makes a weighted sum largest, or one that is large, in whole records."""
-        facts, counts = self.facts, self.lattice.counts[self.lattice.changing]
-        rows, low, high = zip((np.ones(len(counts)), 0.0, 0.0), *more, strict=True)
-        agreement = scipy.optimize.LinearConstraint(
-            scipy.sparse.csc_array(np.vstack([facts.rows, *rows])),
-            [*facts.low, *low],
-            [*facts.high, *high],
-        )
+        bound: tuple[FloatArray, float, float] | None = None,
+        fixed: tuple[NDArray[np.bool_], FloatArray] | None = None,
+    ) -> Any:
+        """The solver's result.
+
+        Args:
+            gap: Relative difference from the best solution at which the solver stops.
+            fixed: Of which classes the change may differ from a given one, and that one.
+        """
+        free, given = fixed or (np.ones(len(self._counts), dtype=bool), np.zeros(len(self._counts)))
+        rows, counts = self._rows[:, free], self._counts[free]
+        shift = self._rows @ np.where(free, 0.0, given)
+        self._work += (rows.nnz + len(counts)) * (1 + nodes)
+        conditions = [scipy.optimize.LinearConstraint(rows, self._low - shift, self._high - shift)]
+        if bound is not None:
+            row, low, high = bound
+            conditions.append(scipy.optimize.LinearConstraint(row[None], low, high))
         solution = scipy.optimize.milp(
-            -weights,
+            -weights[free],
             integrality=np.full(len(counts), whole),
             bounds=scipy.optimize.Bounds(np.maximum(-counts, -most), most),
-            constraints=[agreement],
-            options={"node_limit": nodes, "mip_rel_gap": whole},
+            constraints=conditions,
+            options={"node_limit": max(nodes, 1), "mip_rel_gap": gap},
         )
-        change: FloatArray | None = solution.x
-        return change
+        if solution.x is not None:
+            change = np.array(given, dtype=np.float64)
+            change[free] = solution.x
+            solution.x = change
+        return solution
 
-    def _whole(self, change: FloatArray | None) -> IntArray:
-        """A change without its last digits, where it then still agrees."""
-        facts, cells = self.facts, self.facts.rows.shape[1]
-        whole = np.zeros((0, cells)) if change is None else np.round(change)[None]
+    def _rounded(self, change: FloatArray | None) -> IntArray:
+        """A change without its last digits, if it then still agrees."""
+        facts = self.facts
+        whole = np.zeros((0, len(self._counts))) if change is None else np.round(change)[None]
         values = whole @ facts.rows.T
         slack = _ZERO * (1.0 + np.abs(whole) @ np.abs(facts.rows).T)
         agree = np.all((facts.low - slack <= values) & (values <= facts.high + slack), axis=1)

@@ -16,7 +16,9 @@ from gencard.core.answers.design import Column, Design, Question
 from gencard.core.answers.margins import Mask, Occupied, RecordMargins
 from gencard.core.answers.survival import event_of
 from gencard.core.domain import Clique
+from gencard.core.errors import GencardError
 from gencard.core.output_checks import groups, models, tables
+from gencard.core.output_checks.influence import waits
 from gencard.core.output_checks.populations import cell_numbers
 from gencard.core.output_checks.rules import (
     PASSED,
@@ -27,6 +29,7 @@ from gencard.core.output_checks.rules import (
     breaking,
     together,
 )
+from gencard.core.output_checks.slopes import slopes_of
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
@@ -120,6 +123,17 @@ def _parts(
     if kind in {Analysis.DISCRIMINANT, *_CLASSES}:
         response = (question.formula.response or "",)
         yield clique_name(response), _of_cells(margins, response, rules)
+    if kind not in COUNTED and rules.influence is not None:
+        yield "influence", _of_influence(margins, question, rules)
+
+
+def _of_influence(margins: RecordMargins, question: Question, rules: Rules) -> Verdict:
+    """Of all numbers that are not judged cell by cell; what is too wide to differentiate waits."""
+    try:
+        slopes = slopes_of(question, margins, rules)
+        return waits(slopes.influence(margins.counts(slopes.attributes)), rules)
+    except GencardError:
+        return breaking([(Rule.UNKNOWN, True)])
 
 
 def _of_survival(

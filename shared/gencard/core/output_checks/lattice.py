@@ -15,27 +15,11 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.output_checks.populations import Kept, cell_numbers
 from gencard.core.types import FloatArray, IntArray
 
-MOST_CELLS = 512
-"""Of a lattice that is listed whole, and of which all marginals are looked at."""
-
-MOST_CHANGING = 2_000
-"""Cells of a wider lattice whose counts may change in the search, besides those of small counts."""
+MOST_CELLS = 4_096
+"""Most cells of a lattice. All of them are listed, and all their marginals are protected."""
 
 WIDTH = 3
 """Least difference, in records, between the least and the largest value that a small count may have."""
-
-_MOST_SMALL = 200
-"""Small counts that are looked at in a wider lattice, of its smallest marginals: memory is bounded."""
-
-_MOST_OF_PAIR = 2**16
-"""Cells of a pair that is looked at there."""
-
-_FEW_CELLS = 64
-_WIDEST = 4
-"""Cells and attributes of the marginals beyond pairs that are looked at in a wider lattice."""
-
-_OTHERS = 2
-"""Cells besides its own through which a small count of a wider lattice may grow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,27 +39,37 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lattice:
-    """Cells of a few attributes, all that are occupied among them, and how many records each holds.
+class SmallCounts:
+    """Counts to protect in one marginal.
 
-    A narrow lattice has all cells. In a wider one, counts of some cells alone may change: what is found
-    open with these is open with all.
+    Args:
+        clique: Attributes of the marginal.
+        places: Numbers of its cells with a small count, shape ``(small,)``.
+        values: These counts, in records.
+    """
+
+    clique: Clique
+    places: IntArray
+    values: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lattice:
+    """All cells of a few attributes, and how many records each holds.
 
     Args:
         cells: One row for each cell.
         counts: In records.
         changing: Places of the cells whose counts may be others, as far as an attacker knows; never
             structural zeros, which everybody knows to be empty.
-        small: The marginal counts to protect.
-        narrow: Whether all cells are there.
+        small: The marginal counts to protect, of all marginals.
         told_apart: The attributes of which no levels are merged.
     """
 
     cells: Dataset
     counts: IntArray
     changing: IntArray
-    small: Sums
-    narrow: bool
+    small: tuple[SmallCounts, ...]
     told_apart: frozenset[str]
 
     @classmethod
@@ -88,7 +82,7 @@ class Lattice:
         exact: Sequence[Clique] = (),
         merged: Iterable[str] = (),
     ) -> "Lattice":
-        """Of records.
+        """Count records in the cells of some attributes, and list the counts to protect.
 
         Args:
             checks: Counts below the threshold are small; 0 where zeros are.
@@ -97,30 +91,22 @@ class Lattice:
             merged: Attributes of which several levels have one code.
         """
         domain = dataset.domain.project(attributes)
-        narrow = lattice_size(domain, attributes) <= MOST_CELLS
-        cliques = _looked_at(domain, narrow)
-        numbered = ((clique, _small_cells(dataset, clique, checks, exact)) for clique in cliques)
-        small = [*_few(numbered, None if narrow else _MOST_SMALL)]
-        codes, counts = _all_cells(dataset, domain) if narrow else _occupied(dataset, attributes)
-        if not narrow:
-            codes, counts = _with_neighbours(codes, counts, domain, small)
-        cells = Dataset(domain, codes)
-        changing = _changing(cells, counts, small, narrow) if small else np.zeros(0, dtype=np.int64)
-        changing = changing[~impossible_records(domain, codes[changing], impossible)]
-        sums = _sums(cells, counts, changing, small)
-        possible = np.flatnonzero(sums.rows.any(axis=1))
-        return cls(
-            cells,
-            counts,
-            changing,
-            sums.take(possible),
-            narrow,
-            frozenset(attributes).difference(merged),
-        )
+        codes = np.indices(domain.sizes).reshape(len(domain.sizes), -1).T
+        numbers, size = cell_numbers(dataset, domain.attributes)
+        counts = np.bincount(numbers, minlength=size)
+        possible = ~impossible_records(domain, codes, impossible)
+        small = _small_counts(domain, counts, possible, checks, exact)
+        told_apart = frozenset(attributes).difference(merged)
+        return cls(Dataset(domain, codes), counts, np.flatnonzero(possible), tuple(small), told_apart)
 
     @property
     def domain(self) -> Domain:
         return self.cells.domain
+
+    def numbers(self, clique: Sequence[str]) -> tuple[IntArray, int]:
+        """The cell of a marginal that each cell which may change is in, and how many cells it has."""
+        numbers, size = cell_numbers(self.cells, clique)
+        return numbers[self.changing], size
 
     def sums(self, clique: Sequence[str], kept: Kept) -> Sums:
         """A marginal of the records in some cells, all its cells in their order."""
@@ -135,104 +121,41 @@ def lattice_size(domain: Domain, attributes: Sequence[str]) -> int:
     return prod(domain.size(name) for name in attributes)
 
 
-def _looked_at(domain: Domain, narrow: bool) -> Iterator[Clique]:
-    """All marginals of a narrow lattice; else all pairs, and wider ones of few cells."""
-    names = domain.attributes
-    sizes = range(1, 1 + (len(names) if narrow else _WIDEST))
-    cliques = (clique for size in sizes for clique in combinations(names, size))
-    if narrow:
-        yield from cliques
-    else:
-        for size, clique in sorted((lattice_size(domain, one), one) for one in cliques):
-            if size <= (_MOST_OF_PAIR if len(clique) <= 2 else _FEW_CELLS):
-                yield clique
+def _small_counts(
+    domain: Domain,
+    counts: IntArray,
+    possible: NDArray[np.bool_],
+    checks: Transform,
+    exact: Sequence[Clique],
+) -> Iterator[SmallCounts]:
+    """List the small counts of every marginal that can hold a record.
+
+    An attribute with one level adds nothing: the marginals with it are those without.
+    """
+    table, can_hold = counts.reshape(domain.sizes), possible.reshape(domain.sizes)
+    wide = [name for name in domain.attributes if domain.size(name) > 1]
+    for length in range(1, len(wide) + 1):
+        for clique in combinations(wide, length):
+            away = tuple(axis for axis, name in enumerate(domain.attributes) if name not in clique)
+            marginal = table.sum(axis=away)
+            small = _is_small(clique, marginal, checks, exact) & can_hold.any(axis=away)
+            places = np.flatnonzero(small)
+            if len(places):
+                yield SmallCounts(clique, places, marginal.ravel()[places])
 
 
-def _few(
-    small: Iterable[tuple[Clique, IntArray]], most: int | None
-) -> Iterator[tuple[Clique, IntArray]]:
-    """The marginals with small counts, in their order, until they have too many together."""
-    total = 0
-    for clique, places in small:
-        total += len(places)
-        if most is not None and total > most:
-            return
-        if len(places):
-            yield clique, places
-
-
-def _small_cells(
-    dataset: Dataset, clique: Clique, checks: Transform, exact: Sequence[Clique]
-) -> IntArray:
-    """Numbers of the cells of a marginal that are small, but for those that exact marginals tell."""
+def _is_small(
+    clique: Clique, counts: IntArray, checks: Transform, exact: Sequence[Clique]
+) -> NDArray[np.bool_]:
+    """Mark the cells of a marginal that are small, except those that exact marginals tell."""
     shared = {frozenset(clique) & frozenset(other) for other in exact}
     if frozenset(clique) in shared:
-        return np.zeros(0, dtype=np.int64)
-    sizes = [dataset.domain.size(name) for name in clique]
-    numbers, cells = cell_numbers(dataset, clique)
-    counts = np.bincount(numbers, minlength=cells).reshape(sizes)
+        return np.zeros(counts.shape, dtype=bool)
     small = (counts < checks.threshold) & (checks.zeros | (counts > 0))
     for inside in shared:
         others = tuple(axis for axis, name in enumerate(clique) if name not in inside)
         small &= counts.sum(axis=others, keepdims=True) >= WIDTH
-    return np.flatnonzero(small)
-
-
-def _all_cells(dataset: Dataset, domain: Domain) -> tuple[IntArray, IntArray]:
-    """Codes and counts of all cells."""
-    codes = np.indices(domain.sizes).reshape(len(domain.sizes), -1).T
-    numbers, size = cell_numbers(dataset, domain.attributes)
-    return codes, np.bincount(numbers, minlength=size)
-
-
-def _occupied(dataset: Dataset, attributes: Clique) -> tuple[IntArray, IntArray]:
-    """The same of the cells that hold a record, the fullest first."""
-    rows = dataset.codes[:, list(dataset.domain.axes(attributes))]
-    codes, counts = np.unique(rows, axis=0, return_counts=True)
-    fullest = np.argsort(-counts, kind="stable")
-    return codes[fullest].astype(np.int64), counts[fullest].astype(np.int64)
-
-
-def _with_neighbours(
-    codes: IntArray, counts: IntArray, domain: Domain, small: Sequence[tuple[Clique, IntArray]]
-) -> tuple[IntArray, IntArray]:
-    """The occupied cells, and empty ones next to the fullest through which small counts may grow."""
-    names, parts = domain.attributes, [codes]
-    for clique, numbers in small:
-        axes = [names.index(name) for name in clique]
-        levels = np.unravel_index(numbers, domain.project(clique).sizes)
-        for cell in codes[:_OTHERS]:
-            neighbours = np.tile(cell, (len(numbers), 1))
-            neighbours[:, axes] = np.stack(levels, axis=1)
-            parts.append(neighbours)
-    rows, first = np.unique(np.concatenate(parts), axis=0, return_index=True)
-    return rows, np.where(first < len(codes), counts[np.minimum(first, len(codes) - 1)], 0)
-
-
-def _changing(
-    cells: Dataset, counts: IntArray, small: Sequence[tuple[Clique, IntArray]], narrow: bool
-) -> IntArray:
-    """All cells of a narrow lattice; else the fullest, those of small counts, and the empty ones."""
-    if narrow or len(cells) <= MOST_CHANGING:
-        return np.arange(len(cells))
-    is_changing = counts == 0
-    is_changing[np.argsort(-counts, kind="stable")[:MOST_CHANGING]] = True
-    for clique, numbers in small:
-        is_changing |= np.isin(cell_numbers(cells, clique)[0], numbers)
-    return np.flatnonzero(is_changing)
-
-
-def _sums(
-    cells: Dataset, counts: IntArray, changing: IntArray, small: Sequence[tuple[Clique, IntArray]]
-) -> Sums:
-    """The small counts, each once where they sum the same cells."""
-    rows, values = [np.zeros((0, len(changing)))], [np.zeros(0, dtype=np.int64)]
-    for clique, numbers in small:
-        own, size = cell_numbers(cells, clique)
-        rows.append((own[changing] == numbers[:, None]).astype(np.float64))
-        values.append(np.bincount(own, counts, minlength=size).astype(np.int64)[numbers])
-    together, first = np.unique(np.concatenate(rows), axis=0, return_index=True)
-    return Sums(together, np.concatenate(values)[first])
+    return np.asarray(small)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from gencard.core.card.mechanism import Transform
 from gencard.core.errors import InvalidNumberError
 from gencard.core.json_codecs import written
 
-RULES_VERSION = "1"
+RULES_VERSION = "2"
 """Of all rules together; a receipt names it."""
 
 OUTPUT_RULES = "output-rules"
@@ -66,6 +66,8 @@ class Rule(StrEnum):
     """The noise of a run is too large for the analysis, which the noisy counts alone say."""
     INFLUENCE = "influence"
     """One record moves a number by more of its standard errors than the policy permits."""
+    UNDECIDED = "undecided"
+    """The search for what all outputs together tell of small counts is too large: a person decides."""
     UNKNOWN = "no-rule"
     """No rule covers the number: a person has to look."""
     UNANSWERED = "no-answer"
@@ -76,7 +78,7 @@ class Rule(StrEnum):
     """The run failed at the records, or exceeded a limit of its process."""
 
 
-_AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.INFLUENCE, Rule.UNKNOWN}
+_AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.INFLUENCE, Rule.UNDECIDED, Rule.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,10 @@ import numpy as np
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Question
 from gencard.core.answers.kinds import plain_answer
-from gencard.core.answers.margins import RecordMargins
+from gencard.core.answers.margins import Mask, RecordMargins
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import NoEstimateError, TooLargeError
-from gencard.core.output_checks.judgement import GROUPED
 from gencard.core.output_checks.models import coarse
 from gencard.core.output_checks.released import Number, numbers_of
 from gencard.core.output_checks.rules import USUAL_RULES, Rules
@@ -34,11 +33,17 @@ from gencard.core.types import FloatArray, IntArray
 MOST_ANSWERS = 1_000
 """Answers that are computed for one; a wider one is for a steward."""
 
+_MOST_NUMBERS = 20_000_000
+"""Derivatives that are held at once: 160 MB."""
+
+_INVISIBLE = 0.01
+"""Part of its unit below which a change of a number is hidden by rounding."""
+
+_ZERO = 1e-9
+"""Part of a variance below which nothing is left of it but rounding errors."""
+
 _RECORD = 0.01
 """Part of a record by which a cell grows: small beside 1, large beside rounding errors of a fit."""
-
-_LINEAR = {"mean"}
-"""Columns of tables of groups that are linear functions of counts, which need no derivatives."""
 
 _PREDICTED = {"accuracy", "log_loss"}
 """Numbers about all attributes together, which a run has only where one marginal holds them."""
@@ -50,6 +55,7 @@ class Slopes:
 
     Args:
         attributes: Of the formula.
+        names: Where each number stands in the answer.
         values: Before they are rounded, shape ``(numbers,)``.
         units: To which they are rounded.
         parts: For some attributes their factor m(T), and the derivatives in each of their cells, shape
@@ -58,6 +64,7 @@ class Slopes:
     """
 
     attributes: Clique
+    names: tuple[tuple[str, ...], ...]
     values: FloatArray
     units: FloatArray
     parts: Mapping[Clique, tuple[int, FloatArray]]
@@ -76,6 +83,58 @@ class Slopes:
                 place = place * self.sizes[name] + codes[:, self.attributes.index(name)]
             total += factor * values[:, place]
         return total
+
+    def influence(self, table: FloatArray) -> float:
+        """The largest change of a number by one record, in standard errors of the number.
+
+        The record is left out, or gets another level of one attribute, among those that somebody has:
+        the attacker knows its other attributes. The standard error is that of the infinitesimal
+        jackknife [1]_ without the record.
+
+        References:
+            .. [1] B. Efron, *The Jackknife, the Bootstrap and Other Resampling Plans*, SIAM, 1982.
+
+        Args:
+            table: Records in each cell, axes in the order of ``attributes``.
+
+        Returns:
+            Infinity if there are too many cells to say.
+        """
+        if table.size * len(self.values) > _MOST_NUMBERS:
+            return np.inf
+        is_observed = [
+            table.sum(axis=tuple(other for other in range(table.ndim) if other != axis)) > 0
+            for axis in range(table.ndim)
+        ]
+        table = table[np.ix_(*is_observed)]
+        levels = np.meshgrid(*map(np.flatnonzero, is_observed), indexing="ij")
+        slopes = self.slopes(np.stack(levels, axis=-1).reshape(-1, table.ndim))
+        counts, records = table.reshape(-1), float(table.sum())
+        held = counts > 0
+        centred = slopes - (slopes @ counts / records)[:, None]
+        squares = np.square(centred) @ counts
+        left = squares[:, None] - np.square(centred[:, held]) * (records / (records - 1))
+        change = _largest_changes(centred.reshape(-1, *table.shape), held)
+        visible = change > _INVISIBLE * self.units[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            figures = np.where(left > _ZERO * squares[:, None], change / np.sqrt(left), np.inf)
+        return float(np.where(visible, figures, 0.0).max(initial=0.0))
+
+
+def _largest_changes(slopes: FloatArray, held: Mask) -> FloatArray:
+    """Largest change of each number by a record in each cell that holds one.
+
+    Args:
+        slopes: About their mean, shape ``(numbers, *levels)``.
+        held: Which cells hold records, in row-major order.
+    """
+    own = slopes.reshape(len(slopes), -1)[:, held]
+    change = np.abs(own)
+    for axis in range(1, slopes.ndim):
+        for end in (slopes.min(axis=axis, keepdims=True), slopes.max(axis=axis, keepdims=True)):
+            other = np.broadcast_to(end, slopes.shape).reshape(len(slopes), -1)[:, held]
+            change = np.maximum(change, np.abs(other - own))
+    return change
 
 
 def answers_needed(question: Question, cliques: Sequence[Clique]) -> int:
@@ -119,6 +178,7 @@ def slopes_of(question: Question, margins: RecordMargins, rules: Rules) -> Slope
         raise NoEstimateError(kind=question.kind, problem="a number is not defined nearby")
     return Slopes(
         attributes,
+        tuple(one.name for one in numbers),
         np.array([one.value for one in numbers]),
         np.array([one.unit for one in numbers]),
         parts,
@@ -157,8 +217,7 @@ def _numbers(question: Question, base: Answer, rules: Rules) -> Iterator[Number]
         base = coarse(base, rules)
     together = any({*question.formula.attributes} <= {*clique} for clique in question.cliques)
     for one in numbers_of(base, rules):
-        is_mean = question.kind in GROUPED and one.name[-1] in _LINEAR
-        if not is_mean and (together or one.name[-1] not in _PREDICTED):
+        if together or one.name[-1] not in _PREDICTED:
             yield one
 
 

@@ -44,6 +44,7 @@ def _people(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: AR
     return {
         "rows": list(_rows(people, desk.clock())),
         "firsts": firsts,
+        "two": desk.preview(who, Kind.DISABLE, f"people/{who.name}", {}).two,
         "keys": {use: desk.preview(who, Kind.ROTATE, f"keys/{use}", {}) for use in (CARDS, LOG)},
         "roles": PERSONS,
         "grouped": grouped,
