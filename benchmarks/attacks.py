@@ -7,11 +7,12 @@ tried too rarely to say so.
 
 from collections.abc import Sequence
 
-from benchmarks import attacks_cluster, attacks_keys, attacks_values, bench
+from benchmarks import attacks_cluster, attacks_keys, attacks_stored, attacks_values, bench
 from benchmarks.attack import Attack, Outcome
 
 ATTACKS: tuple[Attack, ...] = (
     *attacks_values.ATTACKS,
+    *attacks_stored.ATTACKS,
     *attacks_keys.ATTACKS,
     *attacks_cluster.ATTACKS,
 )
