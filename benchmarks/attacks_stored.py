@@ -131,8 +131,8 @@ def _largest_value(quick: bool) -> Outcome:
         spread = rows[:, table.column_names.index("std")]
         by_spread = bool(np.ptp(spread) > 0)
         own += by_spread
-        told = spread if by_spread else rows[:, table.column_names.index("mean")]
-        successes += int(np.argmax(told)) == group[income.argmax()]
+        compared = spread if by_spread else rows[:, table.column_names.index("mean")]
+        successes += int(np.argmax(compared)) == group[income.argmax()]
     note = f"of the answered; {waiting} of {tries} wait, {own} have own standard deviations"
     return Outcome(successes, answered, note)
 

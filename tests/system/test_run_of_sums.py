@@ -36,19 +36,19 @@ def card(house):
         yield ana.propose("survey", [("sex",)], purpose="sums", rows=900, analyses=granted).accept()
 
 
-def asked(card, formula, kind="means", **options):
+def stored_run(card, formula, kind="means", **options):
     return card.run(formula, kind, response="stored", progress=False, **options)
 
 
 def test_mean_by_health_by_work_and_of_either_are_the_mean_of_three(card):
-    assert asked(card, "age ~ health").estimates.n == 900
-    assert asked(card, "age ~ work").estimates.n == 900
+    assert stored_run(card, "age ~ health").estimates.n == 900
+    assert stored_run(card, "age ~ work").estimates.n == 900
     with pytest.raises(RunRefusedError):
-        asked(card, "age ~ 1", where=EITHER)
+        stored_run(card, "age ~ 1", where=EITHER)
     with pytest.raises(RunRefusedError):  # the coded mean is nearly the stored one
         card.run("age ~ 1", "means", where=EITHER, progress=False)
     # what leaves many may be asked
-    assert asked(card, "age ~ 1", where="health == 'good' or work == 'full'").estimates.n > 100
+    assert stored_run(card, "age ~ 1", where="health == 'good' or work == 'full'").estimates.n > 100
 
 
 def test_a_mean_that_one_person_may_move_waits_for_a_steward(house, tmp_path):
@@ -65,9 +65,9 @@ def test_a_mean_that_one_person_may_move_waits_for_a_steward(house, tmp_path):
             proposed = ana.propose("survey", [("sex",)], purpose="x", rows=900, analyses=granted)
             one = proposed.accept()
             with pytest.raises(AnswerWaitingError):
-                asked(one, "age ~ region")
+                stored_run(one, "age ~ region")
             for sex in ("male", "female"):  # in whichever population the person is
                 with pytest.raises(AnswerWaitingError):
-                    asked(one, "age ~ 1", where=f"sex == '{sex}'")
+                    stored_run(one, "age ~ 1", where=f"sex == '{sex}'")
     finally:
         made.stop()
