@@ -13,6 +13,7 @@ from benchmarks import (
     attacks_keys,
     attacks_kinds,
     attacks_refusals,
+    attacks_stored,
     attacks_values,
     bench,
 )
@@ -22,6 +23,7 @@ ATTACKS: tuple[Attack, ...] = (
     *attacks_values.ATTACKS,
     *attacks_kinds.ATTACKS,
     *attacks_refusals.ATTACKS,
+    *attacks_stored.ATTACKS,
     *attacks_keys.ATTACKS,
     *attacks_documents.ATTACKS,
     *attacks_cluster.ATTACKS,

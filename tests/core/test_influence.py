@@ -30,41 +30,41 @@ def drawn(seed, records, cells, heavy=1.0):
     return place, rng.lognormal(3, heavy, size=len(place)) - 10
 
 
-def put_everywhere(place, values, cells, told, others=()):
-    """The largest change of any number that ``told`` gives, in the errors that it gives beside it."""
+def put_everywhere(place, values, cells, numbers_of, others=()):
+    """The largest change of any number, in the errors that ``numbers_of`` gives beside it."""
     largest = 0.0
     candidates = [(one, value) for one, value in enumerate(values)] + [(None, v) for v in others]
     for one, value in candidates:
         rest, groups = (
             (values, place) if one is None else (np.delete(values, one), np.delete(place, one))
         )
-        before, errors = told(groups, rest)
+        before, errors = numbers_of(groups, rest)
         for cell in range(cells):
-            after, _ = told(np.append(groups, cell), np.append(rest, value))
+            after, _ = numbers_of(np.append(groups, cell), np.append(rest, value))
             largest = max(largest, np.max(np.abs(after - before) / errors))
     return largest
 
 
 def means_of(cells):
-    def told(place, values):
+    def numbers_of(place, values):
         groups = [values[place == cell] for cell in range(cells)]
         means = np.array([one.mean() for one in groups])
         return means, np.array([one.std(ddof=1) / np.sqrt(len(one)) for one in groups])
 
-    return told
+    return numbers_of
 
 
 def spreads_of(cells):
-    def told(place, values):
+    def numbers_of(place, values):
         groups = [values[place == cell] for cell in range(cells)]
         spreads = np.array([one.std(ddof=1) for one in groups])
         return spreads, spreads / np.sqrt([2 * (len(one) - 1) for one in groups])
 
-    return told
+    return numbers_of
 
 
 def contrasts_of(rows, contrasts):
-    def told(place, values):
+    def numbers_of(place, values):
         matrix = rows[place]
         inverse = np.linalg.inv(matrix.T @ matrix)
         coefficients = inverse @ matrix.T @ values
@@ -73,7 +73,7 @@ def contrasts_of(rows, contrasts):
         errors = np.sqrt(variance * np.einsum("ij,jk,ik->i", contrasts, inverse, contrasts))
         return contrasts @ coefficients, errors
 
-    return told
+    return numbers_of
 
 
 @settings(max_examples=25, deadline=None)
@@ -81,8 +81,8 @@ def contrasts_of(rows, contrasts):
 def test_means_and_spreads_are_those_of_a_refit_without_the_record(seed, records, cells, outside):
     place, values = drawn(seed, records, cells)
     others = np.random.default_rng(seed).normal(0, 60, size=outside)
-    for ours, told in ((of_means, means_of), (of_spreads, spreads_of)):
-        expected = put_everywhere(place, values, cells, told(cells), others)
+    for ours, numbers_of in ((of_means, means_of), (of_spreads, spreads_of)):
+        expected = put_everywhere(place, values, cells, numbers_of(cells), others)
         assert ours(place, values, cells=cells, outside=others) == pytest.approx(expected, rel=1e-9)
 
 
@@ -111,12 +111,12 @@ def test_a_linear_model_is_that_of_a_refit_with_every_group_and_own_numbers(seed
     own = np.unique(cells[:, 2], return_inverse=True)[1]
 
     expected = 0.0
-    told = contrasts_of(rows, contrasts)
+    numbers_of = contrasts_of(rows, contrasts)
     for one in range(len(place)):
         groups, rest = np.delete(place, one), np.delete(values, one)
-        before, errors = told(groups, rest)
+        before, errors = numbers_of(groups, rest)
         for cell in np.flatnonzero(own == own[place[one]]):
-            after, _ = told(np.append(groups, cell), np.append(rest, values[one]))
+            after, _ = numbers_of(np.append(groups, cell), np.append(rest, values[one]))
             expected = max(expected, np.max(np.abs(after - before) / errors))
 
     twice = np.column_stack([rows, rows[:, 0]]) if aliased else rows

@@ -8,7 +8,7 @@ import pytest
 from gencard.core.answers.design import observed_levels
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins
-from gencard.core.answers.stored import stored_answer, stored_groups, wants_stored
+from gencard.core.answers.stored import stored_groups, wants_stored
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.output_checks.judgement import judged, output_cliques
@@ -119,13 +119,12 @@ def test_numbers_as_stored_are_judged_by_what_single_records_contribute(kind, da
     question = read_question("income ~ region", Analysis(kind), CODING, options={"response": "stored"})
     assert wants_stored(question)
     groups = stored_groups(dataset, question, numbers)
-    answer = stored_answer(question, groups)
     judgement = judged_stored(question, groups, USUAL_RULES)
     if dataset is FEW:
         assert judgement.colour is Colour.RED
         return
     assert judgement.colour is not Colour.RED, judgement.marks
-    rows = np.array(released_stored(answer, USUAL_RULES).tables[0].values, dtype=float)
+    rows = np.array(released_stored(question, groups, USUAL_RULES).tables[0].values, dtype=float)
     of_isle = numbers[dataset.column("region") == 2]
     exact = of_isle.mean() if kind == "means" else np.median(of_isle)
     assert rows[2, 1] == pytest.approx(exact, abs=of_isle.std() / np.sqrt(len(of_isle)) / 10)

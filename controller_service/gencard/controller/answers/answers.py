@@ -18,6 +18,7 @@ from gencard.controller.answers.decisions import Decisions
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
+from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page
 from gencard.controller.state.events import LONGEST_DETAIL
@@ -210,6 +211,12 @@ def kind_of(tier: RunTier) -> str:
     return PROGRAM if tier is RunTier.REVIEWED else KIND
 
 
+def check_numbers(dataset_entry: DatasetEntry, what: str) -> None:
+    """Raises RecordsProtectedError where the version of the records does not cover their numbers."""
+    if not dataset_entry.covers_values:
+        raise RecordsProtectedError(what=what, why=NOT_COVERED)
+
+
 def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) -> None:
     """Refuse, by what is public alone, what the card does not grant or nothing could answer.
 
@@ -233,6 +240,8 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
     run = RunQuestion.new(asdict(question), dataset_entry.schema.coding)
     run.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy
+    if run.stored:
+        check_numbers(dataset_entry, 'response="stored"')
     if run.stored and not policy.analyses.stored:
         why = "the policy offers coded responses only (analyses.stored)"
         raise RecordsProtectedError(what='response="stored"', why=why)

@@ -1,6 +1,6 @@
 """A run beside all that was released of the same records before: answers, and exact statistics."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,12 +16,15 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks import facts
-from gencard.core.output_checks.differencing import differences, nearly_natural
+from gencard.core.output_checks.differencing import chain_of_sums, differences, nearly_natural
 from gencard.core.output_checks.groups import group_populations
 from gencard.core.output_checks.inference import Outcome, tells_small_counts
+from gencard.core.output_checks.judgement import SUMMED
 from gencard.core.output_checks.lattice import MOST_CELLS, Facts, Lattice, lattice_size
-from gencard.core.output_checks.populations import EVERYBODY, Merged, Output
-from gencard.core.output_checks.rules import Rules
+from gencard.core.output_checks.populations import EVERYBODY, Kept, Merged, Output, cell_numbers
+from gencard.core.output_checks.rules import PASSED, Rules, Verdict
+from gencard.core.output_checks.stored import contributed
+from gencard.core.types import FloatArray, IntArray
 
 _MOST_SCOPES = 16
 """Lattices around a run in which it is judged beside other outputs."""
@@ -60,6 +63,48 @@ class Earlier:
         names = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
         chosen = (population.attributes for population in self.refused)
         return tuple(dict.fromkeys(chain(names, *cliques, *self.cliques, *chosen)))
+
+    def stored_with(self, run: RunQuestion) -> Clique:
+        """The number whose stored values must be read to judge a run: its own, or of earlier means."""
+        response = run.question.formula.response or ""
+        return (response,) if self._summed(run) else run.stored
+
+    def chain(
+        self, run: RunQuestion, dataset: Dataset, numbers: Mapping[str, FloatArray], rules: Rules
+    ) -> Verdict:
+        """Judge the sums that its means and those of earlier answers determine.
+
+        Means of coded numbers count as those of the stored ones: between fine edges they are nearly the
+        same.
+
+        Args:
+            numbers: Stored numbers, where they have been read.
+        """
+        related, question = self._summed(run), run.question
+        if not related:
+            return PASSED
+        response = question.formula.response or ""
+        coding = self.coding.attribute(response).coding
+        known = np.ones(len(dataset), dtype=bool)
+        if coding.missing:
+            known = dataset.column(response) != coding.size - 1
+        values = numbers.get(response)
+        return chain_of_sums(
+            list(_tables_of(run, dataset, known)),
+            [table for one in related if one is not run for table in _tables_of(one, dataset, known)],
+            None if values is None else contributed(question, values),
+            rules,
+        )
+
+    def _summed(self, run: RunQuestion) -> list[RunQuestion]:
+        """The run and the earlier ones that tell sums of its response, if any is of stored numbers."""
+        response = run.question.formula.response
+        related = [
+            one
+            for one in (run, *self.runs)
+            if one.question.kind in SUMMED and one.question.formula.response == response
+        ]
+        return related if run in related and any(one.stored for one in related) else []
 
     def differs_by_few(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
         """Whether the population is that of an earlier output, or of a natural group, but for a few."""
@@ -185,6 +230,17 @@ class Earlier:
             for one in outputs
         ]
         return [pair for pair in dict.fromkeys(attributes) if scope.attributes & (pair[0] | pair[1])]
+
+
+def _tables_of(run: RunQuestion, dataset: Dataset, known: Kept) -> Iterator[IntArray]:
+    """The group of each record in each table whose sums an answer determines; -1 outside all groups."""
+    for output in run.outputs:
+        kept = output.kept(dataset) & known
+        for clique in output.cliques:
+            cells, _ = cell_numbers(dataset, clique)
+            table = np.full(len(dataset), -1, dtype=np.int64)
+            table[kept] = np.unique(cells[kept], return_inverse=True)[1]
+            yield table
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.answers.answers import PROGRAM, Answers
+from gencard.controller.answers.answers import PROGRAM, Answers, check_numbers
 from gencard.controller.answers.decisions import Outcome, question_of
 from gencard.controller.answers.review import answer_of, marks_document, numbers_in
 from gencard.controller.answers.run import AnswerRun
@@ -105,6 +105,7 @@ class Programs:
             CardStateError, CardExpiredError: The card is not in force.
             DatasetChangedError: The records or their schema are others than the card names.
             InvalidInputError: The card does not name the program, or the dry run is none of it.
+            RecordsProtectedError: It gets numbers as recorded, which the records' version leaves out.
             TooLargeError: The card has had all its runs.
             BudgetExceededError: The price is not covered.
         """
@@ -113,7 +114,9 @@ class Programs:
 
         def make(tx: Connection) -> bytes:
             usable = answers.cards.usable(tx, who, card)
-            answers.entry_of(usable)
+            entry = answers.entry_of(usable)
+            if offer_of(usable).terms.analyses.columns:
+                check_numbers(entry, "A program with columns as recorded")
             check_program(program, dry, usable)
             release = self._release_of(tx, usable, dry)
             question = Question(PROGRAM, analysis_digest(program))

@@ -20,7 +20,7 @@ from gencard.core.answers.answer import Answer, numbers_in_json
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.noise.reconciled import margins_of
-from gencard.core.answers.stored import stored_answer, stored_groups
+from gencard.core.answers.stored import stored_groups
 from gencard.core.answers.trial import tried
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -67,7 +67,10 @@ def answer(job: Job, progress: Progress) -> Job:
         return _noisy(job, run, coding)
     rules, earlier = rules_of(job), Earlier.of(job, coding)
     dataset, numbers = records_as_stored(
-        [earlier.attributes_with(run)], run.stored, job["records"], most_records=job["most_records"]
+        [earlier.attributes_with(run)],
+        earlier.stored_with(run),
+        job["records"],
+        most_records=job["most_records"],
     )
     return checked(run, earlier, dataset, numbers, rules)
 
@@ -106,21 +109,23 @@ def checked(
     The search among earlier outputs, which may take a minute, is spared then.
 
     Args:
-        numbers: The stored numbers of each response that the run asks for so, one a record.
+        numbers: The stored numbers of each response that the run or an earlier one asks for so, one a
+            record.
 
     Raises:
         InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_new``.
     """
     run.check_new()
-    rows = np.flatnonzero(run.output.kept(dataset))
-    few = len(rows) < rules.checks.threshold
-    own = np.arange(len(dataset)) if few else rows
-    stored = [numbers[name][own] for name in run.stored]
+    kept = run.output.kept(dataset)
+    few = int(kept.sum()) < rules.checks.threshold
+    own = np.arange(len(dataset)) if few else np.flatnonzero(kept)
+    stored = [(numbers[name][own], numbers[name][~kept]) for name in run.stored]
     try:
         part = dataset.take(own)
         result, parts = _judged(run, part, rules, *stored)
         population = _of_population(run, earlier, dataset, part, rules, few=few)
-        judgement = Judgement((*population, *parts))
+        sums = ("sums with earlier answers", earlier.chain(run, dataset, numbers, rules))
+        judgement = Judgement((*population, *parts, sums))
         if judgement.colour is not Colour.RED:
             beside = _beside_earlier(run, earlier, dataset, rules)
             judgement = Judgement((*judgement.parts, *beside))
@@ -154,7 +159,7 @@ def _beside_earlier(
 
 
 def _judged(
-    run: RunQuestion, part: Dataset, rules: Rules, *stored: FloatArray
+    run: RunQuestion, part: Dataset, rules: Rules, *stored: tuple[FloatArray, FloatArray]
 ) -> tuple[Answer | None, Parts]:
     """The answer, rounded, and what the rules say of its parts."""
     judge = _checked_stored if stored else _checked
@@ -173,14 +178,19 @@ def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[Answer |
 
 
 def _checked_stored(
-    run: RunQuestion, dataset: Dataset, rules: Rules, numbers: FloatArray
+    run: RunQuestion, dataset: Dataset, rules: Rules, stored: tuple[FloatArray, FloatArray]
 ) -> tuple[Answer | None, Parts]:
-    """The same of the response's stored numbers; nothing is computed of groups that are refused."""
+    """The same of the response's stored numbers; nothing is computed of groups that are refused.
+
+    Args:
+        stored: Of the records in the population, and of those outside.
+    """
+    numbers, outside = stored
     groups = stored_groups(dataset, run.question, numbers)
-    judgement = judged_stored(run.question, groups, rules)
+    judgement = judged_stored(run.question, groups, rules, outside)
     if judgement.colour is Colour.RED:
         return None, judgement.parts
-    return released_stored(stored_answer(run.question, groups), rules), judgement.parts
+    return released_stored(run.question, groups, rules, outside), judgement.parts
 
 
 def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> Job:

@@ -7,7 +7,7 @@ from pathlib import Path
 from gencard.controller.jobs.tasks import Job, cliques_of, linear_of
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_file import schema_of_table
-from gencard.controller.records.source import RecordSource
+from gencard.controller.records.source import RecordSource, check_values
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
 from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
@@ -81,8 +81,10 @@ def records_as_stored(
     Raises:
         DatasetChangedError: They are not the version that the job names, before or after.
         TooManyRecordsError: There are more.
+        RecordsProtectedError: Their version does not cover numbers.
     """
     with opened(records) as source:
+        check_values(source, uncoded)
         attributes = source.coding.domain.covered_by(cliques).attributes
         return source.read(attributes, uncoded, most_records=most_records)
 

@@ -199,6 +199,11 @@ class Policy:
         noise = self.noise and replace(self.noise, most_records=most_records or None)
         return replace(self, noise=noise, most_records=most_records)
 
+    def without_numbers(self) -> "Policy":
+        """The same for records whose version does not cover their numbers: levels alone are given."""
+        most = replace(self.analyses.most, columns=())
+        return replace(self, analyses=replace(self.analyses, stored=False, most=most))
+
     @property
     def decided_by_two(self) -> tuple[TwoStewards, ...]:
         """Kinds of decisions that two stewards take; all of them where every one does."""

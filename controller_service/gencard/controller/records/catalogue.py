@@ -39,6 +39,7 @@ class DatasetEntry:
         declared: What measures of cards are told.
         format: How the files are written.
         version_kind: What the version is an HMAC of.
+        covers_values: Whether it changes with values inside levels; else no stored number is given.
     """
 
     name: str
@@ -51,10 +52,13 @@ class DatasetEntry:
     declared: Declared = NOTHING_DECLARED
     format: FileFormat = USUAL
     version_kind: VersionKind = VersionKind.BYTES
+    covers_values: bool = True
 
     def __post_init__(self) -> None:
-        # here, so that no reloaded or replaced policy sells noise for a record as noise for a person
-        object.__setattr__(self, "policy", self.policy.for_persons(self.schema.most_records))
+        # here, so that no reloaded or replaced policy sells noise for a record as noise for a person,
+        # or numbers of two states of a table under one version
+        policy = self.policy.for_persons(self.schema.most_records)
+        object.__setattr__(self, "policy", policy if self.covers_values else policy.without_numbers())
 
     @property
     def domain(self) -> Domain:

@@ -30,6 +30,7 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
     with _opened(entry, schema) as source:
         digest = source.digest(salt)
         version, kind = source.version(salt, digest), source.version_kind
+        covers_values = source.covers_values
     return DatasetEntry(
         name=f"{PREFIX}{entry.name}",
         schema=schema,
@@ -41,6 +42,7 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
         holdout=_holdout(entry, schema, salt),
         declared=entry.measures.declared(),
         version_kind=kind,
+        covers_values=covers_values,
     )
 
 

@@ -23,6 +23,7 @@ from gencard.core.domain import Clique
 from gencard.core.errors import (
     DatasetChangedError,
     EmptyDatasetError,
+    RecordsProtectedError,
     TooManyRecordsError,
     UndeclaredLevelError,
 )
@@ -46,6 +47,14 @@ class RecordSource(MarginalSource, Protocol):
     @property
     def version_kind(self) -> VersionKind:
         """What a version is an HMAC of."""
+        ...
+
+    @property
+    def covers_values(self) -> bool:
+        """Whether records with other values inside the same levels are another version.
+
+        Where they are not, exact sums of values before and after a change could be subtracted.
+        """
         ...
 
     def digest(self, salt: bytes) -> str:
@@ -73,6 +82,20 @@ class RecordSource(MarginalSource, Protocol):
     ) -> tuple[Dataset, dict[str, FloatArray]]:
         """The same, and numbers of some attributes as they are stored; raises TooManyRecordsError."""
         ...
+
+
+def check_values(source: RecordSource, uncoded: Clique) -> None:
+    """Raises RecordsProtectedError where numbers are wanted that the version leaves out."""
+    if uncoded and not source.covers_values:
+        raise RecordsProtectedError(what="The numbers as stored", why=NOT_COVERED)
+
+
+NOT_COVERED = (
+    "the version of a database table covers the levels of its records and not their values, so numbers "
+    "of two states of the table could be subtracted; ask for levels, or have the steward offer the "
+    "records as a file"
+)
+"""Why stored numbers of a table are not given."""
 
 
 def check_version(now: str, version: str) -> None:
@@ -110,6 +133,11 @@ class StreamedRecords(ABC):
     coding: Coding
     readings: Mapping[str, Reading]
     persons: Persons | None
+
+    @property
+    def covers_values(self) -> bool:
+        """True: the version is made of a file's bytes, or of each record's values."""
+        return True
 
     def check(self) -> None:
         """Read every record once: all values are declared, and nothing occurs that cannot.

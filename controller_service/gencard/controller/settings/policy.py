@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
@@ -232,6 +232,10 @@ class AnalysesTable(Section):
     """Fewest records in a cell or group of a checked run, 10 to 1,000,000."""
     rounding: Annotated[int, Field(ge=_CHECKS.rounding, le=_MOST_RECORDS)] = _CHECKS.rounding
     """Counts in answers are rounded to multiples of this number, 5 to 1,000,000."""
+    influence: Annotated[float, Field(gt=0, le=_MOST_RECORDS)] | Literal["off"] = 1.0
+    """Most standard errors by which one record, put into any group, may move a mean or a difference of
+    means, above 0 to 1,000,000. Above it, the answer of a checked run waits for a steward. ``"off"`` is
+    no limit: who knows of one person with an extreme value may then read the person's group."""
 
     @model_validator(mode="after")
     def _is_a_policy(self) -> "AnalysesTable":
@@ -242,10 +246,12 @@ class AnalysesTable(Section):
         """Raises InvalidInputError or InvalidNumberError where it offers what there cannot be."""
         listed = ("kinds", "libraries", "columns")
         names = {name: tuple(sorted(map(str, getattr(self, name)))) for name in listed}
-        others = {"release", "threshold", "rounding", "stored"}
+        others = {"release", "threshold", "rounding", "influence", "stored"}
         most = {name: value for name, value in dict(self).items() if name not in others} | names
         checks = replace(_CHECKS, threshold=self.threshold, rounding=self.rounding)
-        rules = Rules(checks, survival=max(USUAL_RULES.survival, self.threshold))
+        influence = None if self.influence == "off" else float(self.influence)
+        survival = max(USUAL_RULES.survival, self.threshold)
+        rules = Rules(checks, survival=survival, influence=influence)
         return AnalysesPolicy(Analyses(**most), self.release is Release.STEWARD, rules, self.stored)
 
 

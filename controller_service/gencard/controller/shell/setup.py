@@ -18,6 +18,7 @@ from rich.markup import escape
 from gencard.controller.people.enrolment import PROJECT
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
+from gencard.controller.records.catalogue import PREFIX, Catalogue
 from gencard.controller.records.records import (
     FEW,
     SmallCells,
@@ -26,6 +27,7 @@ from gencard.controller.records.records import (
     small_cells,
 )
 from gencard.controller.records.schema_file import read_schema
+from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.records.tables.address import records_at
 from gencard.controller.records.undeclared import undeclared_values
 from gencard.controller.reloading import Reload, SettingsWatch
@@ -137,6 +139,14 @@ def _say_next_steps(made: Draft) -> None:
     say(f"     gencard-controller person add NAME --role analyst --config {settings}")
 
 
+def _say_uncovered(entry: DatasetTable, catalogue: Catalogue) -> None:
+    """Say that a policy offers stored numbers of a table, which are not given."""
+    analyses = entry.policy.analyses
+    offered = [name for name in ("stored", "columns") if getattr(analyses, name)]
+    if offered and not catalogue.named(f"{PREFIX}{entry.name}").covers_values:
+        say(f"{entry.name}: analyses.{' and analyses.'.join(offered)} has no effect: {NOT_COVERED}.")
+
+
 def check(
     show_values: Annotated[
         bool,
@@ -169,6 +179,8 @@ def check(
             _say_ahead(ahead, state.machine())
         if warning := state.cards.quotas.reserve_warning():
             say(warning)
+        for entry in settings.datasets:
+            _say_uncovered(entry, state.cards.catalogue)
     if settings.cluster is not None and settings.cluster.notice:
         say(settings.cluster.notice)
     _check_all_records(settings, show_values=show_values)

@@ -40,12 +40,14 @@ class StoredGroups:
         names: Of the cells, in row-major order.
         place: The cell of each record.
         values: One for each record; NaN where it is missing.
+        pooled: All groups have the one variance within groups, in place of their own.
     """
 
     term: Clique
     names: tuple[str, ...]
     place: IntArray
     values: FloatArray
+    pooled: bool = False
 
     @classmethod
     def of(
@@ -74,6 +76,9 @@ class StoredGroups:
     def variances(self) -> FloatArray:
         """With one degree of freedom less than records."""
         squares = self._sums((self.values - self.means[self.place]) ** 2)
+        if self.pooled:
+            freedom = self.sizes.sum() - len(self.sizes)
+            return np.full(len(self.sizes), squares.sum() / freedom)
         variances: FloatArray = squares / (self.sizes - 1)
         return variances
 

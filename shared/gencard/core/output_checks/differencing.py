@@ -12,10 +12,16 @@ is refused where
 * **chains**: a sum of populations, each taken once, several times or subtracted, leaves fewer than
   ``threshold`` records. With the populations as rows and their common refinement as columns, such a sum
   is a vector of the row space that is zero on all large columns: searched exactly where few
-  combinations have to be tried, and refused unsearched where many would.
+  combinations have to be tried, and refused unsearched where many would;
+* **sums**: means of a number with the sizes of their groups determine its sum in every cell of every
+  table. A combination of such sums weighs each record; with the largest weight 1, the weights of all
+  records must add up to the threshold, and what one record contributes to the combination may not be
+  most of it. The least of either is a linear program for each class of records. Leverage, a lower bound
+  of it, spares most of the programs.
 
-What this does not catch: that a refusal itself says "fewer than the threshold"; chains through cells
-*inside* tables (pairs alone look there); what an attacker knows besides, or another system published.
+What this does not catch: that a refusal itself says "fewer than the threshold"; chains of counts through
+cells *inside* tables (``inference`` looks there); what an attacker knows besides, or another system
+published.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,10 +30,14 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+import scipy.optimize
+import scipy.sparse
 from numpy.typing import NDArray
 
+from gencard.core.card.mechanism import Transform
 from gencard.core.dataset import Dataset
 from gencard.core.output_checks.populations import Condition, Kept, Output, cell_numbers
+from gencard.core.output_checks.rules import PASSED, Rule, Rules, Verdict
 from gencard.core.types import FloatArray, IntArray
 
 MOST_COMBINATIONS = 2_000
@@ -37,6 +47,24 @@ _MOST_ATTRIBUTES = 8
 """Of one condition of which all subsets are looked at."""
 
 _ZERO = 1e-7
+
+_MOST_SUMS = 1_000
+"""Sums that are judged together; beyond this number the answer waits for a steward."""
+
+_MOST_WEIGHTS = 10**8
+"""Classes of records times sums; the same."""
+
+_MOST_PROGRAMS = 60
+"""Linear programs of one answer; the same."""
+
+_MOST_SHARES = 10**7
+"""Classes of records times classes that are looked at; the same."""
+
+_TURNS, _BEYOND = 60, 1.02
+"""Turns of a search that spares most programs, and how far beyond the least mass it aims."""
+
+_MOST_CLASSES = 2_000
+"""Classes of records in one program, those of the smallest groups: the minimum over them is a bound."""
 
 
 def differences(new: Output, earlier: Sequence[Output], dataset: Dataset, threshold: int) -> bool:
@@ -204,3 +232,208 @@ def _has_small_support(basis: FloatArray, sizes: NDArray[np.integer], threshold:
             if 0 < sizes[support].sum() < threshold:
                 return True
     return False
+
+
+def chain_of_sums(
+    new: Sequence[IntArray], earlier: Sequence[IntArray], values: FloatArray | None, rules: Rules
+) -> Verdict:
+    """Return whether sums that are released, too, determine the numbers of too few records.
+
+    Args:
+        new: For each table of means of the answer, the group of each record; -1 outside all groups.
+        earlier: The same of all means of the number that were released before.
+        values: The number of each record; None where only how many records add to a sum is judged.
+
+    Returns:
+        ``DIFFERENCING`` where they do, ``UNDECIDED`` where that is not decided within the bounds.
+    """
+    if rules.checks.threshold <= 1:
+        return PASSED
+    known = {table.tobytes() for table in earlier}
+    fresh = list({table.tobytes(): table for table in new if table.tobytes() not in known}.values())
+    if not fresh:
+        return PASSED
+    before = list({table.tobytes(): table for table in earlier}.values())
+    sums = _Sums.of([*fresh, *before], len(fresh), values)
+    if sums is None:
+        return Verdict((Rule.UNDECIDED,))
+    parts = [sums.sizes_left(rules.checks.threshold)]
+    if values is not None:
+        parts.append(sums.contributions_left(_most_of(rules.checks)))
+    broken = {rule for rule in parts if rule is not None}
+    return Verdict(tuple(rule for rule in Rule if rule in broken))
+
+
+def _most_of(checks: Transform) -> float:
+    """How many times the largest contribution all others must be together.
+
+    The (n, k) rule and the p per cent rule let some of the others be known to the attacker. With this
+    many, both hold whatever these contribute; and one record contributes less than half.
+    """
+    most = 1.0
+    if checks.dominance_count and checks.dominance_percent:
+        percent = checks.dominance_percent
+        most = max(most, checks.dominance_count * 100 / percent - 1)
+    if checks.remainder_percent:
+        most = max(most, 1 + checks.remainder_percent / 100)
+    return most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sums:
+    """Sums of a number over groups of records, by classes of records that are in the same groups.
+
+    Args:
+        weights: Which classes each sum is over, shape ``(classes, sums)``.
+        fresh: Sums of the new answer; those after them were released before.
+        sizes: Records of each class.
+        totals: Sum of the magnitudes of the number in each class, relative to the largest of all.
+        largest: The largest magnitude in each class; ``squares``: the sum of the squares.
+    """
+
+    weights: scipy.sparse.csr_array
+    fresh: int
+    sizes: FloatArray
+    totals: FloatArray
+    largest: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def of(cls, tables: Sequence[IntArray], fresh: int, values: FloatArray | None) -> "_Sums | None":
+        """Sum by the groups of each table; None where there are too many groups or classes."""
+        number = [int(table.max(initial=-1)) + 1 for table in tables]
+        classes = np.zeros(len(tables[0]), dtype=np.int64)
+        for table, groups in zip(tables, number, strict=True):
+            _, classes = np.unique(classes * (groups + 1) + table + 1, return_inverse=True)
+        _, first, inverse = np.unique(classes, return_index=True, return_inverse=True)
+        if sum(number) > _MOST_SUMS or len(first) * sum(number) > _MOST_WEIGHTS:
+            return None
+        starts = np.cumsum([0, *number])
+        groups_of = np.stack([table[first] for table in tables], axis=1)
+        rows, axes = np.nonzero(groups_of >= 0)
+        columns = groups_of[rows, axes] + starts[axes]
+        shape = (len(first), sum(number))
+        weights = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+        sizes = np.bincount(inverse).astype(np.float64)
+        magnitudes = np.abs(np.nan_to_num(np.zeros(len(inverse)) if values is None else values))
+        magnitudes = magnitudes / max(float(magnitudes.max(initial=0.0)), np.finfo(float).tiny)
+        largest = np.zeros(len(first))
+        np.maximum.at(largest, inverse, magnitudes)
+        totals, squares = (
+            np.bincount(inverse, magnitudes**power).astype(np.float64) for power in (1, 2)
+        )
+        return cls(weights, int(starts[fresh]), sizes, totals, largest, squares)
+
+    def sizes_left(self, threshold: int) -> Rule | None:
+        """Whether a combination weighs fewer records than the threshold, and which rule that breaks."""
+        few = self.sizes < threshold
+        return self._least(self.sizes, np.ones(len(self.sizes)), self.sizes, few, float(threshold))
+
+    def contributions_left(self, most: float) -> Rule | None:
+        """The same of a combination to which one record contributes too much of what it leaves."""
+        dominant = (self.totals < (1 + most) * self.largest) & (self.largest > 0)
+        return self._least(self.totals, self.largest, self.squares, dominant, 1 + most)
+
+    def _least(
+        self,
+        masses: FloatArray,
+        units: FloatArray,
+        squares: FloatArray,
+        chosen: NDArray[np.bool_],
+        least: float,
+    ) -> Rule | None:
+        """Compare the mass of the lightest combinations with the least that is permitted.
+
+        Args:
+            masses: Of each class at weight 1.
+            units: Largest contribution of a record of each class. The mass is measured in that of the
+                class that is looked at; where another record contributes more, its class finds a
+                smaller mass.
+            squares: Sums of squared units, of which the leverage is made.
+            chosen: Classes that are small enough to be looked at.
+            least: Fewest units.
+        """
+        left = np.flatnonzero(chosen & ~self._light(units, squares, least))
+        if len(left) * len(masses) > _MOST_SHARES:
+            return Rule.UNDECIDED
+        apart = self._apart(left, masses, units, least)
+        left = left[np.argsort(-apart, kind="stable")][: np.count_nonzero(apart > _BEYOND)]
+        for place in left[:_MOST_PROGRAMS]:
+            mass, whole = self._lightest(place, masses, units, self.weights)
+            if mass >= least - _ZERO:
+                continue
+            old = self.weights[:, self.fresh :]
+            if self._lightest(place, masses, units, old)[0] > mass + _ZERO:
+                return Rule.DIFFERENCING if whole else Rule.UNDECIDED
+        return Rule.UNDECIDED if len(left) > _MOST_PROGRAMS else None
+
+    def _light(self, units: FloatArray, squares: FloatArray, least: float) -> NDArray[np.bool_]:
+        """Classes whose leverage shows that no combination is too light.
+
+        No record contributes more than one unit, so a mass is at least the sum of squares, whose
+        minimum is the inverse of the leverage.
+        """
+        gram = (self.weights.T @ (self.weights * squares[:, None])).toarray()
+        sizes, vectors = np.linalg.eigh(gram)
+        kept = sizes > _ZERO * sizes.max(initial=0.0) * 1e-3
+        inside = self.weights @ vectors[:, kept]
+        beyond = self.weights.sum(axis=1) - np.square(inside).sum(axis=1)
+        leverages = (inside**2 / sizes[kept]).sum(axis=1) * units**2
+        light: NDArray[np.bool_] = (leverages * least <= 1 - _ZERO) & (beyond < _ZERO)
+        return light
+
+    def _apart(
+        self, places: IntArray, masses: FloatArray, units: FloatArray, least: float
+    ) -> FloatArray:
+        """How far a search stays from weights of ``_lightest`` that add up to the least mass.
+
+        The weights are moved in turn into their bounds and onto the sums, for all classes at once. At
+        ``_BEYOND`` or below they are there, and no program is needed.
+        """
+        ours = self.weights * masses[:, None]
+        inverse = np.linalg.pinv((self.weights.T @ ours).toarray(), rcond=1e-10, hermitian=True)
+        target = (self.weights[places] * (_BEYOND * least * units[places])[:, None]).T.toarray()
+        shares = np.zeros((len(masses), len(places)))
+        for _ in range(_TURNS):
+            shares = np.clip(shares, -1, 1)
+            shares += self.weights @ (inverse @ (target - ours.T @ shares))
+        missed = np.abs(target - ours.T @ shares).max(axis=0, initial=0.0)
+        exact = missed <= _ZERO * np.abs(target).max(axis=0, initial=0.0)
+        return np.where(exact, np.abs(shares).max(axis=0, initial=0.0), np.inf)
+
+    def _lightest(
+        self, place: int, masses: FloatArray, units: FloatArray, weights: scipy.sparse.csr_array
+    ) -> tuple[float, bool]:
+        """Least mass of a combination in which a class has weight 1, in units of the class.
+
+        Solved as the dual program, which has a row for each sum and not for each class: weights ``z`` of
+        the classes, none above its mass, that add up to a multiple of the class in every sum.
+
+        Returns:
+            The mass, infinite where no combination weighs the class; and whether all classes are in it.
+        """
+        if not weights.shape[1] or not weights[[place]].nnz:
+            return np.inf, True
+        rows = self._nearest(place, weights)
+        inside, own = weights[rows], weights[[place]]
+        sums = np.flatnonzero(inside.sum(axis=0))
+        most = masses[rows] / units[place]
+        solution = scipy.optimize.linprog(
+            np.append(np.zeros(len(rows)), -1.0),
+            A_eq=scipy.sparse.hstack([inside[:, sums].T, -own[:, sums].T], format="csc"),
+            b_eq=np.zeros(len(sums)),
+            bounds=[*zip(-most, most, strict=True), (0.0, None)],
+            method="highs",
+        )
+        mass = -float(solution.fun or 0.0) if solution.status == 0 else 0.0
+        return mass, len(rows) == len(masses)
+
+    def _nearest(self, place: int, weights: scipy.sparse.csr_array) -> IntArray:
+        """Classes that share a sum with one, those of the smallest sums first, up to the bound."""
+        if weights.shape[0] <= _MOST_CLASSES:
+            return np.arange(weights.shape[0])
+        records = weights.T @ self.sizes
+        own = weights[[place]].indices
+        nearness = (weights[:, own] * (1 / records[own])).sum(axis=1)
+        nearness[place] = np.inf
+        return np.sort(np.argsort(-nearness, kind="stable")[:_MOST_CLASSES])

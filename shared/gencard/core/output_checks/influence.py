@@ -133,6 +133,34 @@ def of_spreads(
     return _largest(figure, place, values, counts, cells, outside)
 
 
+def of_pooled_spread(
+    place: IntArray, values: FloatArray, outside: Sequence[float] | FloatArray, *, cells: int
+) -> float:
+    """Return the same of the one standard deviation within all groups.
+
+    It is the same whichever group a record of the population has, so only records outside move it.
+
+    Args:
+        place: As in ``of_means``; ``outside``: as there.
+    """
+    place, values, weights = _known(place, values, None)
+    others = np.asarray(outside, dtype=np.float64)
+    others = others[~np.isnan(others)]
+    groups, freedom = Groups.of(place, values, weights, cells), len(values) - cells
+    if not len(others):
+        return 0.0
+    if freedom <= 0:
+        return np.inf
+    squares, largest = groups.squares.sum(), 0.0
+    spread = np.sqrt(squares / freedom)
+    for value in (others.min(), others.max()):
+        added = (value - groups.means) ** 2 * groups.sizes / (groups.sizes + 1)
+        change = np.abs(np.sqrt((squares + added) / (freedom + 1)) - spread)
+        error = np.full(cells, spread / np.sqrt(2 * freedom))
+        largest = max(largest, float(groups.ratio(change, error).max()))
+    return largest
+
+
 def of_contrasts(
     place: IntArray, values: FloatArray, counts: ArrayLike | None = None, *, cells: int
 ) -> float:
@@ -332,8 +360,10 @@ class _Fit:
         variances = np.einsum("ij,jk,ik->i", contrasts, self.inverse, contrasts) + own**2 / rest
         moved = contrasts @ self.inverse @ self.model.rows[others[chosen]].T
         moved += np.outer(own, between[chosen] / rest)
-        told = variances > 1e-18 * variances.max(initial=0.0)
-        steepest = (np.abs(moved[told]) / np.sqrt(variances[told])[:, None]).max(axis=0, initial=0.0)
+        estimable = variances > 1e-18 * variances.max(initial=0.0)
+        steepest = (np.abs(moved[estimable]) / np.sqrt(variances[estimable])[:, None]).max(
+            axis=0, initial=0.0
+        )
         figures = _over(change[chosen] * steepest, (1 + leverages[chosen]) * spread, self._tiny)
         return float(figures.max(initial=0.0))
 

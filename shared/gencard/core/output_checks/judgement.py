@@ -48,6 +48,9 @@ _NO_ERROR = 1e-9
 
 _CLASSES = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL}
 GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
+SUMMED = {*GROUPED, Analysis.LINEAR, Analysis.POISSON}
+"""Determine the sums of the response in the cells of ``output_cliques``."""
+
 PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
 SURVIVAL = {Analysis.KAPLAN_MEIER, Analysis.COX}
 

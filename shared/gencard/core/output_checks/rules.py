@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from gencard.core.card.mechanism import Transform
 from gencard.core.errors import InvalidNumberError
+from gencard.core.json_codecs import written
 
 RULES_VERSION = "2"
 """Of all rules together; a receipt names it."""
@@ -108,7 +109,7 @@ class Rules:
     )
     survival: int = 10
     missing: bool = False
-    influence: float | None = 1.0
+    influence: float | None = field(default=1.0, metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         if self.influence is not None and not 0 < self.influence <= 1_000_000:

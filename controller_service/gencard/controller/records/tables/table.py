@@ -76,6 +76,11 @@ class Table:
     def version_kind(self) -> VersionKind:
         return VersionKind.SNAPSHOT if self.snapshot else VersionKind.FINGERPRINT
 
+    @property
+    def covers_values(self) -> bool:
+        """False: the version is made of counts of codes."""
+        return False
+
     def digest(self, salt: bytes) -> str:
         """HMAC-SHA256 of where the table is, in hex: two datasets on one table are the same records."""
         return hmac.new(salt, f"gencard.table.v1 {self.identity}".encode(), sha256).hexdigest()
