@@ -7,10 +7,10 @@ tried too rarely to say so.
 
 from collections.abc import Sequence
 
-from benchmarks import bench
+from benchmarks import attacks_lattice, bench
 from benchmarks.attack import Attack, Outcome
 
-ATTACKS: tuple[Attack, ...] = ()
+ATTACKS: tuple[Attack, ...] = (*attacks_lattice.ATTACKS,)
 """All attacks, in the order of their lines."""
 
 _LEVEL = 0.01

@@ -25,7 +25,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoiseDrownsError
 from gencard.core.output_checks.inference import Outcome
 from gencard.core.output_checks.judgement import Judgement, judged
-from gencard.core.output_checks.released import released
+from gencard.core.output_checks.released import of_rounded_counts, released, undoes_rounding
 from gencard.core.output_checks.rules import (
     RULES_VERSION,
     USUAL_RULES,
@@ -95,7 +95,7 @@ def checked(
 
 
 def _waiting(result: Job) -> Job:
-    """An answer of which nothing is proven, for a steward."""
+    """An answer for a steward: nothing is proven of what its numbers tell together with others."""
     verdict = Verdict((Rule.UNDECIDED,))
     marks = Judgement((("small counts", verdict),)).marks
     return result | {"review": True, "marks": [*result["marks"], *marks]}
@@ -118,7 +118,8 @@ def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> Job:
     judgement = judged(margins, question, result, rules)
     if judgement.colour is Colour.RED:
         return _refused(without_detail(judgement.verdict.broken), judgement.marks)
-    return _passed(released(result, rules), judgement)
+    passed = _passed(released(of_rounded_counts(question, result, margins, rules), rules), judgement)
+    return _waiting(passed) if undoes_rounding(question, margins, rules) else passed
 
 
 def _checked_stored(run: RunQuestion, dataset: Dataset, rules: Rules, numbers: FloatArray) -> Job:
