@@ -58,6 +58,9 @@ _BOXES = 12
 _FIRST = 8
 """Sums, those that change least, that are tried to be proven known before any program moves them."""
 
+_PROOFS = 20
+"""Sums that are tried to be proven known after one of which nothing is proven."""
+
 _MOST_IDLE = 30
 """Of these programs in a row that move no sum far enough, until sums are moved one at a time."""
 
@@ -384,11 +387,12 @@ def _box(codes: IntArray, counts: IntArray, centre: int, rng: np.random.Generato
 
 def _search(ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome:
     """Prove or refute for one sum after the other that it is known; one that is known decides."""
-    outcome = Outcome.OPEN
+    outcome, proofs = Outcome.OPEN, _PROOFS
     for place in ranges.closed:
         if ranges.is_open(place):
             continue
-        if program.is_spent:
+        proofs -= outcome is Outcome.UNDECIDED
+        if program.is_spent or not proofs:
             return Outcome.UNDECIDED
         if _is_told(place, ranges, program, before):
             return Outcome.TOLD
@@ -481,7 +485,8 @@ class _Program:
     def mended(self, weights: FloatArray) -> IntArray:
         """A change in whole records that makes a weighted sum large, if one is soon found.
 
-        Few classes of the best change in fractions change by no whole number. These and the classes with the most records change once more so that the facts hold.
+        Few classes of the best change in fractions change by no whole number. These and the classes
+        with the most records change once more so that the facts hold.
         """
         change = self._solved(weights, whole=0, nodes=0, most=WIDTH)
         if change is None:
