@@ -12,6 +12,7 @@ from benchmarks import (
     attacks_documents,
     attacks_keys,
     attacks_kinds,
+    attacks_lattice,
     attacks_refusals,
     attacks_stored,
     attacks_values,
@@ -22,6 +23,7 @@ from benchmarks.attack import Attack, Outcome
 ATTACKS: tuple[Attack, ...] = (
     *attacks_values.ATTACKS,
     *attacks_kinds.ATTACKS,
+    *attacks_lattice.ATTACKS,
     *attacks_refusals.ATTACKS,
     *attacks_stored.ATTACKS,
     *attacks_keys.ATTACKS,

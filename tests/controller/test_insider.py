@@ -31,7 +31,7 @@ def coding(sizes):
 
 CODING = coding(SIZES)
 PADDED = coding({**SIZES, "d": 60})
-"""With an attribute that makes all cells together too many to look at."""
+"""With an attribute that makes all cells together many."""
 CELLS = np.array(list(product(*map(range, SIZES.values()))))
 QUESTIONS = (
     *(("crosstab", "c ~ a"), ("crosstab", "c ~ b"), ("crosstab", "a ~ b"), ("means", "a ~ 1")),
@@ -90,10 +90,14 @@ class Insider:
         """What an answer tells, as intervals of linear functions of the counts."""
         response, _, term = formula.partition(" ~ ")
         yield kept, max(answer.n - 2, THRESHOLD), answer.n + 2
-        if kind == "crosstab":  # the tests and residuals beside it undo the rounding
+        if kind == "crosstab":  # all its numbers are computed from the rounded counts
+            table = answer.table("counts")
+            named = dict(zip(table.row_names, table.values, strict=True))
             for row, other in product(range(SIZES[term]), range(SIZES[response])):
+                cells = dict(zip(table.column_names, named.get(str(row), ()), strict=False))
+                count = cells.get(str(other), 0.0)
                 inside = kept * (column(term) == row) * (column(response) == other)
-                yield inside, inside @ self.truth, inside @ self.truth
+                yield inside, count and max(count - 2, THRESHOLD), count and count + 2
         if kind == "means":
             yield from self.read_means(response, term, kept, answer.table("means"))
         if kind == "linear":

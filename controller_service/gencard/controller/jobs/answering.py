@@ -27,7 +27,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
 from gencard.core.output_checks.inference import Outcome
 from gencard.core.output_checks.judgement import Judgement, judged
-from gencard.core.output_checks.released import released
+from gencard.core.output_checks.released import of_rounded_counts, released, undoes_rounding
 from gencard.core.output_checks.rules import (
     OUTPUT_RULES,
     RULES_VERSION,
@@ -174,7 +174,9 @@ def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[Answer |
     question = run.at(margins)
     result = answered(question, Limited(margins, question.cliques))
     judgement = judged(margins, question, result, rules)
-    return released(result, rules), judgement.parts
+    rounded = released(of_rounded_counts(question, result, margins, rules), rules)
+    undecided = breaking([(Rule.UNDECIDED, undoes_rounding(question, margins, rules))])
+    return rounded, (*judgement.parts, ("rounding", undecided))
 
 
 def _checked_stored(

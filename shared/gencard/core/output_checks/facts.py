@@ -1,9 +1,10 @@
 """What an output tells of the cells of a lattice, as linear functions and their intervals.
 
-Numbers of records are told to the nearest multiple of the rounding base, means to two digits of their
-standard errors. A table's tests and residuals tell its counts exactly. A model's coefficients solve
-linear equations in the counts, which hold as nearly as the coefficients are told. Other numbers, and
-those of stored responses, are taken to tell how many records they rest on and nothing else.
+Numbers of records are told to the nearest multiple of the rounding base. So are the counts of a table
+from whose rounded counts all its numbers are computed. Means are told to two digits of their standard
+errors. A model's coefficients solve linear equations in the counts, which hold as nearly as the
+coefficients are told. Other numbers, and those of stored responses, are taken to tell how many records
+they rest on and nothing else.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ from gencard.core.output_checks import rounding
 from gencard.core.output_checks.judgement import COUNTED, GROUPED, SURVIVAL
 from gencard.core.output_checks.lattice import Facts, Lattice, Sums
 from gencard.core.output_checks.populations import Kept, cell_numbers
+from gencard.core.output_checks.released import ROUNDED_FIRST
 from gencard.core.output_checks.rules import Rules
 from gencard.core.output_checks.slopes import slopes_of
 from gencard.core.statistics.formula import Analysis
@@ -62,7 +64,11 @@ def facts_of_answer(
     terms = question.formula.terms if question.kind in GROUPED | {Analysis.QUANTILES} else ()
     parts = [_cells(clique, kept, lattice, rules) for clique in _inside(((), *terms), lattice)]
     if not wants_stored(question):
-        if question.kind in COUNTED:
+        if question.kind in ROUNDED_FIRST:
+            parts += [
+                _rounded(clique, kept, lattice, rules) for clique in _inside(question.cliques, lattice)
+            ]
+        elif question.kind in COUNTED:
             parts += [_exactly(clique, kept, lattice) for clique in _inside(question.cliques, lattice)]
         if question.kind in GROUPED:
             parts += _means(question, kept, lattice)
@@ -84,8 +90,15 @@ def _cells(clique: Clique, kept: Kept, lattice: Lattice, rules: Rules) -> Facts:
     return Facts.rounded(large, checks.rounding, checks.threshold)
 
 
+def _rounded(clique: Clique, kept: Kept, lattice: Lattice, rules: Rules) -> Facts:
+    """The counts of a table that is rounded first, and that nobody has the levels that it lacks."""
+    sums = lattice.sums(clique, kept)
+    empty = Facts.near(sums.take(sums.values == 0).rows, 0.0)
+    return Facts.together([_cells(clique, kept, lattice, rules), empty], len(lattice.changing))
+
+
 def _exactly(clique: Clique, kept: Kept, lattice: Lattice) -> Facts:
-    """The counts of a table beside which residuals and test statistics undo their rounding."""
+    """The counts of a table that an answer's numbers may determine."""
     return Facts.near(lattice.sums(clique, kept).rows, 0.0)
 
 

@@ -40,16 +40,31 @@ class Outcome(IntEnum):
     """Some small count that was open before is known to within ``WIDTH`` records."""
 
 
-_ROUNDS = 200
+_ROUNDS = 2_000
 """Programs that move many sums at once."""
+
+_TURNS = 8
+"""Of these, one in so many moves all classes, and not those of a box alone."""
+
+_BOX = 240
+"""Most classes of a box."""
+
+_GAP = 0.3
+"""Relative difference from the best change of a box at which the search in it ends."""
+
+_BOXES = 12
+"""Boxes in which one sum is tried to be moved."""
 
 _FIRST = 8
 """Sums, those that change least, that are tried to be proven known before any program moves them."""
 
-_MOST_IDLE = 4
+_PROOFS = 20
+"""Sums that are tried to be proven known after one of which nothing is proven."""
+
+_MOST_IDLE = 30
 """Of these programs in a row that move no sum far enough, until sums are moved one at a time."""
 
-_MOST_WORK = 40_000_000
+_MOST_WORK = 300_000_000
 """Entries of all programs of one search, each counted once for every node that it may visit."""
 
 _NODES = 100
@@ -87,7 +102,8 @@ def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> Outcome:
     known = _basis(before)
     if np.all(_is_spanned(after.rows, known)):
         return Outcome.OPEN
-    ranges = _Ranges(classes.closed_sums(lattice, known), classes.counts)
+    codes = lattice.cells.codes[lattice.changing[classes.first]]
+    ranges = _Ranges(classes.closed_sums(lattice, known), codes, classes.counts)
     program = _Program(Facts.together([before, after], len(classes.counts)), classes.counts)
     if len(ranges.low) * len(classes.counts) ** 2 <= _MOST_PAIRS:
         ranges.stretch_by_pairs(_moves(program.facts, classes.counts))
@@ -226,10 +242,16 @@ def _unknown(sums: _Sums, known: FloatArray) -> _Sums:
 
 
 class _Ranges:
-    """The least and the largest change of each sum that is known to agree with all facts."""
+    """The least and the largest change of each sum that is known to agree with all facts.
 
-    def __init__(self, sums: _Sums, counts: IntArray) -> None:
+    Args:
+        codes: Of a cell of each class, shape ``(classes, attributes)``.
+        counts: Records in each class.
+    """
+
+    def __init__(self, sums: _Sums, codes: IntArray, counts: IntArray) -> None:
         self.sums = sums
+        self.codes = codes
         self.counts = counts
         self.low = sums.within @ counts - sums.values
         self.high = sums.touched @ counts - sums.values
@@ -240,6 +262,11 @@ class _Ranges:
         """The sums that do not change enough yet, those that change least first."""
         left = np.flatnonzero(self.high - self.low < WIDTH)
         return left[np.argsort((self.high - self.low)[left], kind="stable")]
+
+    @property
+    def progress(self) -> float:
+        """How much all sums change together, each as far as that matters."""
+        return float(np.minimum(self.high - self.low, WIDTH).sum())
 
     def is_open(self, place: int) -> bool:
         """Whether a sum changes enough."""
@@ -294,37 +321,78 @@ def _moves(facts: Facts, counts: IntArray) -> NDArray[np.int8]:
 
 
 def _move_together(ranges: _Ranges, program: "_Program") -> None:
-    """Move many sums with each program, until none is left or several programs in a row move none.
+    """Move many sums with each program, until none is left or many programs in a row move none.
 
     In each round every sum that is left moves up or down, by signs and weights that differ each time, so
     that any two are soon moved apart. A sum of few records moves up alone.
     """
     rng, idle = np.random.default_rng(0), 0
-    for _ in range(_ROUNDS):
+    for turn in range(_ROUNDS):
         left = ranges.closed
         if not len(left) or idle == _MOST_IDLE or program.is_spent:
             break
+        before = ranges.progress
         up = (rng.random(len(left)) < 0.5) | (ranges.sums.values[left] < WIDTH)
         weight = rng.random(len(left))
-        weights = ranges.sums.touched[left].T @ (weight * up) - ranges.sums.within[left].T @ (
-            weight * ~up
-        )
-        ranges.stretch(program.mended(weights))
-        if len(ranges.closed) == len(left):
-            idle += 1
-            if idle % 2 == 0:
-                ranges.stretch(program.whole(weights, nodes=_FEW_NODES))
-        if len(ranges.closed) < len(left):
-            idle = 0
+        touched, within = ranges.sums.touched[left], ranges.sums.within[left]
+        weights = touched.T @ (weight * up) - within.T @ (weight * ~up)
+        if turn % _TURNS == 0:
+            ranges.stretch(program.mended(weights))
+        target = int(rng.integers(len(left)))
+        sign = 1.0 if up[target] else -1.0
+        _move_in_box(ranges, program, int(left[target]), sign, weights, rng)
+        idle = idle + 1 if ranges.progress == before else 0
+
+
+def _move_in_box(
+    ranges: _Ranges,
+    program: "_Program",
+    place: int,
+    sign: float,
+    weights: FloatArray,
+    rng: np.random.Generator,
+) -> None:
+    """Move one sum, and others with it, by the classes that have a few levels of each attribute.
+
+    So few classes are soon moved in whole records, even if many exact tables have to stay as they are.
+    """
+    own = ranges.rows(place)[0 if sign > 0 else 1]
+    if not own.any():
+        return
+    free = _box(ranges.codes, ranges.counts, int(rng.choice(np.flatnonzero(own))), rng)
+    heavy = 1.0 + weights.max(initial=0.0) / 2
+    ranges.stretch(program.boxed(weights + sign * heavy * own, free))
+
+
+def _box(codes: IntArray, counts: IntArray, centre: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """The classes with some levels of each attribute: those of one class, and others that many have."""
+    order = []
+    for axis, column in enumerate(codes.T):
+        sizes = np.bincount(column, counts) + 1.0
+        sizes[column[centre]] = 0.0
+        others = np.flatnonzero(sizes)
+        if len(others):
+            chosen = rng.choice(others, len(others), replace=False, p=sizes[others] / sizes.sum())
+            order += [(place + rng.random(), axis, level) for place, level in enumerate(chosen)]
+    chosen_levels = [column == column[centre] for column in codes.T]
+    free = np.logical_and.reduce(chosen_levels)
+    for _, axis, level in sorted(order):
+        chosen_levels[axis] = chosen_levels[axis] | (codes[:, axis] == level)
+        wider = np.logical_and.reduce(chosen_levels)
+        if wider.sum() > _BOX:
+            break
+        free = wider
+    return np.asarray(free)
 
 
 def _search(ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome:
     """Prove or refute for one sum after the other that it is known; one that is known decides."""
-    outcome = Outcome.OPEN
+    outcome, proofs = Outcome.OPEN, _PROOFS
     for place in ranges.closed:
         if ranges.is_open(place):
             continue
-        if program.is_spent:
+        proofs -= outcome is Outcome.UNDECIDED
+        if program.is_spent or not proofs:
             return Outcome.UNDECIDED
         if _is_told(place, ranges, program, before):
             return Outcome.TOLD
@@ -365,6 +433,11 @@ def _open(place: int, ranges: _Ranges, program: "_Program") -> None:
         ranges.stretch(program.mended(weights))
     if len(touched) <= _FEW_CLASSES:
         return
+    rng, nothing = np.random.default_rng(place), np.zeros(len(touched))
+    for turn in range(_BOXES):
+        if ranges.is_open(place):
+            return
+        _move_in_box(ranges, program, place, 1.0 if turn % 3 < 2 else -1.0, nothing, rng)
     up = float(ranges.low[place] - ranges.most[place] + WIDTH)
     down = float(ranges.high[place] - ranges.least[place] - WIDTH)
     for bound in ((touched, up, np.inf), (within, -np.inf, down)):
@@ -406,18 +479,14 @@ class _Program:
     def span(self, up: FloatArray, down: FloatArray) -> float:
         """By how much a sum changes at most, fractions of records allowed: below ``WIDTH`` is proof."""
         changes = [self._solved(weights, whole=0, nodes=0) for weights in (up, -down)]
-        if any(change is None for change in changes):  # no proof
-            return np.inf
-        return sum(float(one @ change) for one, change in zip((up, -down), changes, strict=True))
-
-    def whole(self, weights: FloatArray, nodes: int) -> IntArray:
-        """A change in whole records that makes a weighted sum large, if one is soon found."""
-        return self._rounded(self._solved(weights, whole=1, nodes=nodes))
+        pairs = zip((up, -down), changes, strict=True)
+        return sum(np.inf if change is None else float(one @ change) for one, change in pairs)
 
     def mended(self, weights: FloatArray) -> IntArray:
-        """The same from the best change in fractions: few of its classes change by no whole number.
+        """A change in whole records that makes a weighted sum large, if one is soon found.
 
-        These and the classes with the most records change once more so that the facts hold.
+        Few classes of the best change in fractions change by no whole number. These and the classes
+        with the most records change once more so that the facts hold.
         """
         change = self._solved(weights, whole=0, nodes=0, most=WIDTH)
         if change is None:
@@ -426,6 +495,11 @@ class _Program:
         free[np.argsort(-self._counts, kind="stable")[:_MENDING]] = True
         fixed = (free, np.round(change))
         return self._rounded(self._solved(weights, whole=1, nodes=_NODES, fixed=fixed))
+
+    def boxed(self, weights: FloatArray, free: NDArray[np.bool_]) -> IntArray:
+        """The same by a change of some classes alone."""
+        fixed = (free, np.zeros(len(free)))
+        return self._rounded(self._solution(weights, whole=1, nodes=_FEW_NODES, gap=_GAP, fixed=fixed).x)
 
     def within(self, bound: tuple[FloatArray, float, float]) -> IntArray:
         """A change within one more bound; if no fractions agree, no whole numbers do."""
@@ -470,7 +544,11 @@ class _Program:
         rows, counts = self._rows[:, free], self._counts[free]
         shift = self._rows @ np.where(free, 0.0, given)
         self._work += (rows.nnz + len(counts)) * (1 + nodes)
-        conditions = [scipy.optimize.LinearConstraint(rows, self._low - shift, self._high - shift)]
+        touched = np.diff(rows.tocsr().indptr) > 0
+        if not touched.all():  # a function of no free class agrees, or nothing does
+            rows = rows[np.flatnonzero(touched)]
+        low, high = (self._low - shift)[touched], (self._high - shift)[touched]
+        conditions = [scipy.optimize.LinearConstraint(rows, low, high)]
         if bound is not None:
             row, low, high = bound
             conditions.append(scipy.optimize.LinearConstraint(row[None], low, high))

@@ -6,16 +6,25 @@ any level that the analyst chooses, or a test of any value, then says no more th
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import permutations
 from math import sqrt
 
 import numpy as np
 
 from gencard.core.answers.answer import Answer, Coefficients, Scalar, Table
+from gencard.core.answers.design import Question
+from gencard.core.answers.kinds import answered
+from gencard.core.answers.margins import Margins, PsiMargins, records_of
+from gencard.core.domain import Clique
+from gencard.core.errors import GencardError
 from gencard.core.output_checks import rounding
 from gencard.core.output_checks.derived import LIKELIHOODS, derived, is_count
 from gencard.core.output_checks.models import coarse
 from gencard.core.output_checks.rules import Rules
 from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.marginals import maximal, project
+from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.types import FloatArray
 
 _COUNTS = {"at_risk", "events", "nevents", "counts", "count", "confusion", "nobs", "n"}
 """Names of tables and columns that hold numbers of records."""
@@ -311,3 +320,86 @@ def numbers_in(answer: Answer) -> int:
         1 + (one.pvalue is not None) + (one.standard_error is not None) for one in answer.scalars
     )
     return 1 + of_model + of_tables + of_scalars
+
+
+ROUNDED_FIRST = {
+    Analysis.CROSSTAB,
+    Analysis.NAIVE_BAYES,
+    Analysis.CORRESPONDENCE,
+    Analysis.CHOW_LIU,
+}
+"""Kinds all of whose numbers are computed from counts that are rounded before."""
+
+_NOTE = "all numbers are computed from counts that are rounded to multiples of {base}"
+
+_MOST_TURNS = 20
+"""Passes over the tables that narrow the intervals of rounded counts: each is a valid bound."""
+
+
+def of_rounded_counts(question: Question, exact: Answer, margins: Margins, rules: Rules) -> Answer:
+    """The answer that the rounded tables of a question give; other kinds stay as they are.
+
+    Expected counts, residuals, test statistics and ratios of exact counts would tell the counts that
+    their rounding hides. As functions of the rounded counts they tell nothing more. A table inside
+    another one is its sum, and so is the number of records. If the rounded counts have no answer, only
+    they are left.
+    """
+    base = rules.checks.rounding
+    if base <= 1 or question.kind not in ROUNDED_FIRST:
+        return exact
+    tables = _rounded_tables(question, margins, base)
+    domain = margins.domain.covered_by(list(tables))
+    psi = Psi(domain, tuple(Measurement(clique, table) for clique, table in tables.items()))
+    own = PsiMargins.of(psi)
+    try:
+        answer = answered(question, own)
+    except GencardError:
+        counts = (one for one in exact.tables if _kind_of_number(one.name) in _COUNTS)
+        answer = Answer(exact.kind, exact.formula, records_of(own), tables=tuple(counts))
+    notes = (*answer.notes, _NOTE.format(base=base))
+    return replace(answer, rests_on=exact.rests_on, notes=notes)
+
+
+def _rounded_tables(question: Question, margins: Margins, base: int) -> dict[Clique, FloatArray]:
+    """The widest tables that a question needs."""
+    return {
+        clique: rounding.counts(margins.counts(clique), base) for clique in maximal(question.cliques)
+    }
+
+
+def undoes_rounding(question: Question, margins: Margins, rules: Rules) -> bool:
+    """Whether several rounded tables leave fewer than three values to a count.
+
+    Tables that share attributes have the same sums over the others. A count that is rounded up in one
+    table may only be so if others are; with few cells that leaves few values, or one.
+    """
+    base = rules.checks.rounding
+    if base <= 1 or question.kind not in ROUNDED_FIRST:
+        return False
+    tables = _rounded_tables(question, margins, base)
+    least = {
+        clique: np.where(table > 0, np.maximum(np.ceil(table - base / 2), rules.checks.threshold), 0)
+        for clique, table in tables.items()
+    }
+    most = {
+        clique: np.where(table > 0, np.floor(table + base / 2), 0) for clique, table in tables.items()
+    }
+    before = {clique: most[clique] - least[clique] for clique in tables}
+    for _ in range(_MOST_TURNS):
+        for one, other in permutations(tables, 2):
+            _narrow(one, other, least, most)
+    return any(
+        bool(np.any(most[clique] - least[clique] < np.minimum(before[clique], 2))) for clique in tables
+    )
+
+
+def _narrow(
+    one: Clique, other: Clique, least: dict[Clique, FloatArray], most: dict[Clique, FloatArray]
+) -> None:
+    """Narrow the intervals of the cells of one table by the sums of another one."""
+    shared = tuple(name for name in one if name in other)
+    away = tuple(axis for axis, name in enumerate(one) if name not in shared)
+    low, high = (np.expand_dims(project(bounds[other], other, shared), away) for bounds in (least, most))
+    lower, upper = least[one], most[one]
+    least[one] = np.maximum(lower, low - (upper.sum(axis=away, keepdims=True) - upper))
+    most[one] = np.minimum(upper, high - (lower.sum(axis=away, keepdims=True) - lower))
