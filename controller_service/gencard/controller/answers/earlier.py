@@ -150,7 +150,11 @@ class Earlier:
             return Outcome.OPEN
         whole = _Scope(self, run, frozenset(run.question.formula.attributes), run.output.attributes)
         outcome = Outcome.UNDECIDED if whole.size > MOST_CELLS else Outcome.OPEN
+        judged = list[_Scope]()
         for scope in self._scopes(whole):
+            if any(scope.is_inside(one) for one in judged):
+                continue
+            judged.append(scope)
             outcome = max(outcome, self._tells(run, scope, dataset, rules))
             if outcome is Outcome.TOLD:
                 break
@@ -264,6 +268,10 @@ class _Scope:
     @property
     def attributes(self) -> frozenset[str]:
         return self.valued | self.tested
+
+    def is_inside(self, other: "_Scope") -> bool:
+        """Whether another scope tells apart all that this one does."""
+        return self.attributes <= other.attributes and self.valued <= other.valued
 
     @cached_property
     def runs(self) -> list[RunQuestion]:

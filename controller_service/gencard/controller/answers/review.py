@@ -7,7 +7,7 @@ from typing import Any
 from gencard.controller.answers.decisions import Outcome
 from gencard.core.answers.answer import Answer, Table
 from gencard.core.errors import InvalidInputError
-from gencard.core.output_checks.programs import judged, rounded_count
+from gencard.core.output_checks.released import judged_outputs, rounded_count
 from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rules, Verdict
 from gencard.core.program_outputs import (
     Number,
@@ -109,7 +109,7 @@ class Review:
 
     def cells(self) -> Iterator[Cell]:
         """Every number, in its order."""
-        verdicts_of = judged(self.outputs, self.rules)
+        verdicts_of = judged_outputs(self.outputs, self.rules)
         for output, dry, verdicts in zip(self.outputs, self.dry, verdicts_of, strict=True):
             for row, *lines in zip(output.row_names, output.values, dry.values, verdicts, strict=True):
                 for column, value, before, verdict in zip(output.column_names, *lines, strict=True):

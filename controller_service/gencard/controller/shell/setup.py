@@ -197,6 +197,11 @@ def check(
     _say_too_many(small, settings.limits.records)
     for name in demo_people_in(config.absolute().parent):
         say(f"{name}: private keys are in this folder, for trials only; not for real records.")
+    _say_unrecorded_keys(settings)
+
+
+def _say_unrecorded_keys(settings: Settings) -> None:
+    """Name people whose earlier certificates are accepted, since their newest key is not recorded."""
     for person in read_identities(settings.signing.identities).values():
         if not person.tls_keys and not person.disabled:
             say(

@@ -90,6 +90,18 @@ _CHUNK = 1_024
 
 _ZERO = 1e-7
 
+_MOST_WHOLE = 512
+"""Classes of which counts are searched in whole records; with more, linear programs decide."""
+
+_ENOUGH = WIDTH - 0.5
+"""Change of a sum in fractions of records that leaves it open where there are more classes."""
+
+_FRACTIONS = 120
+"""Linear programs that move many sums at once."""
+
+_SINGLE = 100
+"""Sums that are judged one at a time; if more are left, nothing is proven."""
+
 
 def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> Outcome:
     """Whether a new output leaves too little open about a small count that earlier ones left open.
@@ -108,6 +120,8 @@ def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> Outcome:
     if len(ranges.low) * len(classes.counts) ** 2 <= _MOST_PAIRS:
         ranges.stretch_by_pairs(_moves(program.facts, classes.counts))
     then = _Program(before, classes.counts)
+    if len(classes.counts) > _MOST_WHOLE:
+        return _in_fractions(ranges, program, then)
     if any(_is_told(place, ranges, program, then) for place in ranges.closed[:_FIRST]):
         return Outcome.TOLD
     _move_together(ranges, program)
@@ -260,7 +274,11 @@ class _Ranges:
     @property
     def closed(self) -> IntArray:
         """The sums that do not change enough yet, those that change least first."""
-        left = np.flatnonzero(self.high - self.low < WIDTH)
+        return self.closed_below(WIDTH)
+
+    def closed_below(self, width: float) -> IntArray:
+        """The sums that change less than so much, those that change least first."""
+        left = np.flatnonzero(self.high - self.low < width - _ZERO)
         return left[np.argsort((self.high - self.low)[left], kind="stable")]
 
     @property
@@ -282,7 +300,7 @@ class _Ranges:
         one = self.sums.take(np.array([place]))
         return np.concatenate([one.touched.toarray(), one.within.toarray()])
 
-    def stretch(self, changes: IntArray) -> None:
+    def stretch(self, changes: IntArray | FloatArray) -> None:
         """Take account of a change of all classes that agrees, if there is one."""
         for change in changes:
             self.low = np.minimum(self.low, self.least + self.sums.within @ change)
@@ -385,6 +403,40 @@ def _box(codes: IntArray, counts: IntArray, centre: int, rng: np.random.Generato
     return np.asarray(free)
 
 
+def _in_fractions(ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome:
+    """Judge many classes by linear programs alone.
+
+    Whole records are not searched for: with so many classes, counts in fractions that agree have whole
+    ones near by, and a search would take minutes. A sum that changes by ``_ENOUGH`` has at least three
+    whole numbers in its range.
+    """
+    for turn in range(_FRACTIONS):
+        left = ranges.closed_below(_ENOUGH)
+        if not len(left):
+            return Outcome.OPEN
+        # Two sequences that fill the unit square evenly: weights and signs that differ in each round.
+        weight, side = (left * 0.7549 + turn * 0.6180) % 1.0, (left * 0.5698 + turn * 0.4142) % 1.0
+        touched, within = ranges.sums.touched[left], ranges.sums.within[left]
+        up = side < 0.5
+        change = program.fraction(touched.T @ (weight * up) - within.T @ (weight * ~up))
+        if change is not None:
+            ranges.stretch(change[None])
+    for number, place in enumerate(ranges.closed_below(_ENOUGH)):
+        if ranges.high[place] - ranges.low[place] >= _ENOUGH - _ZERO:
+            continue
+        if number == _SINGLE:
+            return Outcome.UNDECIDED
+        for weights in ranges.rows(place) * np.array([[1.0], [-1.0]]):
+            change = program.fraction(weights, most=np.inf)
+            if change is None:
+                return Outcome.UNDECIDED
+            ranges.stretch(change[None])
+        is_closed = ranges.high[place] - ranges.low[place] < _ENOUGH - _ZERO
+        if is_closed and ranges.span(place, before) >= _ENOUGH - _ZERO:
+            return Outcome.TOLD
+    return Outcome.OPEN
+
+
 def _search(ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome:
     """Prove or refute for one sum after the other that it is known; one that is known decides."""
     outcome, proofs = Outcome.OPEN, _PROOFS
@@ -481,6 +533,10 @@ class _Program:
         changes = [self._solved(weights, whole=0, nodes=0) for weights in (up, -down)]
         pairs = zip((up, -down), changes, strict=True)
         return sum(np.inf if change is None else float(one @ change) for one, change in pairs)
+
+    def fraction(self, weights: FloatArray, most: float = WIDTH) -> FloatArray | None:
+        """The change in fractions of records that makes a weighted sum largest."""
+        return self._solved(weights, whole=0, nodes=0, most=most)
 
     def mended(self, weights: FloatArray) -> IntArray:
         """A change in whole records that makes a weighted sum large, if one is soon found.
