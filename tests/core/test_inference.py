@@ -94,7 +94,7 @@ def test_integer_programs_find_what_no_single_move_does():
     margins = facts.counted([("sex",), ("age",)], one)
     assert not inference._moves(margins, one.counts).any()
     assert tells_small_counts(margins, NOTHING, one) is Outcome.OPEN
-    assert tells_small_counts(facts.counted([("sex", "age")], one), margins, one) is Outcome.TOLD
+    assert tells_small_counts(facts.counted([("sex", "age")], one), margins, one) is Outcome.DISCLOSED
 
 
 @pytest.mark.parametrize("spent", [True, False])
@@ -132,7 +132,7 @@ def test_empty_cells_are_small_unless_everybody_knows_them(zeros, known):
     one = lattice([20, 12, 9, 0, 0, 0], zeros)
     new = Facts.near(one.sums(("sex",), ALL).rows, 0.0)
     outcome = tells_small_counts(new, Facts.together([], len(one.changing)), one)
-    assert outcome is (Outcome.TOLD if known else Outcome.OPEN)
+    assert outcome is (Outcome.DISCLOSED if known else Outcome.OPEN)
     without = lattice([20, 12, 9, 0, 0, 0], zeros, Transform(threshold=5))
     assert not without.small
 
@@ -169,7 +169,7 @@ def test_a_wide_lattice_is_judged_whole():
     inside = (one.cells.column("a") == 2) & (one.cells.column("b") == 1)
     empty = one.sums((), inside)
     assert empty.values == 0
-    assert tells_small_counts(Facts.near(empty.rows, 0.0), nothing, one) is Outcome.TOLD
+    assert tells_small_counts(Facts.near(empty.rows, 0.0), nothing, one) is Outcome.DISCLOSED
     everybody = one.sums(("a",), np.ones(len(one.counts), dtype=bool))
     assert tells_small_counts(Facts.rounded(everybody, 5), nothing, one) is Outcome.OPEN
 
@@ -180,7 +180,7 @@ def test_any_single_count_of_a_wide_lattice_is_found(level):
     one = Lattice.of(wide(np.random.default_rng(3)), WIDE.domain.attributes, CHECKS)
     inside = (one.cells.column("a") == 1) & (one.cells.column("c") == level)
     tiny = Facts.near(one.sums((), inside).rows, 1.0)
-    assert tells_small_counts(tiny, Facts.together([], len(one.changing)), one) is Outcome.TOLD
+    assert tells_small_counts(tiny, Facts.together([], len(one.changing)), one) is Outcome.DISCLOSED
 
 
 def test_levels_that_no_condition_tells_apart_are_merged():

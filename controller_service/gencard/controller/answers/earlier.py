@@ -156,7 +156,7 @@ class Earlier:
                 continue
             judged.append(scope)
             outcome = max(outcome, self._tells(run, scope, dataset, rules))
-            if outcome is Outcome.TOLD:
+            if outcome is Outcome.DISCLOSED:
                 break
         return outcome
 

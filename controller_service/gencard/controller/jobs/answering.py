@@ -150,9 +150,9 @@ def _beside_earlier(
 ) -> Iterator[tuple[str, Verdict]]:
     """Of the small counts that the answer leaves open, with all that was released before."""
     outcome = earlier.leaves_too_little(run, dataset, rules)
-    if outcome is Outcome.TOLD:
+    if outcome is Outcome.DISCLOSED:
         alone = replace(earlier, runs=(), cliques=()).leaves_too_little(run, dataset, rules)
-        is_alone = alone is Outcome.TOLD
+        is_alone = alone is Outcome.DISCLOSED
         yield "small counts", Verdict((Rule.THRESHOLD if is_alone else Rule.DIFFERENCING,))
     if outcome is Outcome.UNDECIDED:
         yield "small counts", Verdict((Rule.UNDECIDED,))

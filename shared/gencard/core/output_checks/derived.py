@@ -116,11 +116,11 @@ def _of_means(before: Scalar, exact: Answer, rounded: Answer) -> Iterator[tuple[
     if exact.coefficients is None or rounded.coefficients is None or before.value is None:
         return
     error, exact_error = float(rounded.coefficients.bse[0]), float(exact.coefficients.bse[0])
-    asked = exact.coefficients.params[0] - before.value * exact_error
+    tested = exact.coefficients.params[0] - before.value * exact_error
     size = abs(exact.coefficients.params[0]) + abs(before.value) * exact_error
-    asked = round(asked / size, _DIGITS) * size if size else 0.0
+    tested = round(tested / size, _DIGITS) * size if size else 0.0
     estimate = rounded.coefficients.params[0]
-    yield "tvalue", round((estimate - asked) / error, 3) + 0.0 if error else nan
+    yield "tvalue", round((estimate - tested) / error, 3) + 0.0 if error else nan
     rows = rounded.tables[0].values
     if len(rows) == 2:
         sizes, deviations = ([float(row[place] or 0.0) for row in rows] for place in (0, 3))

@@ -36,7 +36,7 @@ class Outcome(IntEnum):
     """Every small count that was open before may still be another one."""
     UNDECIDED = 1
     """The search ended without a proof: a steward has to decide."""
-    TOLD = 2
+    DISCLOSED = 2
     """Some small count that was open before is known to within ``WIDTH`` records."""
 
 
@@ -123,7 +123,7 @@ def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> Outcome:
     if len(classes.counts) > _MOST_WHOLE:
         return _in_fractions(ranges, program, then)
     if any(_is_told(place, ranges, program, then) for place in ranges.closed[:_FIRST]):
-        return Outcome.TOLD
+        return Outcome.DISCLOSED
     _move_together(ranges, program)
     return _search(ranges, program, then)
 
@@ -344,7 +344,7 @@ def _move_together(ranges: _Ranges, program: "_Program") -> None:
     In each round every sum that is left moves up or down, by signs and weights that differ each time, so
     that any two are soon moved apart. A sum of few records moves up alone.
     """
-    rng, idle = np.random.default_rng(0), 0
+    rng, idle = np.random.Generator(np.random.PCG64(0)), 0
     for turn in range(_ROUNDS):
         left = ranges.closed
         if not len(left) or idle == _MOST_IDLE or program.is_spent:
@@ -433,7 +433,7 @@ def _in_fractions(ranges: _Ranges, program: "_Program", before: "_Program") -> O
             ranges.stretch(change[None])
         is_closed = ranges.high[place] - ranges.low[place] < _ENOUGH - _ZERO
         if is_closed and ranges.span(place, before) >= _ENOUGH - _ZERO:
-            return Outcome.TOLD
+            return Outcome.DISCLOSED
     return Outcome.OPEN
 
 
@@ -447,10 +447,10 @@ def _search(ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome
         if program.is_spent or not proofs:
             return Outcome.UNDECIDED
         if _is_told(place, ranges, program, before):
-            return Outcome.TOLD
+            return Outcome.DISCLOSED
         if outcome is Outcome.OPEN:  # one undecided sum is enough
             outcome = _searched(place, ranges, program, before)
-        if outcome is Outcome.TOLD:
+        if outcome is Outcome.DISCLOSED:
             break
     return outcome
 
@@ -475,7 +475,7 @@ def _searched(place: int, ranges: _Ranges, program: "_Program", before: "_Progra
     is_closed = _whole_span(place, ranges, program) + shared < WIDTH
     if ranges.is_open(place):
         return Outcome.OPEN
-    return Outcome.TOLD if is_closed else Outcome.UNDECIDED
+    return Outcome.DISCLOSED if is_closed else Outcome.UNDECIDED
 
 
 def _open(place: int, ranges: _Ranges, program: "_Program") -> None:
@@ -485,7 +485,7 @@ def _open(place: int, ranges: _Ranges, program: "_Program") -> None:
         ranges.stretch(program.mended(weights))
     if len(touched) <= _FEW_CLASSES:
         return
-    rng, nothing = np.random.default_rng(place), np.zeros(len(touched))
+    rng, nothing = np.random.Generator(np.random.PCG64(place)), np.zeros(len(touched))
     for turn in range(_BOXES):
         if ranges.is_open(place):
             return
