@@ -18,3 +18,12 @@ def remove_abandoned() -> None:
     for folder in MEMORY.glob(f"{_PREFIX}*"):
         if not Path("/proc", folder.name.removeprefix(_PREFIX).split("-")[0]).exists():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def endless_records() -> Path:
+    """A CSV file of 1 TiB without a byte on the disk: reading it goes on until it is stopped."""
+    path = MEMORY / f"{own_prefix()}endless" / "records.csv"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    return path

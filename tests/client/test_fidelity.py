@@ -20,6 +20,7 @@ from gencard.core.domain import Domain
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.utility.fidelity import fidelity
+from gencard.wire.signatures.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_report import NASTY, Page, text_of
 from tests.client.test_views import rich_text
@@ -188,7 +189,7 @@ class TestShell:
         psi = json.loads((kept / "psi.json").read_text())
         psi["attributes"], psi["sizes"] = list(domain.attributes), ["3"]
         psi["measurements"] = [{"clique": ["sex"], "counts": ["1", "2", "3"], "stddev": "0"}]
-        (kept / "psi.json").write_text(json.dumps(psi))
+        (kept / "psi.json").write_bytes(json_bytes(psi))
         shown = run("fidelity", kept)
         assert shown.exit_code == 1
         assert "DOMAIN_MISMATCH" in shown.stderr

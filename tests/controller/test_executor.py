@@ -23,6 +23,7 @@ from gencard.core.errors import GencardError, InvalidInputError, JobFailedError,
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.codecs.privacy_codec import privacy_document, transform_document
 from gencard.wire.documents.psi_document import psi_document
+from tests.memory import endless_records
 from tests.system.raw_calls import eventually, is_alive, open_files
 
 CANARY = "CANARY-Ann-Smith-HIV"
@@ -48,9 +49,15 @@ def synthesis(folder: Path, *, rows: int = 100) -> tasks.Job:
 
 
 def endless() -> tasks.Job:
-    """A job that never ends: its records are a device that never does."""
+    """A job that does not end: its records are a file of 1 TiB, none of which is on the disk."""
     schema = {"title": "t", "declared_by": "d", "attributes": [{"name": "a", "labels": ["x"]}]}
-    records = {"data": "/dev/zero", "format": {}, "schema": schema, "version": "0", "salt": ""}
+    records = {
+        "data": str(endless_records()),
+        "format": {},
+        "schema": schema,
+        "version": "0",
+        "salt": "",
+    }
     measured = {"privacy": privacy_document(EXACT), "transform": transform_document(AS_COUNTED)}
     return {"records": records, "cliques": [["a"]], "weights": [], **measured}
 

@@ -15,6 +15,7 @@ from gencard.core.domain import Domain
 from gencard.v1 import audit_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
 from gencard.wire.codecs.table_codec import table_chunks
+from tests.memory import endless_records
 from tests.system.house import House, request_id, running
 from tests.system.raw_calls import agreed, call, eventually, is_alive
 from tests.system.stewards import Steward
@@ -32,7 +33,7 @@ def slow_house(tmp_path_factory):
 
     def endless(*args, **more):
         records = describe(*args, **more)
-        return records | {"data": "/dev/zero"} if str(folder) in records["data"] else records
+        return records | {"data": str(endless_records())} if str(folder) in records["data"] else records
 
     with running(folder) as house, pytest.MonkeyPatch.context() as patched:
         patched.setattr(Descriptions, "_records", endless)

@@ -117,7 +117,7 @@ def check_path(path: Path) -> None:
     if path.suffix not in _KINDS and not path.is_dir():
         problem = "is neither a .csv nor a .parquet file, nor a folder of .parquet files"
         raise InvalidInputError(field="data", problem=problem)
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if not silently(lambda: path.is_file() or path.is_dir() or not path.exists()):
         raise DatasetUnavailableError  # a device or a pipe, on which the engine would wait
     if any(mark in str(path) for mark in MARKS_OF_PATTERNS):
         raise InvalidInputError(field="data", problem="must not have *, ? or [ in its path")

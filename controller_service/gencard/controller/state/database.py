@@ -31,7 +31,7 @@ from gencard.controller.turns import Door
 from gencard.core.errors import InvalidInputError, NotLeadingError, StorageError, forget_frames
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_NEWEST = "0013"
+_NEWEST = "0014"
 """The last of them: what the table ``alembic_version`` holds once all have been run."""
 
 _FOREIGN = (SQLAlchemyError, sqlite3.Error)
