@@ -40,7 +40,7 @@ class Outcome(IntEnum):
     """Some small count that was open before is known to within ``WIDTH`` records."""
 
 
-_ROUNDS = 2_000
+_ROUNDS = 200
 """Programs that move many sums at once."""
 
 _TURNS = 8
@@ -64,7 +64,7 @@ _PROOFS = 20
 _MOST_IDLE = 30
 """Of these programs in a row that move no sum far enough, until sums are moved one at a time."""
 
-_MOST_WORK = 300_000_000
+_MOST_WORK = 5_000_000
 """Entries of all programs of one search, each counted once for every node that it may visit."""
 
 _NODES = 100
@@ -90,7 +90,7 @@ _CHUNK = 1_024
 
 _ZERO = 1e-7
 
-_MOST_WHOLE = 512
+_MOST_WHOLE = 100
 """Classes of which counts are searched in whole records; with more, linear programs decide."""
 
 _ENOUGH = WIDTH - 0.5
@@ -98,6 +98,9 @@ _ENOUGH = WIDTH - 0.5
 
 _FRACTIONS = 120
 """Linear programs that move many sums at once."""
+
+_FRACTIONS_FIRST = 30
+"""The same before whole records are searched for."""
 
 _SINGLE = 100
 """Sums that are judged one at a time; if more are left, nothing is proven."""
@@ -124,6 +127,11 @@ def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> Outcome:
         return _in_fractions(ranges, program, then)
     if any(_is_told(place, ranges, program, then) for place in ranges.closed[:_FIRST]):
         return Outcome.DISCLOSED
+    # Whole records are searched for where fractions leave little room, and nowhere else.
+    in_whole = ranges.low.copy(), ranges.high.copy()
+    for turn in range(_FRACTIONS_FIRST):
+        _move_in_fractions(ranges, program, turn, WIDTH + 1.0)
+    ranges.set_back(ranges.closed_below(WIDTH + 1.0), *in_whole)
     _move_together(ranges, program)
     return _search(ranges, program, then)
 
@@ -281,6 +289,10 @@ class _Ranges:
         left = np.flatnonzero(self.high - self.low < width - _ZERO)
         return left[np.argsort((self.high - self.low)[left], kind="stable")]
 
+    def set_back(self, places: IntArray, low: FloatArray, high: FloatArray) -> None:
+        """Take the ranges of some sums from before."""
+        self.low[places], self.high[places] = low[places], high[places]
+
     @property
     def progress(self) -> float:
         """How much all sums change together, each as far as that matters."""
@@ -403,6 +415,20 @@ def _box(codes: IntArray, counts: IntArray, centre: int, rng: np.random.Generato
     return np.asarray(free)
 
 
+def _move_in_fractions(ranges: _Ranges, program: "_Program", turn: int, width: float) -> None:
+    """Move the sums that change less than a width, up or down, by one linear program."""
+    left = ranges.closed_below(width)
+    if not len(left):
+        return
+    # Two sequences that fill the unit square evenly: weights and signs that differ in each round.
+    weight, side = (left * 0.7549 + turn * 0.6180) % 1.0, (left * 0.5698 + turn * 0.4142) % 1.0
+    touched, within = ranges.sums.touched[left], ranges.sums.within[left]
+    up = side < 0.5
+    change = program.fraction(touched.T @ (weight * up) - within.T @ (weight * ~up))
+    if change is not None:
+        ranges.stretch(change[None])
+
+
 def _in_fractions(ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome:
     """Judge many classes by linear programs alone.
 
@@ -411,16 +437,9 @@ def _in_fractions(ranges: _Ranges, program: "_Program", before: "_Program") -> O
     whole numbers in its range.
     """
     for turn in range(_FRACTIONS):
-        left = ranges.closed_below(_ENOUGH)
-        if not len(left):
+        if not len(ranges.closed_below(_ENOUGH)):
             return Outcome.OPEN
-        # Two sequences that fill the unit square evenly: weights and signs that differ in each round.
-        weight, side = (left * 0.7549 + turn * 0.6180) % 1.0, (left * 0.5698 + turn * 0.4142) % 1.0
-        touched, within = ranges.sums.touched[left], ranges.sums.within[left]
-        up = side < 0.5
-        change = program.fraction(touched.T @ (weight * up) - within.T @ (weight * ~up))
-        if change is not None:
-            ranges.stretch(change[None])
+        _move_in_fractions(ranges, program, turn, _ENOUGH)
     for number, place in enumerate(ranges.closed_below(_ENOUGH)):
         if ranges.high[place] - ranges.low[place] >= _ENOUGH - _ZERO:
             continue
