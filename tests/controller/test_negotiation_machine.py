@@ -36,8 +36,7 @@ from gencard.core.errors import (
     WrongTurnError,
 )
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
-from gencard.wire.signatures.dsse import signature_of
-from gencard.wire.signatures.dsse import verify as verify_envelope
+from gencard.wire.signatures.dsse import is_signed_by, key_id, opened, signature_of
 from gencard.wire.signatures.identity import Identity
 from tests.system.house import build
 from tests.system.stewards import Steward
@@ -207,7 +206,9 @@ class Machine(RuleBasedStateMachine):
             assert bool(card.envelope) == any(step.action == "sign" for step in card.history)
             if card.envelope:
                 own = self.keys[modelled.owner].public_key()
-                assert verify_envelope(card.envelope, [own]) == card.offer.statement
+                payload, signatures = opened(card.envelope)
+                assert next(iter(signatures)) == key_id(own)  # the analyst signs first
+                assert is_signed_by(payload, signatures[key_id(own)], own)
                 assert self._history(CARDS).payload_of(card.envelope, unknown=1) == card.offer.statement
 
     @invariant()

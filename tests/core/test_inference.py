@@ -109,6 +109,7 @@ def test_a_search_without_a_proof_is_no_release(monkeypatch, spent):
         for name in ("mended", "boxed", "within"):
             monkeypatch.setattr(inference._Program, name, lambda *_, **__: nothing)
         monkeypatch.setattr(inference._Program, "bounded", lambda *_: (nothing, np.inf))
+        monkeypatch.setattr(inference._Program, "fraction", lambda *_, **__: None)
     assert tells_small_counts(margins, NOTHING, one) is Outcome.UNDECIDED
 
 

@@ -418,7 +418,7 @@ def _box(codes: IntArray, counts: IntArray, centre: int, rng: np.random.Generato
 def _move_in_fractions(ranges: _Ranges, program: "_Program", turn: int, width: float) -> None:
     """Move the sums that change less than a width, up or down, by one linear program."""
     left = ranges.closed_below(width)
-    if not len(left):
+    if not len(left) or program.is_spent:
         return
     # Two sequences that fill the unit square evenly: weights and signs that differ in each round.
     weight, side = (left * 0.7549 + turn * 0.6180) % 1.0, (left * 0.5698 + turn * 0.4142) % 1.0
