@@ -64,7 +64,7 @@ _PROOFS = 20
 _MOST_IDLE = 30
 """Of these programs in a row that move no sum far enough, until sums are moved one at a time."""
 
-_MOST_WORK = 5_000_000
+_MOST_WORK = 1_500_000
 """Entries of all programs of one search, each counted once for every node that it may visit."""
 
 _NODES = 100
