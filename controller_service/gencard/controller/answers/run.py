@@ -146,7 +146,10 @@ class AnswerRun:
         cards, cliques = self.answers.cards, set[Clique]()
         for name in cards.store.measured(tx, row.dataset):
             signed = signed_card(cards.card(tx, name))
-            if signed.version == row.version and not signed.terms.privacy.noisy:
+            terms = signed.terms
+            # What a card rounds is not known exactly, so a run may not disclose it either.
+            is_exact = not terms.privacy.noisy and terms.transform.rounding <= 1
+            if signed.version == row.version and is_exact:
                 cliques.update(signed.terms.marginals)
         return sorted(cliques)
 

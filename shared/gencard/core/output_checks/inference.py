@@ -130,7 +130,8 @@ def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> Outcome:
     # Whole records are searched for where fractions leave little room, and nowhere else.
     in_whole = ranges.low.copy(), ranges.high.copy()
     for turn in range(_FRACTIONS_FIRST):
-        _move_in_fractions(ranges, program, turn, WIDTH + 1.0)
+        if not program.is_spent:
+            _move_in_fractions(ranges, program, turn, WIDTH + 1.0)
     ranges.set_back(ranges.closed_below(WIDTH + 1.0), *in_whole)
     _move_together(ranges, program)
     return _search(ranges, program, then)
@@ -418,7 +419,7 @@ def _box(codes: IntArray, counts: IntArray, centre: int, rng: np.random.Generato
 def _move_in_fractions(ranges: _Ranges, program: "_Program", turn: int, width: float) -> None:
     """Move the sums that change less than a width, up or down, by one linear program."""
     left = ranges.closed_below(width)
-    if not len(left) or program.is_spent:
+    if not len(left):
         return
     # Two sequences that fill the unit square evenly: weights and signs that differ in each round.
     weight, side = (left * 0.7549 + turn * 0.6180) % 1.0, (left * 0.5698 + turn * 0.4142) % 1.0
