@@ -75,7 +75,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredOnline:
-    """What the controller says about the card at this moment.
+    """Answer of the controller about the card at this moment.
 
     Args:
         facts: Signed facts about the card: verdicts and revocations.

@@ -102,7 +102,7 @@ def verify(
 
 
 def _asked(folder: Path, bundle: Bundle) -> AnsweredOnline:
-    """What the controller says about the card; raises GencardError where it cannot be reached."""
+    """Ask the controller about the card; raises GencardError if it cannot be reached."""
     name = card_of_statement(dsse.opened(bundle.one("card").content)[0]).name
     with connected(folder) as caller:
         try:

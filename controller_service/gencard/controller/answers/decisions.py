@@ -122,7 +122,7 @@ class Decisions:
         """Sign a refusal for each answer that waits under a card that has ended.
 
         Args:
-            card: Name of the only card that is to be looked at; None for all.
+            card: Name of a card, for its answers alone; None for all cards.
         """
         for row in self.waiting_in_vain(tx, card):
             outcome = _without_answer(Outcome.of(row), (CARD_ENDED,))

@@ -218,7 +218,7 @@ def _payload(
 
 
 def _workers(workers: WorkerRuns, runs: int) -> dict[str, object]:
-    """How the runs of workers were checked. Numbers of runs a side depend on no record; sums might."""
+    """Checks of the runs of workers. Numbers of runs a side depend on no record; sums might."""
     return {
         "drawnOfEachSide": str(workers.drawn),
         "weighedOfEachSide": str(workers.weighed),

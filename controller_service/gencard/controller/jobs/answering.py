@@ -139,7 +139,7 @@ def checked(
 def _of_population(
     run: RunQuestion, earlier: Earlier, dataset: Dataset, part: Dataset, rules: Rules, *, few: bool
 ) -> Iterator[tuple[str, Verdict]]:
-    """Of who is asked for: how many they are, which levels they lack, which other groups are near."""
+    """Judge the population: its size, the levels it lacks, other populations that are near."""
     lacks = run.lacks_levels(dataset, part) and rules.checks.zeros
     near = earlier.differs_by_few(run, dataset, rules.checks.threshold)
     yield "population", breaking([(Rule.THRESHOLD, few or lacks), (Rule.DIFFERENCING, near)])
@@ -148,7 +148,7 @@ def _of_population(
 def _beside_earlier(
     run: RunQuestion, earlier: Earlier, dataset: Dataset, rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
-    """Of the small counts that the answer leaves open, with all that was released before."""
+    """Judge the small counts that the answer leaves open, with all that was released before."""
     outcome = earlier.leaves_too_little(run, dataset, rules)
     if outcome is Outcome.DISCLOSED:
         alone = replace(earlier, runs=(), cliques=()).leaves_too_little(run, dataset, rules)

@@ -171,7 +171,7 @@ class RepeatedBox:
         self._repeat([seeds[place] for place in order[: self._number(len(seeds))]])
 
     def worker_runs(self, runs: int) -> WorkerRuns | None:
-        """How the runs of workers were checked; None if workers made none.
+        """Checks of the runs of workers; None if workers made none.
 
         Args:
             runs: On each side.

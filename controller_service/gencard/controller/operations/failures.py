@@ -123,7 +123,7 @@ def as_reported(failure: BaseException, task: tasks.Task, role: Role) -> BaseExc
 
 
 OF_PROJECT = 3
-"""How many times as many refusals all analysts of a project may have on a dataset as one of them."""
+"""Refusals that all analysts of a project may have on a dataset, as a multiple of those of one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -379,7 +379,7 @@ class Patience:
 
 
 CHECK_SECONDS = 1.0
-"""How often the callers of open calls are checked again."""
+"""Time between two checks of the callers of open calls."""
 
 
 class OpenCalls:

@@ -18,7 +18,7 @@ from gencard.wire.signatures.canonical import (
 )
 
 PSI_OPENS = b'{"attributes":['
-"""How every document of psi begins, which alone may be as large as psi."""
+"""Beginning of every document of psi, which alone may be as large as psi."""
 
 
 def psi_document(psi: Psi) -> bytes:

@@ -165,7 +165,7 @@ class Answer:
 
 
 def numbers_in_json(answer: object) -> int:
-    """How many numbers a JSON value holds, at any depth; of a covariance matrix each pair once."""
+    """Count the numbers that a JSON value holds, at any depth; of a covariance matrix each pair once."""
     if isinstance(answer, dict):
         whole = sum(map(numbers_in_json, answer.values()))
         size = len(answer.get("covariance", ()))

@@ -103,7 +103,7 @@ def wording(report: AuditReport) -> str:
 
 
 def _workers(report: AuditReport) -> str:
-    """How the runs of workers were checked; the numbers depend on no record."""
+    """Checks of the runs of workers; the numbers depend on no record."""
     workers, runs = report.workers, report.plan.terms.runs
     if workers is None:
         return ""

@@ -126,7 +126,7 @@ def _of_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> Verdict:
 def _of_sums(
     margins: RecordMargins, part: Crossed, response: str, numbers: FloatArray, rules: Rules
 ) -> Verdict:
-    """Of sums of the response in each group."""
+    """Judge sums of the response in each group."""
     if _is_wide(part, margins):
         return Verdict((Rule.THRESHOLD,))
     table, dataset = _Table.of(part, margins), margins.dataset

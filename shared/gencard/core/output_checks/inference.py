@@ -44,7 +44,7 @@ _ROUNDS = 200
 """Programs that move many sums at once."""
 
 _TURNS = 8
-"""Of these, one in so many moves all classes, and not those of a box alone."""
+"""One in so many of these programs moves all classes, and not those of a box alone."""
 
 _BOX = 240
 """Most classes of a box."""
@@ -62,7 +62,7 @@ _PROOFS = 20
 """Sums that are tried to be proven known after one of which nothing is proven."""
 
 _MOST_IDLE = 30
-"""Of these programs in a row that move no sum far enough, until sums are moved one at a time."""
+"""Programs in a row that move no sum far enough, until sums are moved one at a time."""
 
 _MOST_WORK = 1_500_000
 """Entries of all programs of one search, each counted once for every node that it may visit."""

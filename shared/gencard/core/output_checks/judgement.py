@@ -128,7 +128,7 @@ def _parts(
 
 
 def _of_influence(margins: RecordMargins, question: Question, rules: Rules) -> Verdict:
-    """Of all numbers that are not judged cell by cell; what is too wide to differentiate waits."""
+    """Judge all numbers that are not judged cell by cell; an answer too wide to differentiate waits."""
     try:
         slopes = slopes_of(question, margins, rules)
         return waits(slopes.influence(margins.counts(slopes.attributes)), rules)

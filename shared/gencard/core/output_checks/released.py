@@ -217,7 +217,7 @@ def _errors_of_eigenvalues(table: Table, records: float) -> dict[tuple[int, str]
 
 
 def _errors_of_products(table: Table, records: float) -> dict[tuple[int, str], float]:
-    """Of covariances of normal numbers, which may be near 0."""
+    """Standard errors of covariances of normal numbers, which may be near 0."""
     numbers = np.array(table.values, dtype=np.float64)
     errors = np.sqrt((np.outer(np.diag(numbers), np.diag(numbers)) + numbers**2) / max(records, 1.0))
     return {

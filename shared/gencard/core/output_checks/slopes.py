@@ -140,7 +140,7 @@ def _largest_changes(slopes: FloatArray, held: Mask) -> FloatArray:
 
 
 def answers_needed(question: Question, cliques: Sequence[Clique]) -> int:
-    """How many answers the derivatives of one need, by the schema."""
+    """Count the answers that the derivatives of one need, by the schema."""
     domain = question.coding.domain
     return sum(
         prod(domain.size(name) for name in clique) for clique, factor in _factors(cliques) if factor
