@@ -12,9 +12,10 @@ from gencard.core.answers.stored import stored_groups, wants_stored
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.output_checks.judgement import judged, output_cliques
-from gencard.core.output_checks.released import judged_outputs, numbers_in, released
+from gencard.core.output_checks.released import numbers_in, released
 from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule
 from gencard.core.output_checks.stored import judged_stored, released_stored
+from gencard.core.output_checks.tables import judged_outputs
 from gencard.core.program_outputs import (
     Output,
     OutputKind,

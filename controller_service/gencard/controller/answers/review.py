@@ -7,8 +7,9 @@ from typing import Any
 from gencard.controller.answers.decisions import Outcome
 from gencard.core.answers.answer import Answer, Table
 from gencard.core.errors import InvalidInputError
-from gencard.core.output_checks.released import judged_outputs, rounded_count
+from gencard.core.output_checks.rounding import rounded_count
 from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rules, Verdict
+from gencard.core.output_checks.tables import judged_outputs
 from gencard.core.program_outputs import (
     Number,
     Output,

@@ -4,7 +4,7 @@ Numbers that follow from others are computed again from the rounded ones (``deri
 any level that the analyst chooses, or a test of any value, then says no more than the estimate does.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import sqrt
@@ -20,9 +20,7 @@ from gencard.core.errors import GencardError
 from gencard.core.output_checks import rounding
 from gencard.core.output_checks.derived import LIKELIHOODS, derived, is_count
 from gencard.core.output_checks.models import coarse
-from gencard.core.output_checks.rules import USUAL_RULES, Rule, Rules, Verdict, breaking
-from gencard.core.program_outputs import FIT, Output, OutputKind
-from gencard.core.program_outputs import Number as ProgramNumber
+from gencard.core.output_checks.rules import Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.marginals import maximal, project
 from gencard.core.statistics.psi import Measurement, Psi
@@ -405,73 +403,3 @@ def _narrow(
     lower, upper = least[one], most[one]
     least[one] = np.maximum(lower, low - (upper.sum(axis=away, keepdims=True) - upper))
     most[one] = np.minimum(upper, high - (lower.sum(axis=away, keepdims=True) - lower))
-
-
-_UNKNOWN = Verdict((Rule.UNKNOWN,))
-
-Verdicts = tuple[tuple[Verdict, ...], ...]
-"""Of one output, row by row."""
-
-
-def judged_outputs(outputs: Sequence[Output], rules: Rules = USUAL_RULES) -> tuple[Verdicts, ...]:
-    """Judge each number of a program's outputs.
-
-    Counts and degrees of freedom are those that the program states beside its numbers. So a green number
-    is one that the program says is safe: it helps a steward to read, and is worth no more than the text
-    of the program.
-
-    Args:
-        rules: Their threshold of records, also for what stands in a row with a count, and the least
-            residual degrees of freedom of a model.
-    """
-    degrees = {one.name.removesuffix(FIT): _degrees(one) for one in outputs if one.name.endswith(FIT)}
-    return tuple(
-        tuple(_verdicts_on_row(output, row, degrees.get(output.name), rules) for row in output.values)
-        for output in outputs
-    )
-
-
-def rounded_count(value: ProgramNumber, base: int) -> ProgramNumber:
-    """A number of records as the nearest multiple of a base, as checked runs round it.
-
-    >>> rounded_count(12.0, 5), rounded_count(None, 5), rounded_count(12.34, 1)
-    (10.0, None, 12.34)
-    """
-    if value is None or base <= 1:
-        return value
-    return float(rounding.counts(np.array([value]), base)[0])
-
-
-def _verdicts_on_row(
-    output: Output, row: Sequence[ProgramNumber], degrees: ProgramNumber, rules: Rules
-) -> tuple[Verdict, ...]:
-    cells = dict(zip(output.column_names, row, strict=True))
-    counts = [cells[name] for name in output.counts]
-    few = any(count is None or count < rules.checks.threshold for count in counts)
-    about = Rule.SURVIVAL if output.kind is OutputKind.CURVE else Rule.THRESHOLD
-    others = breaking([(about, True)]) if few else _by_model(output, degrees, rules)
-    return tuple(
-        _verdict_on_count(value, rules) if name in output.counts else others
-        for name, value in cells.items()
-    )
-
-
-def _verdict_on_count(value: ProgramNumber, rules: Rules) -> Verdict:
-    if value is None:
-        return _UNKNOWN
-    few = 0 < value < rules.checks.threshold
-    return breaking([(Rule.THRESHOLD, few), (Rule.ZERO, rules.checks.zeros and value == 0)])
-
-
-def _by_model(output: Output, degrees: ProgramNumber, rules: Rules) -> Verdict:
-    """Numbers that no count stands beside."""
-    if output.kind is not OutputKind.COEFFICIENTS or degrees is None:
-        return _UNKNOWN
-    return breaking([(Rule.FREEDOM, degrees < rules.checks.freedom)])
-
-
-def _degrees(fit: Output) -> ProgramNumber:
-    """Residual degrees of freedom; None where the model does not say."""
-    if "df_resid" not in fit.row_names:
-        return None
-    return fit.values[fit.row_names.index("df_resid")][0]

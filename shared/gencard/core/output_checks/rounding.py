@@ -160,3 +160,14 @@ def covariance(matrix: FloatArray) -> FloatArray:
     np.fill_diagonal(related, 1.0)
     digits = np.array([to_digits(float(error), 2) for error in errors])
     return np.asarray(np.nan_to_num(related) * np.outer(digits, digits))
+
+
+def rounded_count(value: float | None, base: int) -> float | None:
+    """A number of records as the nearest multiple of a base, as checked runs round it.
+
+    >>> rounded_count(12.0, 5), rounded_count(None, 5), rounded_count(12.34, 1)
+    (10.0, None, 12.34)
+    """
+    if value is None or base <= 1:
+        return value
+    return float(counts(np.array([value]), base)[0])

@@ -1,11 +1,13 @@
-"""Rules for the cells of tables: counts, sums, means, spreads and quantiles of groups."""
+"""Rules for the cells of tables: counts, sums, means, spreads, quantiles; numbers that programs give."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.output_checks.rules import Rule, Rules, Verdict, breaking
+from gencard.core.output_checks.rules import USUAL_RULES, Rule, Rules, Verdict, breaking
+from gencard.core.program_outputs import FIT, Number, Output, OutputKind
 from gencard.core.types import FloatArray, IntArray
 
 Broken = dict[Rule, NDArray[np.bool_]]
@@ -132,3 +134,62 @@ def verdicts(broken: Broken) -> list[Verdict]:
     """One verdict for each cell, in the order of the cells."""
     names, masks = list(broken), [np.ravel(mask) for mask in broken.values()]
     return [breaking(zip(names, row, strict=True)) for row in zip(*masks, strict=True)]
+
+
+_UNKNOWN = Verdict((Rule.UNKNOWN,))
+
+Verdicts = tuple[tuple[Verdict, ...], ...]
+"""Of one output, row by row."""
+
+
+def judged_outputs(outputs: Sequence[Output], rules: Rules = USUAL_RULES) -> tuple[Verdicts, ...]:
+    """Judge each number of a program's outputs.
+
+    Counts and degrees of freedom are those that the program states beside its numbers. So a green number
+    is one that the program says is safe: it helps a steward to read, and is worth no more than the text
+    of the program.
+
+    Args:
+        rules: Their threshold of records, also for what stands in a row with a count, and the least
+            residual degrees of freedom of a model.
+    """
+    degrees = {one.name.removesuffix(FIT): _degrees(one) for one in outputs if one.name.endswith(FIT)}
+    return tuple(
+        tuple(_of_output_row(output, row, degrees.get(output.name), rules) for row in output.values)
+        for output in outputs
+    )
+
+
+def _of_output_row(
+    output: Output, row: Sequence[Number], degrees: Number, rules: Rules
+) -> tuple[Verdict, ...]:
+    cells = dict(zip(output.column_names, row, strict=True))
+    counts = [cells[name] for name in output.counts]
+    few = any(count is None or count < rules.checks.threshold for count in counts)
+    about = Rule.SURVIVAL if output.kind is OutputKind.CURVE else Rule.THRESHOLD
+    others = breaking([(about, True)]) if few else _by_degrees(output, degrees, rules)
+    return tuple(
+        _of_stated_count(value, rules) if name in output.counts else others
+        for name, value in cells.items()
+    )
+
+
+def _of_stated_count(value: Number, rules: Rules) -> Verdict:
+    if value is None:
+        return _UNKNOWN
+    few = 0 < value < rules.checks.threshold
+    return breaking([(Rule.THRESHOLD, few), (Rule.ZERO, rules.checks.zeros and value == 0)])
+
+
+def _by_degrees(output: Output, degrees: Number, rules: Rules) -> Verdict:
+    """Numbers that no count stands beside."""
+    if output.kind is not OutputKind.COEFFICIENTS or degrees is None:
+        return _UNKNOWN
+    return breaking([(Rule.FREEDOM, degrees < rules.checks.freedom)])
+
+
+def _degrees(fit: Output) -> Number:
+    """Residual degrees of freedom; None where the model does not say."""
+    if "df_resid" not in fit.row_names:
+        return None
+    return fit.values[fit.row_names.index("df_resid")][0]
