@@ -1,4 +1,4 @@
-"""An insider with twenty runs on a tiny domain: no small cell and nobody's attribute becomes certain.
+"""An insider with fifty runs on a tiny domain: no small cell and nobody's attribute becomes certain.
 
 The insider knows schema, rules and rounding, asks about populations of any shape, also those answered
 before with a cell more or less, and looks for all whole counts that agree with every answer.
@@ -15,9 +15,9 @@ from gencard.controller.answers.earlier import Earlier
 from gencard.core.answers.answer import Answer
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import NoAnswerError
-from gencard.core.output_checks.inference import Outcome
 from gencard.core.output_checks.rounding import step
 from gencard.core.output_checks.rules import OUTPUT_RULES
+from gencard.core.output_checks.small_counts.inference import Outcome
 from tests.controller.test_answering import asked, asking
 
 SIZES = {"a": 3, "b": 4, "c": 2}
@@ -152,11 +152,11 @@ class Insider:
 
 
 @pytest.mark.parametrize("seed", [1, 5])
-def test_twenty_runs_make_no_small_cell_certain(tmp_path, seed):
+def test_fifty_runs_make_no_small_cell_certain(tmp_path, seed):
     insider = Insider(tmp_path, seed)
-    for _ in range(20):
+    for _ in range(50):
         insider.run()
-    assert len(insider.earlier) >= 3  # large populations are answered
+    assert len(insider.earlier) > 5  # large populations are answered
     assert not insider.certain()
 
 

@@ -13,12 +13,12 @@ from gencard.core.answers.margins import RecordMargins
 from gencard.core.card.mechanism import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks import facts, inference
-from gencard.core.output_checks.inference import Outcome, tells_small_counts
-from gencard.core.output_checks.lattice import WIDTH, Facts, Lattice
 from gencard.core.output_checks.populations import Condition, Merged
 from gencard.core.output_checks.released import of_rounded_counts, released
 from gencard.core.output_checks.rules import USUAL_RULES
+from gencard.core.output_checks.small_counts import facts, inference, linear_programs
+from gencard.core.output_checks.small_counts.inference import Outcome, tells_small_counts
+from gencard.core.output_checks.small_counts.lattice import WIDTH, Facts, Lattice
 from gencard.core.statistics.formula import Analysis
 from gencard.formulas.answering import read_question
 
@@ -103,19 +103,19 @@ def test_a_search_without_a_proof_is_no_release(monkeypatch, spent):
     one = lattice([20, 3, 9, 8, 11, 30])
     margins = facts.counted([("sex",), ("age",)], one)
     if spent:
-        monkeypatch.setattr(inference, "_MOST_WORK", -1)
+        monkeypatch.setattr(linear_programs, "_MOST_WORK", -1)
     else:
         nothing = np.zeros((0, 6), dtype=np.int64)
         for name in ("mended", "boxed", "within"):
-            monkeypatch.setattr(inference._Program, name, lambda *_, **__: nothing)
-        monkeypatch.setattr(inference._Program, "bounded", lambda *_: (nothing, np.inf))
-        monkeypatch.setattr(inference._Program, "fraction", lambda *_, **__: None)
+            monkeypatch.setattr(linear_programs.Program, name, lambda *_, **__: nothing)
+        monkeypatch.setattr(linear_programs.Program, "bounded", lambda *_: (nothing, np.inf))
+        monkeypatch.setattr(linear_programs.Program, "fraction", lambda *_, **__: None)
     assert tells_small_counts(margins, NOTHING, one) is Outcome.UNDECIDED
 
 
 def test_cells_that_no_output_tells_apart_need_no_program(monkeypatch):
     """Seventy cells of a few records each are open beside their number of records alone."""
-    monkeypatch.setattr(inference, "_MOST_WORK", -1)
+    monkeypatch.setattr(linear_programs, "_MOST_WORK", -1)
     coding = Coding((Attribute("a", Labels(tuple(map(str, range(70))))), *CODING.attributes[:1]))
     codes = np.array(list(product(range(70), range(2)))).repeat(2, axis=0)
     one = Lattice.of(Dataset(coding.domain, codes), ("a", "sex"), CHECKS)

@@ -11,12 +11,12 @@ from gencard.core.answers.kinds import KINDS, answered
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks import facts
 from gencard.core.output_checks.judgement import COUNTED, judged
-from gencard.core.output_checks.lattice import Lattice
 from gencard.core.output_checks.released import numbers_of, released
 from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule
 from gencard.core.output_checks.slopes import slopes_of
+from gencard.core.output_checks.small_counts import facts
+from gencard.core.output_checks.small_counts.lattice import Lattice
 from gencard.core.statistics.formula import Analysis
 from gencard.formulas.answering import read_question
 

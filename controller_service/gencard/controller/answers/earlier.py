@@ -15,14 +15,14 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
-from gencard.core.output_checks import facts
 from gencard.core.output_checks.differencing import chain_of_sums, differences, nearly_natural
 from gencard.core.output_checks.groups import group_populations
-from gencard.core.output_checks.inference import Outcome, tells_small_counts
 from gencard.core.output_checks.judgement import SUMMED
-from gencard.core.output_checks.lattice import MOST_CELLS, Facts, Lattice, lattice_size
 from gencard.core.output_checks.populations import EVERYBODY, Kept, Merged, Output, cell_numbers
 from gencard.core.output_checks.rules import PASSED, Rules, Verdict
+from gencard.core.output_checks.small_counts import facts
+from gencard.core.output_checks.small_counts.inference import MOST_WHOLE, Outcome, tells_small_counts
+from gencard.core.output_checks.small_counts.lattice import MOST_CELLS, Facts, Lattice, lattice_size
 from gencard.core.output_checks.stored import contributed
 from gencard.core.types import FloatArray, IntArray
 
@@ -191,6 +191,8 @@ class Earlier:
     def _scopes(self, whole: "_Scope") -> Iterator["_Scope"]:
         """Around the run, then around each of its tables and each output that did not fit in before."""
         run = whole.run
+        if whole.size <= MOST_WHOLE:  # in whole records, also where more outputs make it wide
+            yield whole
         if whole.size <= MOST_CELLS:
             yield from self._around(whole)
         response = run.question.formula.attributes[:1]

@@ -25,7 +25,6 @@ from gencard.core.answers.trial import tried
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
-from gencard.core.output_checks.inference import Outcome
 from gencard.core.output_checks.judgement import Judgement, judged
 from gencard.core.output_checks.released import of_rounded_counts, released, undoes_rounding
 from gencard.core.output_checks.rules import (
@@ -38,6 +37,7 @@ from gencard.core.output_checks.rules import (
     Verdict,
     breaking,
 )
+from gencard.core.output_checks.small_counts.inference import Outcome
 from gencard.core.output_checks.stored import judged_stored, released_stored
 from gencard.core.statistics.marginals import maximal
 from gencard.core.typed_json import PLAIN

@@ -18,14 +18,13 @@ References:
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
-import scipy.optimize
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gencard.core.output_checks.lattice import WIDTH, Facts, Lattice
+from gencard.core.output_checks.small_counts.lattice import WIDTH, Facts, Lattice
+from gencard.core.output_checks.small_counts.linear_programs import Program
 from gencard.core.types import FloatArray, IntArray
 
 
@@ -49,9 +48,6 @@ _TURNS = 8
 _BOX = 240
 """Most classes of a box."""
 
-_GAP = 0.3
-"""Relative difference from the best change of a box at which the search in it ends."""
-
 _BOXES = 12
 """Boxes in which one sum is tried to be moved."""
 
@@ -61,23 +57,11 @@ _FIRST = 8
 _PROOFS = 20
 """Sums that are tried to be proven known after one of which nothing is proven."""
 
+_FEW_SUMS = 10
+"""Sums that are soon moved one at a time."""
+
 _MOST_IDLE = 30
 """Programs in a row that move no sum far enough, until sums are moved one at a time."""
-
-_MOST_WORK = 1_500_000
-"""Entries of all programs of one search, each counted once for every node that it may visit."""
-
-_NODES = 100
-"""Most nodes of the search for one sum: a bound that is the same on every machine."""
-
-_FEW_NODES = 20
-"""The same for programs that move many sums at once."""
-
-_MOST_MOVED = 5
-"""Records by which one class changes in a search for whole numbers, which this makes far shorter."""
-
-_MENDING = 60
-"""Classes whose counts make a change agree that is nearly in whole records."""
 
 _FEW_CLASSES = 100
 """Classes of a program that is soon solved without this bound."""
@@ -90,7 +74,7 @@ _CHUNK = 1_024
 
 _ZERO = 1e-7
 
-_MOST_WHOLE = 100
+MOST_WHOLE = 100
 """Classes of which counts are searched in whole records; with more, linear programs decide."""
 
 _ENOUGH = WIDTH - 0.5
@@ -119,11 +103,11 @@ def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> Outcome:
         return Outcome.OPEN
     codes = lattice.cells.codes[lattice.changing[classes.first]]
     ranges = _Ranges(classes.closed_sums(lattice, known), codes, classes.counts)
-    program = _Program(Facts.together([before, after], len(classes.counts)), classes.counts)
+    program = Program(Facts.together([before, after], len(classes.counts)), classes.counts)
     if len(ranges.low) * len(classes.counts) ** 2 <= _MOST_PAIRS:
         ranges.stretch_by_pairs(_moves(program.facts, classes.counts))
-    then = _Program(before, classes.counts)
-    if len(classes.counts) > _MOST_WHOLE:
+    then = Program(before, classes.counts)
+    if len(classes.counts) > MOST_WHOLE:
         return _in_fractions(ranges, program, then)
     if any(_is_told(place, ranges, program, then) for place in ranges.closed[:_FIRST]):
         return Outcome.DISCLOSED
@@ -133,7 +117,8 @@ def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> Outcome:
         if not program.is_spent:
             _move_in_fractions(ranges, program, turn, WIDTH + 1.0)
     ranges.set_back(ranges.closed_below(WIDTH + 1.0), *in_whole)
-    _move_together(ranges, program)
+    if len(ranges.closed) > _FEW_SUMS:
+        _move_together(ranges, program)
     return _search(ranges, program, then)
 
 
@@ -303,7 +288,7 @@ class _Ranges:
         """Whether a sum changes enough."""
         return bool(self.high[place] - self.low[place] >= WIDTH)
 
-    def span(self, place: int, program: "_Program") -> float:
+    def span(self, place: int, program: Program) -> float:
         """By how much a sum changes at most by a program, fractions of records allowed."""
         touched, within = self.rows(place)
         return program.span(touched, within) + float(self.most[place] - self.least[place])
@@ -351,7 +336,7 @@ def _moves(facts: Facts, counts: IntArray) -> NDArray[np.int8]:
     return most
 
 
-def _move_together(ranges: _Ranges, program: "_Program") -> None:
+def _move_together(ranges: _Ranges, program: Program) -> None:
     """Move many sums with each program, until none is left or many programs in a row move none.
 
     In each round every sum that is left moves up or down, by signs and weights that differ each time, so
@@ -377,7 +362,7 @@ def _move_together(ranges: _Ranges, program: "_Program") -> None:
 
 def _move_in_box(
     ranges: _Ranges,
-    program: "_Program",
+    program: Program,
     place: int,
     sign: float,
     weights: FloatArray,
@@ -416,7 +401,7 @@ def _box(codes: IntArray, counts: IntArray, centre: int, rng: np.random.Generato
     return np.asarray(free)
 
 
-def _move_in_fractions(ranges: _Ranges, program: "_Program", turn: int, width: float) -> None:
+def _move_in_fractions(ranges: _Ranges, program: Program, turn: int, width: float) -> None:
     """Move the sums that change less than a width, up or down, by one linear program."""
     left = ranges.closed_below(width)
     if not len(left):
@@ -430,7 +415,7 @@ def _move_in_fractions(ranges: _Ranges, program: "_Program", turn: int, width: f
         ranges.stretch(change[None])
 
 
-def _in_fractions(ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome:
+def _in_fractions(ranges: _Ranges, program: Program, before: Program) -> Outcome:
     """Judge many classes by linear programs alone.
 
     Whole records are not searched for: with so many classes, counts in fractions that agree have whole
@@ -457,7 +442,7 @@ def _in_fractions(ranges: _Ranges, program: "_Program", before: "_Program") -> O
     return Outcome.OPEN
 
 
-def _search(ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome:
+def _search(ranges: _Ranges, program: Program, before: Program) -> Outcome:
     """Prove or refute for one sum after the other that it is known; one that is known decides."""
     outcome, proofs = Outcome.OPEN, _PROOFS
     for place in ranges.closed:
@@ -475,16 +460,16 @@ def _search(ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome
     return outcome
 
 
-def _is_told(place: int, ranges: _Ranges, program: "_Program", before: "_Program") -> bool:
+def _is_told(place: int, ranges: _Ranges, program: Program, before: Program) -> bool:
     """Whether no fractions of records leave a sum open that was open before."""
     return ranges.span(place, program) < WIDTH - _ZERO and _was_open(place, ranges, before)
 
 
-def _was_open(place: int, ranges: _Ranges, before: "_Program") -> bool:
+def _was_open(place: int, ranges: _Ranges, before: Program) -> bool:
     return ranges.span(place, before) >= WIDTH - _ZERO
 
 
-def _searched(place: int, ranges: _Ranges, program: "_Program", before: "_Program") -> Outcome:
+def _searched(place: int, ranges: _Ranges, program: Program, before: Program) -> Outcome:
     """The same in whole records, as far as programs of a few nodes decide it."""
     if not _was_open(place, ranges, before):
         return Outcome.OPEN
@@ -498,7 +483,7 @@ def _searched(place: int, ranges: _Ranges, program: "_Program", before: "_Progra
     return Outcome.DISCLOSED if is_closed else Outcome.UNDECIDED
 
 
-def _open(place: int, ranges: _Ranges, program: "_Program") -> None:
+def _open(place: int, ranges: _Ranges, program: Program) -> None:
     """Search for changes in whole records that move one sum far enough."""
     touched, within = ranges.rows(place)
     for weights in (touched, -within):
@@ -517,7 +502,7 @@ def _open(place: int, ranges: _Ranges, program: "_Program") -> None:
             ranges.stretch(program.within(bound))
 
 
-def _whole_span(place: int, ranges: _Ranges, program: "_Program") -> float:
+def _whole_span(place: int, ranges: _Ranges, program: Program) -> float:
     """By how much a sum changes at most in whole records, as far as a search can bound that."""
     span = 0.0
     for weights in ranges.rows(place) * np.array([[1.0], [-1.0]]):
@@ -525,127 +510,3 @@ def _whole_span(place: int, ranges: _Ranges, program: "_Program") -> float:
         ranges.stretch(change)
         span += most
     return span
-
-
-class _Program:
-    """Changes of the counts of classes that agree with facts, as rows.
-
-    Args:
-        facts: About classes.
-        counts: Records in each class.
-    """
-
-    def __init__(self, facts: Facts, counts: IntArray) -> None:
-        self.facts = facts
-        self._counts = counts
-        rows = np.vstack([facts.rows, np.ones(len(counts))])
-        self._rows = scipy.sparse.csc_array(rows)
-        self._low, self._high = np.append(facts.low, 0.0), np.append(facts.high, 0.0)
-        self._work = 0
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether the search has had its share of work."""
-        return self._work > _MOST_WORK
-
-    def span(self, up: FloatArray, down: FloatArray) -> float:
-        """By how much a sum changes at most, fractions of records allowed: below ``WIDTH`` is proof."""
-        changes = [self._solved(weights, whole=0, nodes=0) for weights in (up, -down)]
-        pairs = zip((up, -down), changes, strict=True)
-        return sum(np.inf if change is None else float(one @ change) for one, change in pairs)
-
-    def fraction(self, weights: FloatArray, most: float = WIDTH) -> FloatArray | None:
-        """The change in fractions of records that makes a weighted sum largest."""
-        return self._solved(weights, whole=0, nodes=0, most=most)
-
-    def mended(self, weights: FloatArray) -> IntArray:
-        """A change in whole records that makes a weighted sum large, if one is soon found.
-
-        Few classes of the best change in fractions change by no whole number. These and the classes
-        with the most records change once more so that the facts hold.
-        """
-        change = self._solved(weights, whole=0, nodes=0, most=WIDTH)
-        if change is None:
-            return self._rounded(None)
-        free = np.abs(change - np.round(change)) > _ZERO
-        free[np.argsort(-self._counts, kind="stable")[:_MENDING]] = True
-        fixed = (free, np.round(change))
-        return self._rounded(self._solved(weights, whole=1, nodes=_NODES, fixed=fixed))
-
-    def boxed(self, weights: FloatArray, free: NDArray[np.bool_]) -> IntArray:
-        """The same by a change of some classes alone."""
-        fixed = (free, np.zeros(len(free)))
-        return self._rounded(self._solution(weights, whole=1, nodes=_FEW_NODES, gap=_GAP, fixed=fixed).x)
-
-    def within(self, bound: tuple[FloatArray, float, float]) -> IntArray:
-        """A change within one more bound; if no fractions agree, no whole numbers do."""
-        change, nothing = None, np.zeros(len(self._counts))
-        for whole in (0, 1):
-            nodes = _NODES * whole
-            change = self._solved(nothing, whole=whole, nodes=nodes, most=_MOST_MOVED, bound=bound)
-            if change is None:
-                break
-        return self._rounded(change)
-
-    def bounded(self, weights: FloatArray) -> tuple[IntArray, float]:
-        """A change in whole records that makes a whole-numbered sum large, and how large it can be."""
-        solution = self._solution(weights, whole=1, nodes=_NODES, gap=0.0)
-        bound = solution.mip_dual_bound
-        most = np.inf if bound is None or not np.isfinite(bound) else np.floor(-bound + _ZERO)
-        return self._rounded(solution.x), float(most)
-
-    def _solved(self, weights: FloatArray, *, whole: int, **more: Any) -> FloatArray | None:
-        """The change that makes a weighted sum largest, or one that is large, in whole records."""
-        change: FloatArray | None = self._solution(weights, whole=whole, gap=float(whole), **more).x
-        return change
-
-    def _solution(
-        self,
-        weights: FloatArray,
-        *,
-        whole: int,
-        nodes: int,
-        gap: float,
-        most: float = np.inf,
-        bound: tuple[FloatArray, float, float] | None = None,
-        fixed: tuple[NDArray[np.bool_], FloatArray] | None = None,
-    ) -> Any:
-        """The solver's result.
-
-        Args:
-            gap: Relative difference from the best solution at which the solver stops.
-            fixed: Of which classes the change may differ from a given one, and that one.
-        """
-        free, given = fixed or (np.ones(len(self._counts), dtype=bool), np.zeros(len(self._counts)))
-        rows, counts = self._rows[:, free], self._counts[free]
-        shift = self._rows @ np.where(free, 0.0, given)
-        self._work += (rows.nnz + len(counts)) * (1 + nodes)
-        touched = np.diff(rows.tocsr().indptr) > 0
-        if not touched.all():  # a function of no free class agrees, or nothing does
-            rows = rows[np.flatnonzero(touched)]
-        low, high = (self._low - shift)[touched], (self._high - shift)[touched]
-        conditions = [scipy.optimize.LinearConstraint(rows, low, high)]
-        if bound is not None:
-            row, low, high = bound
-            conditions.append(scipy.optimize.LinearConstraint(row[None], low, high))
-        solution = scipy.optimize.milp(
-            -weights[free],
-            integrality=np.full(len(counts), whole),
-            bounds=scipy.optimize.Bounds(np.maximum(-counts, -most), most),
-            constraints=conditions,
-            options={"node_limit": max(nodes, 1), "mip_rel_gap": gap},
-        )
-        if solution.x is not None:
-            change = np.array(given, dtype=np.float64)
-            change[free] = solution.x
-            solution.x = change
-        return solution
-
-    def _rounded(self, change: FloatArray | None) -> IntArray:
-        """A change without its last digits, if it then still agrees."""
-        facts = self.facts
-        whole = np.zeros((0, len(self._counts))) if change is None else np.round(change)[None]
-        values = whole @ facts.rows.T
-        slack = _ZERO * (1.0 + np.abs(whole) @ np.abs(facts.rows).T)
-        agree = np.all((facts.low - slack <= values) & (values <= facts.high + slack), axis=1)
-        return whole[agree].astype(np.int64)

@@ -22,11 +22,11 @@ from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks import rounding
 from gencard.core.output_checks.judgement import COUNTED, GROUPED, SURVIVAL
-from gencard.core.output_checks.lattice import Facts, Lattice, Sums
 from gencard.core.output_checks.populations import Kept, cell_numbers
 from gencard.core.output_checks.released import ROUNDED_FIRST
 from gencard.core.output_checks.rules import Rules
 from gencard.core.output_checks.slopes import slopes_of
+from gencard.core.output_checks.small_counts.lattice import Facts, Lattice, Sums
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
