@@ -86,7 +86,10 @@ _FRACTIONS = 120
 _FRACTIONS_FIRST = 30
 """The same before whole records are searched for."""
 
-_SINGLE = 100
+_FRACTIONS_IDLE = 5
+"""Of these in a row that leave as many sums as before, until sums are judged one at a time."""
+
+_SINGLE = 400
 """Sums that are judged one at a time; if more are left, nothing is proven."""
 
 
@@ -422,10 +425,13 @@ def _in_fractions(ranges: _Ranges, program: Program, before: Program) -> Outcome
     ones near by, and a search would take minutes. A sum that changes by ``_ENOUGH`` has at least three
     whole numbers in its range.
     """
+    left, idle = len(ranges.closed_below(_ENOUGH)), 0
     for turn in range(_FRACTIONS):
-        if not len(ranges.closed_below(_ENOUGH)):
-            return Outcome.OPEN
+        if not left or idle == _FRACTIONS_IDLE:
+            break
         _move_in_fractions(ranges, program, turn, _ENOUGH)
+        before_it, left = left, len(ranges.closed_below(_ENOUGH))
+        idle = idle + 1 if left == before_it else 0
     for number, place in enumerate(ranges.closed_below(_ENOUGH)):
         if ranges.high[place] - ranges.low[place] >= _ENOUGH - _ZERO:
             continue
