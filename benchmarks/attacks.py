@@ -5,6 +5,8 @@ than guessing (one-sided binomial tests, 1 % over all attacks together by Bonfer
 tried too rarely to say so.
 """
 
+import sys
+import time
 from collections.abc import Sequence
 
 from benchmarks import (
@@ -38,7 +40,7 @@ _LEVEL = 0.01
 
 def run(quick: bool) -> bench.Result:
     """Try every attack."""
-    outcomes = [attack.run(quick) for attack in ATTACKS]
+    outcomes = [_tried(attack, number, quick) for number, attack in enumerate(ATTACKS, 1)]
     pairs = list(zip(ATTACKS, outcomes, strict=True))
     above = [attack for attack, outcome in pairs if attack.p_value(outcome) < _LEVEL / len(ATTACKS)]
     too_few = [attack for attack, outcome in pairs if outcome.tries < attack.least]
@@ -50,6 +52,15 @@ def run(quick: bool) -> bench.Result:
         ),
         {"above": [attack.name for attack in above], "too few": [attack.name for attack in too_few]},
     )
+
+
+def _tried(attack: Attack, number: int, quick: bool) -> Outcome:
+    """The outcome of one attack, said on standard error too: all of them take minutes."""
+    begin = time.perf_counter()
+    outcome = attack.run(quick)
+    said = f"{outcome.successes} of {outcome.tries}, {time.perf_counter() - begin:.0f} s"
+    print(f"{number}/{len(ATTACKS)} {attack.line} {attack.name}: {said}", file=sys.stderr)
+    return outcome
 
 
 def _table(pairs: Sequence[tuple[Attack, Outcome]]) -> bench.Table:

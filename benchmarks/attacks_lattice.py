@@ -172,9 +172,36 @@ def _of_rounding(name: str, before: str, **how: object) -> Attack:
 
 
 _ONE, _FOUR = {"c0": 2}, {f"c{number}": 2 for number in range(4)}
+_BESIDE: dict[str, int] = {"other": 130}
 
 ATTACKS: tuple[Attack, ...] = (
+    _of_means("7 levels, 300 records", "refused", levels=7, others={}, term="wide", each=43),
+    _of_means("7 levels, four conditions", "refused", levels=7, others=_FOUR, term="wide", each=43),
+    _of_means(
+        "7 levels, beside pairs", "not measured", levels=7, others=_ONE, term="wide", each=43, pairs=True
+    ),
+    _of_means(
+        "7 levels, an irrelevant wide attribute in the formula",
+        "not measured",
+        levels=7,
+        others=_BESIDE,
+        term="wide + other",
+        each=285,
+    ),
     _of_means("100 levels, a condition", "refused", levels=100, others=_ONE, term="wide", each=14),
+    _of_means(
+        "100 levels, four conditions", "not measured", levels=100, others=_FOUR, term="wide", each=20
+    ),
+    _of_means(
+        "100 levels, a condition, beside pairs",
+        "not measured",
+        levels=100,
+        others=_ONE,
+        term="wide",
+        each=14,
+        pairs=True,
+    ),
+    _of_means("130 levels, a condition", "12 of 12", levels=130, others=_ONE, term="wide", each=14),
     _of_means(
         "180 levels, a condition", "5 of 20 answered", levels=180, others=_ONE, term="wide", each=14
     ),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
+from gencard.core.psi_risk import wide as wide_module
 from gencard.core.psi_risk.facts import certain_facts
 from gencard.core.psi_risk.released import ReleasedTables
 from gencard.core.psi_risk.risk import psi_risk
@@ -115,7 +116,7 @@ def test_programs_say_what_brute_force_says(dataset, cliques, seed):
     assert is_certain(released, Claim(0, NAMES, cell, target)) == (not others.any())
 
 
-def test_programs_prove_what_bounds_leave_open():
+def test_programs_prove_what_bounds_leave_open(monkeypatch):
     rng = np.random.default_rng(15)
     domain, number = DOMAINS[1], int(rng.integers(4, 12))
     rows = rng.integers(domain.cells, size=number)
@@ -126,8 +127,15 @@ def test_programs_prove_what_bounds_leave_open():
     wide = wide_tables(dataset, released, facts.known)
     assert (facts.by_width[-1].facts, wide.facts) == (0, 3)
     assert levels_known(dataset, every).sum() == 3
-    assert (wide.wrong, wide.undecided) == (0, 0)
-    assert wide_tables(dataset, released, facts.known, most_programs=0).facts == 0
+    assert (wide.wrong, wide.open) == (0, 0)
+    none = wide_tables(dataset, released, facts.known, most_programs=0)
+    assert (none.facts, none.programs, none.open) == (0, 0, wide.programs)
+    monkeypatch.setattr(wide_module, "MOST_FREE", 0)
+    large = wide_tables(dataset, released, facts.known)
+    assert (large.facts, large.programs, large.open) == (0, 0, wide.programs)
+    assert psi_risk(dataset, RELEASED[0]).not_covered == (
+        f"Not decided: {wide.programs} claims about three known attributes may hold too.",
+    )
 
 
 @pytest.mark.parametrize("cliques", RELEASED[2:])

@@ -110,6 +110,8 @@ def _say_guesses(report: PsiRisk) -> None:
         )
         guesses.add_row("3", "not examined", "", held_text)
     console.print(guesses)
+    for sentence in report.not_covered:
+        say(sentence)
 
 
 def _say_certain(report: PsiRisk) -> None:

@@ -117,6 +117,16 @@ class PsiRisk:
         facts = self.facts[-1].wrong if self.facts else 0
         return facts + self.wide.wrong + sum(guesses.wrong for guesses in self.guesses)
 
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What was not examined or not decided, in sentences: it may be certain too."""
+        skipped = self.wide.skipped + (self.facts[-1].skipped if self.facts else 0)
+        sentences = (
+            (skipped, "Not examined: {:,} combinations of attributes whose tables are too large."),
+            (self.wide.open, "Not decided: {:,} claims about three known attributes may hold too."),
+        )
+        return tuple(sentence.format(number) for number, sentence in sentences if number)
+
     def json(self) -> dict[str, Any]:
         """The report as a JSON object; levels are codes."""
         document: dict[str, Any] = PLAIN.write(self)

@@ -64,6 +64,8 @@ class WideTables:
         undecided: Of them, those that ended without an answer.
         facts: Pairs of record and attribute that only programs prove.
         cells: Unexpected cells that certainly hold somebody, as only programs prove.
+        untried: Claims that no program was tried on: their tables are too large, or others are nearer to
+            being certain.
     """
 
     tables: int = 0
@@ -75,6 +77,12 @@ class WideTables:
     undecided: int = 0
     facts: int = 0
     cells: int = 0
+    untried: int = 0
+
+    @property
+    def open(self) -> int:
+        """Claims of which nothing is known."""
+        return self.untried + self.undecided
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,7 @@ class _Search:
 
     def __init__(self, records: Dataset, released: ReleasedTables, known: Known) -> None:
         self._records, self._released, self._known = records, released, known
-        self._tables = self._skipped = self._held = self._unexpected = self._wrong = 0
+        self._tables = self._skipped = self._held = self._unexpected = self._wrong = self._untried = 0
         self._claims: dict[bool, list[Claim]] = {True: [], False: []}
 
     def look(self, names: Clique) -> None:
@@ -137,18 +145,26 @@ class _Search:
         self._held += int(occupied.sum())
         self._unexpected += int(np.sum(occupied & surprising))
         self._wrong += int(np.sum((counts < bounds.lower) | (counts > bounds.upper)))
-        if np.count_nonzero(bounds.upper) > MOST_FREE or self._is_decomposable(names):
+        if self._is_decomposable(names):
             return
+        is_large = bool(np.count_nonzero(bounds.upper) > MOST_FREE)
         for axis in range(WIDTH):
-            self._keep(True, _key_claims(names, axis, counts, bounds))
-        self._keep(False, _cell_claims(names, counts, bounds, (counts > 0) & ~occupied & surprising))
+            self._keep(True, _key_claims(names, axis, counts, bounds), is_large)
+        chosen = (counts > 0) & ~occupied & surprising
+        self._keep(False, _cell_claims(names, counts, bounds, chosen), is_large)
 
-    def _keep(self, of_key: bool, claims: Iterator[Claim]) -> None:
-        tightest = nsmallest(MOST_PROGRAMS, [*self._claims[of_key], *claims], key=attrgetter("slack"))
-        self._claims[of_key] = tightest
+    def _keep(self, of_key: bool, claims: Iterator[Claim], is_large: bool) -> None:
+        """Keep the claims that are nearest to being certain, and count the others."""
+        if is_large:
+            self._untried += sum(1 for _ in claims)
+            return
+        both = [*self._claims[of_key], *claims]
+        self._claims[of_key] = nsmallest(MOST_PROGRAMS, both, key=attrgetter("slack"))
+        self._untried += len(both) - len(self._claims[of_key])
 
     def proved(self, most: int, progress: Progress) -> WideTables:
         claims = [*self._claims[True][:most], *self._claims[False][:most]]
+        untried = self._untried + sum(map(len, self._claims.values())) - len(claims)
         numbers = {True: 0, False: 0}
         proved: dict[str, NDArray[np.bool_]] = {}
         undecided = 0
@@ -172,6 +188,7 @@ class _Search:
             undecided,
             sum(int(rows.sum()) for rows in proved.values()),
             numbers[False],
+            untried,
         )
 
     def _unknown(self, claim: Claim) -> NDArray[np.bool_]:
