@@ -159,3 +159,20 @@ def test_a_natural_group_is_no_difference_to_itself():
     )
     assert not nearly_natural(cell(age=4), records, T)
     assert nearly_natural(but(cell(age=3)), records, T)
+
+
+@pytest.mark.parametrize("others", [1, 7, 11, 12])
+def test_a_natural_group_is_found_behind_attributes_that_change_little(others):
+    """Half of the jobs without four people; beyond twelve attributes a condition is refused unseen."""
+    domain = Domain.of({**{f"a{place:02}": 2 for place in range(others)}, "job": 4})
+    codes = np.random.default_rng(2).integers(0, 2, (600, others + 1))
+    codes[:, -1] += 2 * np.random.default_rng(3).integers(0, 2, 600)
+    few = [1] * others + [0]
+    codes = np.concatenate([codes[~np.all(codes == few, axis=1)], [few] * 4])
+    cells = np.zeros((2,) * others + (4,), dtype=bool)
+    cells[..., :2] = True
+    cells[tuple(few)] = False
+    records = Dataset(domain, codes)
+    assert nearly_natural(Condition(domain.attributes, cells), records, T)
+    cells[tuple(few)] = True
+    assert not nearly_natural(Condition(domain.attributes, cells), records, T)

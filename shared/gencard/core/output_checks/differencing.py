@@ -27,7 +27,7 @@ published.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb
+from math import comb, prod
 
 import numpy as np
 import scipy.optimize
@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from gencard.core.card.mechanism import Transform
 from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
 from gencard.core.output_checks.populations import Condition, Kept, Output, cell_numbers
 from gencard.core.output_checks.rules import PASSED, Rule, Rules, Verdict
 from gencard.core.types import FloatArray, IntArray
@@ -43,8 +44,8 @@ from gencard.core.types import FloatArray, IntArray
 MOST_COMBINATIONS = 2_000
 """Sparse combinations that are tried before a chain is refused without a search."""
 
-_MOST_ATTRIBUTES = 8
-"""Of one condition of which all subsets are looked at."""
+_MOST_ATTRIBUTES = 12
+"""On which one condition depends: as many as 4,096 cells can have. All subsets are looked at."""
 
 _ZERO = 1e-7
 
@@ -91,18 +92,30 @@ def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bo
 
     None at all are too few as well, unless the union is the population by its very definition.
     """
-    names = condition.attributes[:_MOST_ATTRIBUTES]
-    mask, everybody = condition.kept(dataset), np.ones(len(dataset), dtype=bool)
+    everything = condition.attributes
+    names = [name for name in everything if not _depends_on(condition, _without(everything, name))]
+    if len(names) > _MOST_ATTRIBUTES:
+        return True  # all subsets would be work in itself; too careful is the safe side
+    cells, number = cell_numbers(dataset, names)
+    mask, sizes = condition.kept(dataset), [dataset.domain.size(name) for name in names]
+    if number != prod(sizes):  # too many to be numbered by their place
+        return True
+    within, without = (np.bincount(cells[one], minlength=number).reshape(sizes) for one in (mask, ~mask))
     for size in range(len(names)):
-        for inside in combinations(names, size):
-            gap = _gap(mask, everybody, dataset, (), inside)
-            if gap.near and gap.total < threshold and not _depends_on(condition, inside):
+        for away in combinations(range(len(names)), len(names) - size):
+            inside, outside = within.sum(axis=away), without.sum(axis=away)
+            is_near = bool(np.any(inside > outside))
+            if is_near and np.minimum(inside, outside).sum() < threshold:
                 return True
     return False
 
 
+def _without(names: Clique, name: str) -> Clique:
+    return tuple(other for other in names if other != name)
+
+
 def _depends_on(condition: Condition, names: Sequence[str]) -> bool:
-    """Whether some of its attributes decide alone who is in."""
+    """Whether some attributes decide alone who is in."""
     others = tuple(axis for axis, name in enumerate(condition.attributes) if name not in names)
     decided = condition.cells.all(axis=others) == condition.cells.any(axis=others)
     return bool(np.all(decided))
