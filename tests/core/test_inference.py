@@ -88,6 +88,41 @@ def test_a_cell_that_two_sums_leave_alone_is_found_and_rounding_protects_it():
     )
 
 
+@settings(max_examples=60)
+@given(st.integers(0, 10_000))
+def test_a_rounded_table_of_a_card_says_which_counts_have_the_same_psi(seed):
+    rng = np.random.default_rng(seed)
+    checks = Transform(threshold=int(rng.integers(0, 8)), rounding=int(rng.integers(2, 9)))
+    counts = rng.integers(max(checks.threshold, 1), 30, 6) * (rng.random(6) < 0.8)
+    one = lattice(counts)
+    told = facts.rounded(("sex", "age"), checks, one)
+
+    def psi(values):
+        passed = (values >= checks.threshold) | (values == 0)
+        return np.where(passed, np.round(values / checks.rounding) * checks.rounding, -1)
+
+    changes = np.arange(-30, 30)
+    for row, low, high in zip(told.rows, told.low, told.high, strict=True):
+        count = int(row @ counts)
+        own = psi(np.array([count]))
+        alike = changes[(count + changes >= 0) & (psi(count + changes) == own)]
+        assert low <= alike.min()
+        assert alike.max() <= high
+        assert high - low <= checks.rounding
+    assert np.array_equal(told.rows.sum(axis=0), np.ones(6))
+
+
+def test_a_rounded_table_of_another_project_is_joined():
+    """An answer leaves 1 to 5 open for a count, and the rounded table 3 to 7: together too little."""
+    one = lattice([24, 3, 9, 8, 11, 30])
+    table = facts.rounded(("sex", "age"), Transform(rounding=5), one)
+    others = one.sums((), np.array([True, False, True, True, True, True]))
+    answer = Facts.near(others.rows, 2.0)
+    assert tells_small_counts(answer, NOTHING, one) is Outcome.OPEN
+    assert tells_small_counts(table, NOTHING, one) is Outcome.OPEN
+    assert tells_small_counts(answer, table, one) is Outcome.DISCLOSED
+
+
 def test_integer_programs_find_what_no_single_move_does():
     """Both margins are known: only four records together can change their cells."""
     one = lattice([20, 3, 9, 8, 11, 30])

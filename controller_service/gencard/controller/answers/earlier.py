@@ -18,12 +18,13 @@ from gencard.core.errors import GencardError
 from gencard.core.output_checks.differencing import chain_of_sums, differences, nearly_natural
 from gencard.core.output_checks.groups import group_populations
 from gencard.core.output_checks.judgement import SUMMED
-from gencard.core.output_checks.populations import EVERYBODY, Kept, Merged, Output, cell_numbers
+from gencard.core.output_checks.populations import EVERYBODY, Kept, Merged, Output, Rounded, cell_numbers
 from gencard.core.output_checks.rules import PASSED, Rules, Verdict
 from gencard.core.output_checks.small_counts import facts
 from gencard.core.output_checks.small_counts.inference import MOST_WHOLE, Outcome, tells_small_counts
 from gencard.core.output_checks.small_counts.lattice import MOST_CELLS, Facts, Lattice, lattice_size
 from gencard.core.output_checks.stored import contributed
+from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray, IntArray
 
 _MOST_SCOPES = 16
@@ -42,19 +43,28 @@ class Earlier:
         cliques: Marginals of everybody, exactly.
         refused: Populations of runs that were refused: a refusal says that a rule was broken, so two
             refusals about almost the same records would say what the difference does.
+        rounded: Marginals of everybody, rounded.
     """
 
     coding: Coding
     runs: tuple[RunQuestion, ...]
     cliques: tuple[Clique, ...]
     refused: tuple[Population, ...] = ()
+    rounded: tuple[Rounded, ...] = ()
 
     @classmethod
     def of(cls, job: Job, coding: Coding) -> "Earlier":
         """As a job names it."""
         runs = (RunQuestion.of({"options": "", **run}, coding) for run in job["earlier"])
         refused = (Population.of({"options": "", **run}, coding) for run in job.get("refused", ()))
-        return cls(coding, tuple(runs), tuple(cliques_of(job.get("released", ()))), tuple(refused))
+        rounded = (PLAIN.read(Rounded, one, field="rounded") for one in job.get("rounded", ()))
+        cliques = cliques_of(job.get("released", ()))
+        return cls(coding, tuple(runs), tuple(cliques), tuple(refused), tuple(rounded))
+
+    @property
+    def tables(self) -> tuple[Clique, ...]:
+        """Marginals of everybody, exactly or rounded."""
+        return (*self.cliques, *(one.clique for one in self.rounded))
 
     def attributes_with(self, run: RunQuestion) -> Clique:
         """All attributes that must be read to judge a run."""
@@ -62,7 +72,7 @@ class Earlier:
         cliques = (clique for one in runs for clique in one.output.cliques)
         names = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
         chosen = (population.attributes for population in self.refused)
-        return tuple(dict.fromkeys(chain(names, *cliques, *self.cliques, *chosen)))
+        return tuple(dict.fromkeys(chain(names, *cliques, *self.tables, *chosen)))
 
     def stored_with(self, run: RunQuestion) -> Clique:
         """The number whose stored values must be read to judge a run: its own, or of earlier means."""
@@ -115,7 +125,7 @@ class Earlier:
         if self._resembles(run, dataset, threshold):
             return True
         outputs = [output for one in self.runs for output in one.outputs]
-        outputs.append(Output((EVERYBODY,), self.cliques))
+        outputs.append(Output((EVERYBODY,), self.tables))
         for one in run.outputs:  # its groups may be a chain by themselves
             if differences(one, outputs, dataset, threshold):
                 return True
@@ -181,8 +191,14 @@ class Earlier:
         )
         if not lattice.small:
             return Outcome.OPEN
+        told_apart = lattice.told_apart
         parts = [
             facts.counted(exact, lattice),
+            *(
+                facts.rounded(one.clique, one.checks, lattice)
+                for one in self.rounded
+                if told_apart.issuperset(one.clique)
+            ),
             *(_facts(one, merging, lattice, rules) for one in scope.runs),
         ]
         before = Facts.together(parts, len(lattice.changing))
@@ -203,7 +219,7 @@ class Earlier:
 
     def _around(self, scope: "_Scope") -> Iterator["_Scope"]:
         """Scopes that hold this one: each related output is in one of the first, as far as that fits."""
-        related = self._related(scope, (*self.runs, *self.cliques))
+        related = self._related(scope, (*self.runs, *self.tables))
         joined = list[_Scope]()
         for pair in related:
             wider = scope.with_(*pair)

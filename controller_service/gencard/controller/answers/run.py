@@ -22,6 +22,7 @@ from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, MeasurementRefusedError, ProgramRunFailedError
+from gencard.core.output_checks.populations import Rounded
 from gencard.core.output_checks.rules import Rule
 from gencard.wire.documents.answer_document import Question
 
@@ -48,8 +49,7 @@ class AnswerRun:
         with answers.database.reading() as tx:
             row = answers.store.get(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
-            before = self._before(tx, row)
-            exact_cliques = self._exact_cliques(tx, row)
+            before = {**self._before(tx, row), **self._told_by_cards(tx, row)}
         analyses = offer_of(card).terms.analyses
         job = self.jobs.answer(
             answers.cards.entry_of(card),
@@ -58,7 +58,6 @@ class AnswerRun:
             privacy=analyses.privacy if analyses.privacy.noisy else None,
             numbers=analyses.numbers,
             before=before,
-            released=exact_cliques,
             seed=secrets.randbits(63),
         )
         try:
@@ -141,17 +140,24 @@ class AnswerRun:
                 (refused if ended else released)[one.question] = question_of(one)
         return {"earlier": list(released.values()), "refused": list(refused.values())}
 
-    def _exact_cliques(self, tx: Connection, row: RunRow) -> list[Clique]:
-        """Marginals of the same records that cards have released exactly, to anybody."""
-        cards, cliques = self.answers.cards, set[Clique]()
+    def _told_by_cards(self, tx: Connection, row: RunRow) -> dict[str, list[Clique] | list[Rounded]]:
+        """Marginals of the same records that cards have told anybody.
+
+        Returns:
+            "released": those that are exact.
+            "rounded": others, which nobody knows exactly, so that a run may not disclose them either.
+        """
+        cards, exact, rounded = self.answers.cards, set[Clique](), set[Rounded]()
         for name in cards.store.measured(tx, row.dataset):
             signed = signed_card(cards.card(tx, name))
             terms = signed.terms
-            # What a card rounds is not known exactly, so a run may not disclose it either.
-            is_exact = not terms.privacy.noisy and terms.transform.rounding <= 1
-            if signed.version == row.version and is_exact:
-                cliques.update(signed.terms.marginals)
-        return sorted(cliques)
+            if signed.version != row.version or terms.privacy.noisy:
+                continue
+            if terms.transform.rounding <= 1:
+                exact.update(terms.marginals)
+            else:
+                rounded.update(Rounded(clique, terms.transform) for clique in terms.marginals)
+        return {"released": sorted(exact), "rounded": sorted(rounded, key=str)}
 
 
 def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:

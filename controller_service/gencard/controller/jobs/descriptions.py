@@ -17,6 +17,7 @@ from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique, Domain
 from gencard.core.evaluation.evaluation import Evaluation, Need
+from gencard.core.output_checks.populations import Rounded
 from gencard.core.statistics.linear import LinearStatistic, statistics_of
 from gencard.core.typed_json import PLAIN
 from gencard.wire.box_request import Values
@@ -144,16 +145,15 @@ class Descriptions:
         *,
         privacy: Privacy | None,
         numbers: int,
-        before: Mapping[str, Sequence[Question]],
-        released: Sequence[Clique],
+        before: Mapping[str, Sequence[Question | Clique | Rounded]],
         seed: int,
     ) -> Job:
         """One checked run, which is judged beside what was told of the same records.
 
         Args:
             before: Questions of other runs: "earlier" of those that are answered or may be, and
-                "refused", of which only the populations are remembered.
-            released: Marginals that cards have released exactly.
+                "refused", of which only the populations are remembered. Marginals that cards have
+                "released" exactly, and "rounded" ones.
         """
         return {
             "records": self._records(dataset_entry, version),
@@ -161,8 +161,7 @@ class Descriptions:
             "numbers": numbers,
             "limits": PLAIN.write(dataset_entry.policy.analyses.rules),
             "privacy": None if privacy is None else privacy_document(privacy),
-            **{name: list(map(asdict, questions)) for name, questions in before.items()},
-            "released": [list(clique) for clique in released],
+            **{name: list(map(PLAIN.write, told)) for name, told in before.items()},
             "most_records": self.most_records,
             "seed": seed,
         }

@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.card.mechanism import Transform
 from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
@@ -77,6 +78,18 @@ class Output:
         """Which records the output is about."""
         everybody = np.ones(len(dataset), dtype=bool)
         return reduce(np.logical_and, (test.kept(dataset) for test in self.tests), everybody)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """A marginal of everybody that was released rounded.
+
+    Args:
+        checks: The threshold that its counts passed, and the base of their rounding.
+    """
+
+    clique: Clique
+    checks: Transform
 
 
 def not_missing(attributes: Iterable[str], levels: Domain) -> tuple[Condition, ...]:

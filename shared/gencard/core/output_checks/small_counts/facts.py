@@ -18,6 +18,7 @@ from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.noise.estimating import Equations
 from gencard.core.answers.stored import wants_stored
 from gencard.core.answers.survival import event_of
+from gencard.core.card.mechanism import Transform
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks import rounding
@@ -49,6 +50,19 @@ def counted(cliques: Sequence[Clique], lattice: Lattice) -> Facts:
     """Exact counts of everybody, as psi has them."""
     everybody = np.ones(len(lattice.counts), dtype=bool)
     parts = (Facts.near(lattice.sums(clique, everybody).rows, 0.0) for clique in cliques)
+    return Facts.together(parts, len(lattice.changing))
+
+
+def rounded(clique: Clique, checks: Transform, lattice: Lattice) -> Facts:
+    """Counts of everybody that passed a threshold and were rounded, as psi of a card may have them."""
+    sums = lattice.sums(clique, np.ones(len(lattice.counts), dtype=bool))
+    empty = (sums.values == 0) & (2 * checks.threshold > checks.rounding)
+    near_zero = ~empty & (2 * sums.values <= checks.rounding)
+    parts = [
+        Facts.near(sums.take(empty).rows, 0.0),  # a count that passed is not told as 0
+        Facts.rounded(sums.take(near_zero), checks.rounding),
+        Facts.rounded(sums.take(~empty & ~near_zero), checks.rounding, checks.threshold),
+    ]
     return Facts.together(parts, len(lattice.changing))
 
 
