@@ -1,16 +1,19 @@
 """S25: exact counts leave only as the policy says: each cell passes its checks, and is rounded."""
 
 import json
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from gencard.client.card import Card
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import CardState
 from gencard.core.card.mechanism import USUAL_CHECKS, Transform
 from gencard.core.errors import MeasurementRefusedError, VerificationError
+from gencard.core.output_checks.populations import Rounded
 from gencard.core.statistics.psi import Measurement, Psi, rounded, rounding_stddev
 from gencard.v1 import negotiation_pb2
 from gencard.wire.codecs.card_codec import terms_message
@@ -35,6 +38,7 @@ USUAL = (
     "{ threshold = 10, freedom = 10, dominance_count = 2, dominance_percent = 90, "
     "remainder_percent = 10, rounding = 5 }"
 )
+RUNS = '{ kinds = ["crosstab"], checked_runs = 9 }'
 
 
 def records(counts=COUNTS) -> pd.DataFrame:
@@ -191,5 +195,33 @@ def test_s25_exact_counts_leave_only_where_the_policy_offers_them(tmp_path):
             priced = analyst.propose("survey", [("sex",)], purpose="a test", dry_run=True)
         assert priced.terms.privacy.noisy
         assert priced.terms.transform == Transform()
+    finally:
+        house.stop()
+
+
+def test_s25_a_run_of_another_project_is_judged_beside_the_rounded_counts(tmp_path):
+    """Also where the policy has offered rounded counts before, and offers exact ones and runs now."""
+    house = housed(tmp_path, USUAL)
+    house.enrol("bob", project="study")
+    try:
+        house.start()
+        with house.analyst() as ana:
+            released(ana, ("sex", "health"))
+        house.stop()
+        configure(house, "datasets.policy", transform="{}", analyses=RUNS)
+        house.start()
+        with house.analyst("bob") as bob:
+            asked = {
+                "purpose": "a test",
+                "rows": 1_000,
+                "analyses": {"kinds": ["crosstab"], "checked_runs": 9},
+            }
+            card = bob.propose("survey", [("work",)], **asked).accept()
+            described = Descriptions.answer
+            with patch.object(Descriptions, "answer", autospec=True, side_effect=described) as job:
+                card.run("~ work", "crosstab", progress=False)
+        before = job.call_args.kwargs["before"]
+        told = [Rounded(("sex", "health"), USUAL_CHECKS)]
+        assert (before["rounded"], before["released"]) == (told, [])
     finally:
         house.stop()
