@@ -161,7 +161,7 @@ class Descriptions:
             "numbers": numbers,
             "limits": PLAIN.write(dataset_entry.policy.analyses.rules),
             "privacy": None if privacy is None else privacy_document(privacy),
-            **{name: list(map(PLAIN.write, told)) for name, told in before.items()},
+            **{name: list(map(_plain, told)) for name, told in before.items()},
             "most_records": self.most_records,
             "seed": seed,
         }
@@ -329,3 +329,8 @@ def _values(coding: Edges | Labels) -> tuple[float, ...]:
         return ()
     labels = map(float, coding.labels) if coding.integer else map(float, range(len(coding.labels)))
     return (*labels, *missing)
+
+
+def _plain(told: Question | Clique | Rounded) -> object:
+    """As JSON, with every field: a question is read as a whole."""
+    return list(told) if isinstance(told, tuple) else asdict(told)
