@@ -32,12 +32,15 @@ def _labels(name: str, size: int) -> Attribute:
     return Attribute(name, Labels(tuple(map(str, range(size))), integer=True, ordered=True))
 
 
-def _world(levels: int, records: int, others: dict[str, int], seed: int) -> tuple[Coding, Dataset]:
-    """Records with as many in each wide level; conditions hold for most of them."""
+def _world(
+    levels: int, records: int, others: dict[str, int], seed: int, share: float = 0.5
+) -> tuple[Coding, Dataset]:
+    """Records with as many in each wide level, a share of whom is ill; conditions hold for most."""
     rng = np.random.default_rng(seed)
     sizes = {"wide": levels, "ill": 2, **others}
     codes = np.stack([rng.integers(size, size=records) for size in sizes.values()], axis=1)
     codes[:, 0] = np.arange(records) % levels
+    codes[:, 1] = rng.random(records) < share
     for axis, name in enumerate(sizes):
         if name.startswith("c"):
             codes[:, axis] = rng.random(records) < 0.98
@@ -74,21 +77,32 @@ def _endings(endings: Counter[str]) -> str:
 
 
 def _target_of_means(
-    quick: bool, *, levels: int, others: dict[str, int], term: str, each: int, pairs: bool = False
+    quick: bool,
+    *,
+    levels: int,
+    others: dict[str, int],
+    term: str,
+    each: int,
+    share: float = 0.5,
+    pairs: bool = False,
 ) -> Outcome:
-    """Name the secret of one record from the mean of its group."""
+    """Name the secret of one record from the mean of its group, where too few are ill to be told.
+
+    Args:
+        share: Of people who are ill, among whom and among others the target is as often.
+    """
     endings, successes = Counter[str](), 0
     tries = _FEW_TRIES if quick else _TRIES
     where = " and ".join(f"{name} == 1" for name in others if name.startswith("c"))
     for seed in range(tries):
-        coding, dataset = _world(levels, levels * each, others, seed)
+        coding, dataset = _world(levels, levels * each, others, seed, share)
         kept = np.logical_and.reduce(
             [np.ones(len(dataset), dtype=bool)]
             + [dataset.column(name) == 1 for name in others if name.startswith("c")]
         )
-        rng = np.random.default_rng(seed)
-        target = int(rng.choice(np.flatnonzero(kept)))
-        secret = int(dataset.column("ill")[target])
+        rng = np.random.default_rng([seed, levels, each, len(others), pairs])
+        secret = int(rng.integers(2))
+        target = int(rng.choice(np.flatnonzero(kept & (dataset.column("ill") == secret))))
         answer = _asked(coding, dataset, "means", f"ill ~ {term}", where, pairs=pairs)
         endings[answer if isinstance(answer, str) else "answered"] += 1
         guess = int(rng.integers(2))
@@ -173,12 +187,26 @@ def _of_rounding(name: str, before: str, **how: object) -> Attack:
 
 _ONE, _FOUR = {"c0": 2}, {f"c{number}": 2 for number in range(4)}
 _BESIDE: dict[str, int] = {"other": 130}
+_RARE = 0.1
+"""Of some forty people of each of seven levels about four are ill."""
+
 
 ATTACKS: tuple[Attack, ...] = (
-    _of_means("7 levels, 300 records", "refused", levels=7, others={}, term="wide", each=43),
-    _of_means("7 levels, four conditions", "refused", levels=7, others=_FOUR, term="wide", each=43),
     _of_means(
-        "7 levels, beside pairs", "not measured", levels=7, others=_ONE, term="wide", each=43, pairs=True
+        "7 levels, 300 records", "refused", levels=7, others={}, term="wide", each=43, share=_RARE
+    ),
+    _of_means(
+        "7 levels, four conditions", "refused", levels=7, others=_FOUR, term="wide", each=43, share=_RARE
+    ),
+    _of_means(
+        "7 levels, beside pairs",
+        "not measured",
+        levels=7,
+        others=_ONE,
+        term="wide",
+        each=43,
+        share=_RARE,
+        pairs=True,
     ),
     _of_means(
         "7 levels, an irrelevant wide attribute in the formula",
@@ -187,6 +215,7 @@ ATTACKS: tuple[Attack, ...] = (
         others=_BESIDE,
         term="wide + other",
         each=285,
+        share=_RARE / 5,
     ),
     _of_means("100 levels, a condition", "refused", levels=100, others=_ONE, term="wide", each=14),
     _of_means(
