@@ -92,6 +92,7 @@ MAY_USE_PROTOBUF = (
     "client",
 )
 ALSO = {
+    "core.output_checks": {"highspy"},  # of the controller alone
     "boxes": {"sklearn", "torch"},
     "core.utility": {"sklearn"},
     "formulas": {"formulaic", "pandas"},

@@ -161,7 +161,7 @@ class Descriptions:
             "numbers": numbers,
             "limits": PLAIN.write(dataset_entry.policy.analyses.rules),
             "privacy": None if privacy is None else privacy_document(privacy),
-            **{name: list(map(_plain, told)) for name, told in before.items()},
+            **{name: list(map(_plain, outputs)) for name, outputs in before.items()},
             "most_records": self.most_records,
             "seed": seed,
         }
@@ -331,6 +331,6 @@ def _values(coding: Edges | Labels) -> tuple[float, ...]:
     return (*labels, *missing)
 
 
-def _plain(told: Question | Clique | Rounded) -> object:
+def _plain(output: Question | Clique | Rounded) -> object:
     """As JSON, with every field: a question is read as a whole."""
-    return list(told) if isinstance(told, tuple) else asdict(told)
+    return list(output) if isinstance(output, tuple) else asdict(output)
