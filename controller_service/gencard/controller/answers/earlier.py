@@ -218,8 +218,12 @@ class Earlier:
                 yield from self._around(scope)
 
     def _around(self, scope: "_Scope") -> Iterator["_Scope"]:
-        """Scopes that hold this one: each related output is in one of the first, as far as that fits."""
-        related = self._related(scope, (*self.runs, *self.tables))
+        """Scopes that hold this one: each related output is in one of the first, as far as that fits.
+
+        Those that add the fewest cells come first: many wide ones keep no narrow one out.
+        """
+        pairs = self._related(scope, (*self.runs, *self.tables))
+        related = sorted(pairs, key=lambda pair: scope.with_(*pair).size)
         joined = list[_Scope]()
         for pair in related:
             wider = scope.with_(*pair)

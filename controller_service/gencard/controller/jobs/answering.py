@@ -151,7 +151,7 @@ def _beside_earlier(
     """Judge the small counts that the answer leaves open, with all that was released before."""
     outcome = earlier.leaves_too_little(run, dataset, rules)
     if outcome is Outcome.DISCLOSED:
-        alone = replace(earlier, runs=(), cliques=()).leaves_too_little(run, dataset, rules)
+        alone = replace(earlier, runs=(), cliques=(), rounded=()).leaves_too_little(run, dataset, rules)
         is_alone = alone is Outcome.DISCLOSED
         yield "small counts", Verdict((Rule.THRESHOLD if is_alone else Rule.DIFFERENCING,))
     if outcome is Outcome.UNDECIDED:
