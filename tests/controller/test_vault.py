@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gencard.controller.jobs import process
@@ -358,6 +358,22 @@ class TestDetection:
             formats, "_csv_table", lambda _, *arguments: "read_csv({}, {})".format(*arguments)
         )
         assert once == read()
+
+    @pytest.mark.parametrize(
+        "file_format", [FileFormat(), FileFormat(delimiter=","), FileFormat("cp1252")]
+    )
+    @given(
+        values=st.lists(st.text("#;%!/-@~1x", min_size=1, max_size=4), min_size=2, max_size=30),
+        mark=st.sampled_from("#%;!/@~"),
+    )
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_no_value_is_taken_for_a_comment(self, file_format, values, mark, tmp_path):
+        values = [f"{mark}N/A", *values]
+        path = tmp_path / "records.csv"
+        pd.DataFrame({"c0": values, "c1": 1}).to_csv(path, index=False)
+        with Records(path, file_format) as records:
+            rows = records.rows("SELECT c0 FROM records")
+        assert [value for (value,) in rows] == values
 
     def test_no_query_detects_anything(self, tmp_path):
         (tmp_path / "records.csv").write_text("a,b\n1,x\n")

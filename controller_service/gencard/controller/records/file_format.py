@@ -162,7 +162,7 @@ def _csv_table(engine: duckdb.DuckDBPyConnection, file: str, options: str) -> st
 
 
 def _options(file_format: FileFormat) -> str:
-    options = "all_varchar = true, header = true"
+    options = "all_varchar = true, header = true, comment = ''"  # else a value may begin with one
     if file_format.delimiter:
         quote = literal(file_format.quote)
         options += f", delim = {literal(file_format.delimiter)}, quote = {quote}, escape = {quote}"
