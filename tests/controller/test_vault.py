@@ -121,6 +121,38 @@ class TestReading:
         dataset = Vault(path, Coding((EDUCATION,))).dataset(("education",), most_records=9)
         assert dataset.codes.ravel().tolist() == [0, 0, 2, 1]
 
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("numbers", [[1, 2, 30, 7], [1, 2, 30, None, 7], [-1, 0, 1.5, 7]])
+    def test_labels_beside_other_are_found_in_a_column_of_floats(self, tmp_path, kind, numbers):
+        """As pandas stores whole numbers where some are missing; its ``value_counts`` is the referee."""
+        frame = pd.DataFrame({"x": np.repeat(np.array(numbers, float), range(1, len(numbers) + 1))})
+        labels = tuple(f"{number:g}" for number in numbers[:3])
+        coding = Coding((Attribute("x", Labels((*labels, "other"), missing=True)),))
+        vault = Vault(stored(frame, tmp_path, kind), coding, {"x": Reading(other="other")})
+        counts = frame.x.value_counts()
+        expected = [*(counts[number] for number in numbers[:3]), counts[7], frame.x.isna().sum()]
+        assert vault.count([("x",)])[0].tolist() == expected
+
+    @pytest.mark.parametrize(
+        "values", [[9007199254740993, 9007199254740992], ["007", "7"], ["1e3", "1000"]]
+    )
+    def test_codes_that_are_one_number_stay_apart(self, tmp_path, values):
+        frame = pd.DataFrame({"x": values})
+        coding = Coding((Attribute("x", Labels((str(values[0]), "other"))),))
+        for kind in KINDS:
+            vault = Vault(stored(frame, tmp_path, kind), coding, {"x": Reading(other="other")})
+            assert vault.count([("x",)])[0].tolist() == [1, 1]
+
+    @pytest.mark.parametrize("labels", [("001", "099", "x"), ("001", "099")])
+    def test_a_declared_label_is_not_missing_where_a_mark_is_the_same_number(self, tmp_path, labels):
+        path = tmp_path / "records.csv"
+        path.write_text("x\n001\n099\n99\n099\n\n99.0\n")
+        coding = Coding((Attribute("x", Labels(labels, missing=True)),))
+        vault = Vault(path, coding, {"x": Reading(("99",))})
+        codes = vault.dataset(("x",), most_records=9).codes.ravel().tolist()
+        absent = len(labels)
+        assert codes == [0, 1, absent, 1, absent, absent]
+
     @pytest.mark.parametrize("text", ["1_2", "+-9", "0x9", "9 0", "٩"])
     def test_what_programs_do_not_write_is_no_number(self, tmp_path, text):
         path = tmp_path / "records.csv"

@@ -5,6 +5,7 @@ never a value's text, and turns a batch of these numbers into codes.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -21,6 +22,10 @@ from gencard.core.errors import InvalidInputError, UndeclaredLevelError
 from gencard.core.types import IntArray
 
 _UNDECLARED = -1
+_PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)([.,][0-9]+)?")
+_EXACT = 2.0**53
+"""Below it, whole numbers are exact as floats."""
+
 _NUMBERS = (
     "TINYINT",
     "SMALLINT",
@@ -97,15 +102,41 @@ class Column:
         """Completed years from the value, a date, to a day; NULL where it is no date."""
         return f"CAST(date_sub('year', {self.calendar_date}, DATE '{day.isoformat()}') AS DOUBLE)"
 
-    def absent(self, tokens: Sequence[str]) -> str:
-        """Whether the value is empty, or one of the tokens, as text or as a number."""
+    def absent(self, tokens: Sequence[str], labels: Sequence[str] = ()) -> str:
+        """Whether the value is empty, or one of the tokens, as text or as a number.
+
+        Args:
+            labels: Texts of which none is a token as a number: beside 099, the token 99 is another code.
+        """
         texts = [quoted(token, "'") for token in tokens]
         numbers = [repr(number) for token in tokens if (number := number_of(token)) is not None]
         tests = [f"{self.sql} IS NULL"]
         tests += [f"{self.text} = ''"] if self.format.trim else []
         tests += [f"{self.text} IN ({', '.join(texts)})"] if texts else []
-        tests += [f"coalesce({self.number} IN ({', '.join(numbers)}), false)"] if numbers else []
+        if numbers:
+            declared = ", ".join(quoted(label, "'") for label in labels)
+            unless = f" AND {self.text} NOT IN ({declared})" if labels else ""
+            tests += [f"(coalesce({self.number} IN ({', '.join(numbers)}), false){unless})"]
         return " OR ".join(tests)
+
+    def code_by_number(self, labels: Sequence[str]) -> str:
+        """The place of the label that is the same number, such as 1 for 1.0; NULL where none is.
+
+        Programs write whole numbers as floats where some are missing. A code such as 007 is no number.
+        """
+        places = dict[float, list[int]]()
+        for place, label in enumerate(labels):
+            if "," not in label and _PLAIN_NUMBER.fullmatch(label) and abs(float(label)) < _EXACT:
+                places.setdefault(float(label), []).append(place)
+        single = {number: own[0] for number, own in places.items() if len(own) == 1}
+        if not single:
+            return "NULL"
+        cases = " ".join(f"WHEN {number!r} THEN {place}" for number, place in single.items())
+        is_number = "true"
+        if not self.kind.startswith(_NUMBERS):
+            is_number = f"regexp_full_match({self.text}, '{_PLAIN_NUMBER.pattern}')"
+        inside = f"{is_number} AND abs({self.number}) < {_EXACT!r}"
+        return f"CASE WHEN {inside} THEN CASE {self.number} {cases} END END"
 
 
 class Encoder(Protocol):
@@ -136,9 +167,10 @@ class TextEncoder:
         levels = ", ".join(quoted(label, "'") for label in self.coding.labels)
         text = f"lower({column.text})" if self.coding.boolean else column.text  # True, TRUE, true
         code = f"CAST(enum_code(TRY_CAST({text} AS ENUM({levels}))) AS INTEGER)"
+        code = f"coalesce({code}, {column.code_by_number(self.coding.labels)})"
         absent = len(self.coding.labels) if self.coding.missing else _UNDECLARED
         other = self.coding.labels.index(self.reading.other) if self.reading.other else _UNDECLARED
-        test = column.absent(self.reading.absent)
+        test = column.absent(self.reading.absent, self.coding.labels)
         return f"CASE WHEN {test} THEN {absent} ELSE coalesce({code}, {other}) END"
 
     def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
@@ -161,7 +193,9 @@ class NumberEncoder:
 
     def expression(self, column: Column) -> str:
         value = f"coalesce({self._value(column)}, 'inf'::DOUBLE)"
-        return f"CASE WHEN {column.absent(self.reading.absent)} THEN 'nan'::DOUBLE ELSE {value} END"
+        labels = self.coding.labels if isinstance(self.coding, Labels) else ()
+        absent = column.absent(self.reading.absent, labels)
+        return f"CASE WHEN {absent} THEN 'nan'::DOUBLE ELSE {value} END"
 
     def _value(self, column: Column) -> str:
         if self.reading.age_at is not None:
