@@ -1,5 +1,6 @@
 """The vault: exact codes from files, typed errors, and no word of a record in any of them."""
 
+import ast
 import gc
 import hmac
 import os
@@ -132,6 +133,43 @@ class TestReading:
         counts = frame.x.value_counts()
         expected = [*(counts[number] for number in numbers[:3]), counts[7], frame.x.isna().sum()]
         assert vault.count([("x",)])[0].tolist() == expected
+
+    @pytest.mark.parametrize("zone", ["America/New_York", "UTC", "Asia/Tokyo"])
+    def test_days_of_times_with_a_zone_are_those_of_utc_on_every_host(self, tmp_path, zone):
+        """Read in a process of its own, whose host is elsewhere."""
+        times = pd.to_datetime(["2020-01-01 23:30"] * 20 + ["2020-01-02 00:30"] * 20).tz_localize("UTC")
+        path = stored(pd.DataFrame({"t": times}), tmp_path, "parquet")
+        program = (
+            "from pathlib import Path\n"
+            "from gencard.controller.records.vault import Records\n"
+            f"with Records(Path({str(path)!r})) as records:\n"
+            "    day = records.columns[0].calendar_date\n"
+            "    print(records.rows(f'SELECT CAST({day} AS VARCHAR), count(*) FROM records GROUP BY 1'))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"TZ": zone},
+            capture_output=True,
+            check=True,
+        )
+        expected = times.strftime("%Y-%m-%d").value_counts().to_dict()
+        assert dict(ast.literal_eval(done.stdout.decode())) == expected
+
+    def test_the_last_moment_of_a_day_is_in_it(self, tmp_path):
+        texts = ["2019-12-31 23:59:59.999999999", "2020-01-01 00:00:00", "1969-12-31 23:59:59.9999995"]
+        frame = pd.DataFrame({"t": pd.to_datetime(texts, format="ISO8601").as_unit("ns")})
+        with Records(stored(frame, tmp_path, "parquet")) as records:
+            (column,) = records.columns
+            days = records.rows(f"SELECT CAST({column.calendar_date} AS VARCHAR) FROM records")
+        assert column.kind == "TIMESTAMP_NS"
+        assert [day for (day,) in days] == [text[:10] for text in texts]
+
+    def test_a_float_of_half_the_digits_is_the_number_that_it_prints(self, tmp_path):
+        numbers = np.array([0.1, 0.7, 1.3, 16_777_217, 1e-30], dtype=np.float32)
+        coding = Coding((Attribute("x", Edges((0.0, 0.7, 1.3, 1e9))),))
+        path = stored(pd.DataFrame({"x": numbers}), tmp_path, "parquet")
+        codes = Vault(path, coding).dataset(("x",), most_records=9).codes.ravel()
+        assert codes.tolist() == [0, 1, 2, 2, 0]
 
     @pytest.mark.parametrize(
         "values", [[9007199254740993, 9007199254740992], ["007", "7"], ["1e3", "1000"]]

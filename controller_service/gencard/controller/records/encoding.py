@@ -84,11 +84,15 @@ class Column:
     def number(self) -> str:
         """The value as a float, NULL where it is none."""
         number = self.sql if self.kind.startswith(_NUMBERS) else self.format.number(self.text)
+        if self.kind == "FLOAT":  # 0.7 of half the digits is 0.7, and not 0.699999988
+            number = f"CAST({self.sql} AS VARCHAR)"
         return f"TRY_CAST({number} AS DOUBLE)"
 
     @property
     def calendar_date(self) -> str:
         """The value as a date, NULL where it is none."""
+        if self.kind == "TIMESTAMP_NS":  # a cast would round to microseconds, and to the next day
+            return f"TRY_CAST(substr(CAST({self.sql} AS VARCHAR), 1, 10) AS DATE)"
         if self.kind.startswith(("DATE", "TIMESTAMP")):
             return f"CAST({self.sql} AS DATE)"
         return self.format.date(self.text)

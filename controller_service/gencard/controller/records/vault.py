@@ -190,6 +190,7 @@ class Records:
         allowed = self._folder.listed if self._folder else f"[{literal(str(self._path))}]"
         engine = duckdb.connect(":memory:", config=_ENGINE)
         engine.execute("SET enable_progress_bar = false")
+        engine.execute("SET TimeZone = 'UTC'")  # of no host: dates of times with a zone are in UTC
         engine.execute(f"SET allowed_paths = {allowed}")
         # the order matters: the files are allowed first, then access ends, then nothing can undo it
         engine.execute("SET enable_external_access = false")

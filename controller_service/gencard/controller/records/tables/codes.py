@@ -82,6 +82,8 @@ def as_number(column: Any) -> Any:
     """Values as floats: NaN for texts that say so, infinite for texts that are no number."""
     import ibis  # noqa: PLC0415
 
+    if column.type().is_float32():  # 0.7 of half the digits is 0.7, and not 0.699999988
+        return column.cast("string").cast("float64")
     if column.type().is_numeric():
         return column.cast("float64")
     text = as_text(column)

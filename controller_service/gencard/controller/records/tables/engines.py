@@ -111,6 +111,7 @@ def _duckdb(address: TableAddress, _secret: str) -> Iterator[Any]:
     try:
         backend = silently(lambda: ibis.duckdb.from_connection(connection))
         connection.execute("SET enable_progress_bar = false")
+        connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET enable_external_access = false")  # views may name other files
         connection.execute("SET lock_configuration = true")
         yield backend

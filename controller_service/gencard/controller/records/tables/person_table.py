@@ -172,6 +172,7 @@ def _answers(query: str, batches: Iterable[Any]) -> Iterator[list[NDArray[Any]]]
 
 def _engine() -> duckdb.DuckDBPyConnection:
     engine = duckdb.connect(":memory:", config=_ENGINE)
+    engine.execute("SET TimeZone = 'UTC'")
     engine.execute("SET enable_external_access = false")
     engine.execute("SET lock_configuration = true")
     return engine
