@@ -73,6 +73,8 @@ _CHUNK = 1_024
 """Sums whose rows are held at once: at most 32 MiB with 4,096 classes."""
 
 _ZERO = 1e-7
+_DEPENDENT = 1e-13
+"""Of eigenvalues, relative to the largest: a smaller one is 0 but for rounding."""
 
 MOST_WHOLE = 100
 """Classes of which counts are searched in whole records; with more, linear programs decide."""
@@ -141,14 +143,23 @@ def _basis(facts: Facts) -> FloatArray:
     rows = np.vstack([exact, np.ones(facts.rows.shape[1])])
     largest = np.abs(rows).max(axis=1, initial=0.0)
     rows = rows[largest > 0] / largest[largest > 0, None]
-    _, sizes, right = np.linalg.svd(rows, full_matrices=False)
-    return np.asarray(right[sizes > _ZERO * sizes.max(initial=0.0)])
+    # Of many classes and few rows: the products of the rows have all that is needed, in little time.
+    sizes, vectors = np.linalg.eigh(rows @ rows.T)
+    spanning = vectors[:, sizes > _DEPENDENT * sizes.max(initial=0.0)].T @ rows
+    return np.asarray(np.linalg.qr(spanning.T)[0].T)
 
 
 def _is_spanned(rows: FloatArray, basis: FloatArray) -> NDArray[np.bool_]:
     """Which functions are linear combinations of a basis."""
     rest = np.abs(rows - (rows @ basis.T) @ basis).max(axis=1, initial=0.0)
     return np.asarray(rest < _ZERO * (1.0 + np.abs(rows).max(axis=1, initial=0.0)))
+
+
+def _may_be_spanned(rows: scipy.sparse.csr_array, basis: FloatArray) -> NDArray[np.bool_]:
+    """Which sparse functions are as long as their projections: a coarse test that costs little."""
+    lengths = rows.power(2).sum(axis=1)
+    projected = np.square(rows @ basis.T).sum(axis=1)
+    return np.asarray(lengths - projected < 1e-6 * (1.0 + lengths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +256,14 @@ def _once(sums: _Sums) -> _Sums:
 
 def _unknown(sums: _Sums, known: FloatArray) -> _Sums:
     """The sums that no exact facts determine, as they do not if records move inside a class."""
+    near = np.flatnonzero(_may_be_spanned(sums.touched, known) & _may_be_spanned(sums.within, known))
     parts = [
         _is_spanned(part.touched.toarray(), known) & _is_spanned(part.within.toarray(), known)
-        for part in sums.chunks()
+        for part in sums.take(near).chunks()
     ]
-    return sums.take(~np.concatenate([np.zeros(0, dtype=bool), *parts]))
+    is_known = np.zeros(len(sums.values), dtype=bool)
+    is_known[near] = np.concatenate([np.zeros(0, dtype=bool), *parts])
+    return sums.take(~is_known)
 
 
 class _Ranges:
