@@ -115,7 +115,7 @@ class RunStore:
         return None if row is None else _row_of(row)
 
     def number(self, tx: Connection, card: str, tier: RunTier) -> int:
-        """How many runs of a tier a card has had; all count that were not called off before they looked."""
+        """How many runs of a tier a card has had; all that looked at records count."""
         query = select(func.count()).where(runs.c.card == card, runs.c.tier == tier)
         return int(tx.execute(query).scalar_one())
 
