@@ -22,12 +22,12 @@ from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.domain import Clique
 from gencard.core.errors import (
+    CardExpiredError,
+    CardStateError,
     GencardError,
     MeasurementRefusedError,
-    NegotiationError,
     OperationCancelledError,
     ProgramRunFailedError,
-    TooManyRefusalsError,
 )
 from gencard.core.output_checks.populations import Rounded
 from gencard.core.output_checks.rules import Rule
@@ -36,7 +36,7 @@ from gencard.wire.documents.answer_document import Question
 AT_RECORDS = ("answer", "read")
 """Stages that jobs of runs report before they read records."""
 
-ENDED_EARLY = (OperationCancelledError, NegotiationError)
+ENDED_EARLY = (OperationCancelledError, CardStateError, CardExpiredError)
 """Ends that an analyst can bring about, by a cancellation or by the end of the card."""
 
 
@@ -105,9 +105,8 @@ class AnswerRun:
 
     def _ended_early(self, tx: Connection, row: OperationRow, error: GencardError) -> bool:
         """Whether an analyst may have ended a run because its job at the records took long."""
-        if not isinstance(error, ENDED_EARLY) or isinstance(error, TooManyRefusalsError):
-            return False
-        return self.answers.operations.stage(tx, row.name) in AT_RECORDS
+        has_looked = self.answers.operations.stage(tx, row.name) in AT_RECORDS
+        return has_looked and isinstance(error, ENDED_EARLY)
 
     def _charged(self, tx: Connection, run: RunRow, error: GencardError) -> int:
         """Statistics that a failure costs: those of a refusal, for only that it failed is disclosed.
