@@ -21,10 +21,23 @@ from gencard.core.answers.answer import numbers_in_json
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.domain import Clique
-from gencard.core.errors import GencardError, MeasurementRefusedError, ProgramRunFailedError
+from gencard.core.errors import (
+    CardExpiredError,
+    CardStateError,
+    GencardError,
+    MeasurementRefusedError,
+    OperationCancelledError,
+    ProgramRunFailedError,
+)
 from gencard.core.output_checks.populations import Rounded
 from gencard.core.output_checks.rules import Rule
 from gencard.wire.documents.answer_document import Question
+
+AT_RECORDS = ("answer", "read")
+"""Stages that jobs of runs report before they read records."""
+
+ENDED_EARLY = (OperationCancelledError, CardStateError, CardExpiredError)
+"""Ends that an analyst can bring about, by a cancellation or by the end of the card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +84,29 @@ class AnswerRun:
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
         """Give the price back and forget the run, where nothing was learnt.
 
-        Else it has failed: it costs one statistic, and counts as one of the runs of its card.
+        Else it has failed: it costs one statistic, and counts as one of the runs of its card. A run
+        that is ended early, once its job reads records, counts in ``limits.refusals`` too: refusals rest
+        longer than answers, so that an analyst who cancels what takes long would learn of them for
+        nothing.
         """
         answers, name = self.answers, json.loads(row.request)["run"]
         run = answers.store.get(tx, name)
         if run.state is not RunState.RUNNING:
             return
-        if not isinstance(error, NOTHING_LEARNT):
-            statistics = self._charged(tx, run, error)
-            now = answers.cards.clock()
-            answers.store.move(tx, name, RunState.FAILED, ended=now, statistics=statistics)
-            return
         line = None if run.line is None else answers.decisions.ledger.line(tx, run.line)
+        exact = line is not None and line.price == Price(statistics=line.price.statistics)
+        early = exact and self._ended_early(tx, row, error)
+        if early or not isinstance(error, NOTHING_LEARNT):
+            values = {"statistics": self._charged(tx, run, error), "counts": int(early)}
+            answers.store.move(tx, name, RunState.FAILED, ended=answers.cards.clock(), **values)
+            return
         refund(tx, line, error, ledger=answers.decisions.ledger, cards=answers.cards)
         answers.store.forget(tx, name)
+
+    def _ended_early(self, tx: Connection, row: OperationRow, error: GencardError) -> bool:
+        """Whether an analyst may have ended a run because its job at the records took long."""
+        has_looked = self.answers.operations.stage(tx, row.name) in AT_RECORDS
+        return has_looked and isinstance(error, ENDED_EARLY)
 
     def _charged(self, tx: Connection, run: RunRow, error: GencardError) -> int:
         """Statistics that a failure costs: those of a refusal, for only that it failed is disclosed.
@@ -94,7 +116,7 @@ class AnswerRun:
         """
         cards, ledger = self.answers.cards, self.answers.decisions.ledger
         line = None if run.line is None else ledger.line(tx, run.line)
-        silent = isinstance(error, (MeasurementRefusedError, ProgramRunFailedError))
+        silent = isinstance(error, (MeasurementRefusedError, ProgramRunFailedError, *ENDED_EARLY))
         if line is None or line.state is not SpendState.RESERVED or not silent:
             return 0
         if line.price != Price(statistics=line.price.statistics):
@@ -111,9 +133,15 @@ class AnswerRun:
         return PRICE
 
     def _keep(self, run: Run, row: RunRow, outcome: Outcome) -> None:
-        """Decision, ledger, log and the operation's end: true together, or not at all."""
+        """Decision, ledger, log and the operation's end: true together, or not at all.
+
+        Raises:
+            TooManyRefusalsError: Other runs of the analyst or project were refused meanwhile. However
+                this one ends, nothing of it is disclosed.
+        """
         answers = self.answers
         with answers.database.transaction() as tx:
+            answers.operations.check_refusals(tx, run.row)
             card = in_force(answers.cards.card(tx, row.card))
             decisions, by = answers.decisions, answers.cards.controller
             steward = answers.cards.entry_of(card).policy.analyses.steward

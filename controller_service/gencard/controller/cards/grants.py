@@ -16,7 +16,7 @@ from gencard.controller.policy.generators import is_black_box
 from gencard.controller.policy.policy import sums_price
 from gencard.controller.policy.statistics import NEIGHBOURING, price_of
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.state.cards import CardStore, offer_of, signed_card
+from gencard.controller.state.cards import STANDING, CardStore, offer_of, signed_card
 from gencard.core.card.budget import FREE, Neighbouring, Price
 from gencard.core.card.card import CardState
 from gencard.core.card.mechanism import AS_COUNTED, Privacy
@@ -37,7 +37,7 @@ Unit = tuple[Neighbouring, bool]
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """Cards in force, and those of which psi was measured, whoever holds them."""
+    """Cards in force, and those of which psi was measured or runs were made, whoever holds them."""
 
     store: CardStore
     clock: Callable[[], datetime]
@@ -77,12 +77,13 @@ class Grants:
         now, measured_cards = self.clock(), self.store.measured(tx, dataset_entry.name)
         return {
             card.name: card.terms.marginals if exact else card.terms.cliques
-            for card, expires in (
-                _granted_card(row.body) for row in self.store.granted(tx, dataset_entry.name)
+            for state, (card, expires) in (
+                (row.state, _granted_card(row.body))
+                for row in self.store.granted(tx, dataset_entry.name)
             )
             if (card.version, card.coding_digest) == (dataset_entry.version, dataset_entry.coding_digest)
             and not (exact and card.terms.privacy.noisy)
-            and (now < expires or card.name in measured_cards)
+            and ((state in STANDING and now < expires) or card.name in measured_cards)
         }
 
     def _closed(
@@ -104,8 +105,12 @@ class Grants:
         return reasons
 
     def _granted(self, tx: Connection, dataset: str) -> Iterator[Grant | Unit | None]:
-        """What each card tells; all but those that ran out before they were measured."""
-        now, measured_cards = self.clock(), self.store.measured(tx, dataset)
+        """What each card tells; all but those that ran out before they were measured or had runs.
+
+        The answer of a run tells of the version that it read, as counts do.
+        """
+        now = self.clock()
+        measured_cards = self.store.measured(tx, dataset) | self.store.with_runs(tx, dataset)
         for row in self.store.granted(tx, dataset):
             granted_by_card, expires = _grant_and_expiry(row.body)
             if now < expires or row.name in measured_cards:

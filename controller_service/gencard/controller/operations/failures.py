@@ -161,9 +161,11 @@ class Refused:
 
     @classmethod
     def run(cls, row: RunRow) -> "Refused":
-        """A run that was refused, or waits, because of the records."""
+        """A run that was refused, or waits, because of the records; or was ended early."""
         waits = row.state is RunState.WAITING
         time, reason = row.ended or row.created, ", ".join(row.broken) or OUTPUT_RULES
+        if row.state is RunState.FAILED:
+            reason = OperationCancelledError.reason
         return cls(row.name, time, row.submitter, "run", row.card, reason, row.name, True, waits)
 
     @property

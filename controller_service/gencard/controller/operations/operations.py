@@ -171,6 +171,14 @@ class Operations:
         if self._store.get(tx, row.name).state not in UNFINISHED:
             raise OperationCancelledError
 
+    def check_refusals(self, tx: Connection, row: OperationRow) -> None:
+        """Raises TooManyRefusalsError where too much work of its owner has failed at the records."""
+        self._refusals.check(tx, Identity.of(row.owner), row.resource)
+
+    def stage(self, tx: Connection, name: str) -> str:
+        """The stage that an operation has reported last."""
+        return self._store.get(tx, name).stage
+
     def others(self, tx: Connection, row: OperationRow) -> bool:
         """Whether another unfinished operation of the same kind works for the same resource."""
         return any(
@@ -239,7 +247,7 @@ class Operations:
         try:
             self._note(row.name, "start", 0)
             with self._database.reading() as tx:  # others may have failed since it was created
-                self._refusals.check(tx, Identity.of(row.owner), row.resource)
+                self.check_refusals(tx, row)
             self._runners[row.kind](run)
         except GencardError as error:
             failure = error

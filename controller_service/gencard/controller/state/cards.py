@@ -240,10 +240,10 @@ class CardStore:
     ) -> tuple[GrantedCard, ...]:
         """Every card on a dataset, of one analyst or of anybody, that still says something about it.
 
-        That is each card that stands, and each, even if ended, whose psi was measured or whose black box
-        was fitted.
+        That is each card that stands, and each, even if ended, whose psi was measured, whose black box
+        was fitted, or under which runs have looked at records.
         """
-        counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED)
+        counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED, _HAS_RUNS)
         query = select(cards.c.name, cards.c.state, cards.c.body).order_by(cards.c.number)
         query = only(query.where(cards.c.dataset == dataset, counts), (cards.c.analyst, analyst))
         return tuple(
@@ -255,6 +255,11 @@ class CardStore:
         query = select(cards.c.name).where(cards.c.dataset == dataset, _MEASURED)
         return frozenset(tx.execute(query).scalars())
 
+    def with_runs(self, tx: Connection, dataset: str) -> frozenset[str]:
+        """Names of the cards under which runs have looked at records, or do."""
+        query = select(cards.c.name).where(cards.c.dataset == dataset, _HAS_RUNS)
+        return frozenset(tx.execute(query).scalars())
+
 
 # Two lists, made once in a query: a question for each card would read the whole ledger each time.
 # A fit that may have been paid for counts.
@@ -264,6 +269,9 @@ _MEASURED = or_(
         select(lines.c.resource).where(lines.c.kind == FIT, lines.c.state != SpendState.VOIDED)
     ),
 )
+
+_HAS_RUNS = cards.c.name.in_(select(runs.c.card))
+"""Runs that ended before they looked at a record are deleted."""
 
 
 def _row_of(row: Mapping[Any, Any]) -> CardRow:

@@ -64,7 +64,7 @@ class RunRow:
         envelope: The signed answer or refusal: a DSSE envelope.
         log_index: The log's entry of the release or refusal.
         counts: Whether it counts in ``limits.refusals``: it was refused, or waits, because of the
-            records, and no steward has decided on it or reviewed it.
+            records, or it was ended early; and no steward has decided on it or reviewed it.
     """
 
     name: str
@@ -115,7 +115,7 @@ class RunStore:
         return None if row is None else _row_of(row)
 
     def number(self, tx: Connection, card: str, tier: RunTier) -> int:
-        """How many runs of a tier a card has had; all that were not called off count."""
+        """How many runs of a tier a card has had; all that looked at records count."""
         query = select(func.count()).where(runs.c.card == card, runs.c.tier == tier)
         return int(tx.execute(query).scalar_one())
 
