@@ -212,8 +212,7 @@ class ProgramRun:
         run.rest()
         with answers.database.transaction() as tx:
             in_force(answers.cards.card(tx, row.card))
-            # without ticks the duration class tells something about records, which the program chooses
-            ended_row = answers.decisions.hold(tx, row, outcome, counts=not run.ticks.seconds)
+            ended_row = answers.decisions.hold(tx, row, outcome, counts=False)
             answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
