@@ -55,11 +55,11 @@ def run(quick: bool) -> bench.Result:
 
 
 def _tried(attack: Attack, number: int, quick: bool) -> Outcome:
-    """The outcome of one attack, said on standard error too: all of them take minutes."""
+    """Try one attack, and print its result on standard error: all attacks take minutes."""
     begin = time.perf_counter()
     outcome = attack.run(quick)
-    said = f"{outcome.successes} of {outcome.tries}, {time.perf_counter() - begin:.0f} s"
-    print(f"{number}/{len(ATTACKS)} {attack.line} {attack.name}: {said}", file=sys.stderr)
+    result = f"{outcome.successes} of {outcome.tries}, {time.perf_counter() - begin:.0f} s"
+    print(f"{number}/{len(ATTACKS)} {attack.line} {attack.name}: {result}", file=sys.stderr)
     return outcome
 
 

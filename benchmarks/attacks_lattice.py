@@ -188,7 +188,7 @@ def _of_rounding(name: str, before: str, **how: object) -> Attack:
 _ONE, _FOUR = {"c0": 2}, {f"c{number}": 2 for number in range(4)}
 _BESIDE: dict[str, int] = {"other": 130}
 _RARE = 0.1
-"""Of some forty people of each of seven levels about four are ill."""
+"""Share of ill people: about four of the 43 people of each of seven levels."""
 
 
 ATTACKS: tuple[Attack, ...] = (

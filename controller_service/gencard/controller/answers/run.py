@@ -19,7 +19,7 @@ from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunRow, RunState, RunTier
 from gencard.core.answers.answer import numbers_in_json
 from gencard.core.card.analyses import Analyses
-from gencard.core.card.budget import Price, SpendState
+from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     CardExpiredError,
@@ -97,7 +97,7 @@ class AnswerRun:
         exact = line is not None and line.price == Price(statistics=line.price.statistics)
         early = exact and self._ended_early(tx, row, error)
         if early or not isinstance(error, NOTHING_LEARNT):
-            values = {"statistics": self._charged(tx, run, error), "counts": int(early)}
+            values = {"statistics": self._charged(tx, run, line, error), "counts": int(early)}
             answers.store.move(tx, name, RunState.FAILED, ended=answers.cards.clock(), **values)
             return
         refund(tx, line, error, ledger=answers.decisions.ledger, cards=answers.cards)
@@ -108,14 +108,13 @@ class AnswerRun:
         has_looked = self.answers.operations.stage(tx, row.name) in AT_RECORDS
         return has_looked and isinstance(error, ENDED_EARLY)
 
-    def _charged(self, tx: Connection, run: RunRow, error: GencardError) -> int:
+    def _charged(self, tx: Connection, run: RunRow, line: Spend | None, error: GencardError) -> int:
         """Statistics that a failure costs: those of a refusal, for only that it failed is disclosed.
 
         Noise that may have been drawn stays paid, and so does a failure of the service itself, until a
         steward has looked.
         """
         cards, ledger = self.answers.cards, self.answers.decisions.ledger
-        line = None if run.line is None else ledger.line(tx, run.line)
         silent = isinstance(error, (MeasurementRefusedError, ProgramRunFailedError, *ENDED_EARLY))
         if line is None or line.state is not SpendState.RESERVED or not silent:
             return 0
@@ -173,7 +172,7 @@ class AnswerRun:
 
         Returns:
             "released": those that are exact.
-            "rounded": others, which nobody knows exactly, so that a run may not disclose them either.
+            "rounded": those that are rounded, so that no analyst knows the exact counts.
         """
         cards, exact, rounded = self.answers.cards, set[Clique](), set[Rounded]()
         for name in cards.store.measured(tx, row.dataset):

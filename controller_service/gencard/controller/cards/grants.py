@@ -37,7 +37,7 @@ Unit = tuple[Neighbouring, bool]
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """Cards in force, and those of which psi was measured or runs were made, whoever holds them."""
+    """Cards of all analysts that are in force, have a measured psi, or had runs."""
 
     store: CardStore
     clock: Callable[[], datetime]
@@ -105,7 +105,7 @@ class Grants:
         return reasons
 
     def _granted(self, tx: Connection, dataset: str) -> Iterator[Grant | Unit | None]:
-        """What each card tells; all but those that ran out before they were measured or had runs.
+        """Yield the disclosure of each card, except cards that expired before a measurement or a run.
 
         The answer of a run tells of the version that it read, as counts do.
         """

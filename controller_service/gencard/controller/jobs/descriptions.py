@@ -332,5 +332,5 @@ def _values(coding: Edges | Labels) -> tuple[float, ...]:
 
 
 def _plain(output: Question | Clique | Rounded) -> object:
-    """As JSON, with every field: a question is read as a whole."""
+    """Return an output as JSON with every field: readers of a question require all of them."""
     return list(output) if isinstance(output, tuple) else asdict(output)

@@ -39,7 +39,7 @@ runs. The descriptions:
                      "earlier": [{"kind", "formula", "where", "missing", "options": of a run}, ...],
                      "refused": [as "earlier"], of runs that were refused,
                      "released": [[attribute, ...], ...], of exact counts that anybody was told,
-                     "rounded": [as ``answers.earlier.Rounded``, ...], of rounded ones,
+                     "rounded": [as ``core.output_checks.populations.Rounded``, ...], of rounded ones,
                      "limits": as ``core.output_checks.rules.Rules``, where they are not the usual ones,
                      "most_records": int, "seed": int}
                     -> {"answer": the answer's JSON object or null, "reasons": [code, ...]: one code

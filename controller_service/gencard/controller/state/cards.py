@@ -241,7 +241,7 @@ class CardStore:
         """Every card on a dataset, of one analyst or of anybody, that still says something about it.
 
         That is each card that stands, and each, even if ended, whose psi was measured, whose black box
-        was fitted, or under which runs have looked at records.
+        was fitted, or under which runs have read records.
         """
         counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED, _HAS_RUNS)
         query = select(cards.c.name, cards.c.state, cards.c.body).order_by(cards.c.number)
@@ -256,7 +256,7 @@ class CardStore:
         return frozenset(tx.execute(query).scalars())
 
     def with_runs(self, tx: Connection, dataset: str) -> frozenset[str]:
-        """Names of the cards under which runs have looked at records, or do."""
+        """Names of the cards under which runs have read records, or may be reading them."""
         query = select(cards.c.name).where(cards.c.dataset == dataset, _HAS_RUNS)
         return frozenset(tx.execute(query).scalars())
 
@@ -271,7 +271,7 @@ _MEASURED = or_(
 )
 
 _HAS_RUNS = cards.c.name.in_(select(runs.c.card))
-"""Runs that ended before they looked at a record are deleted."""
+"""Runs that ended before they read a record are deleted."""
 
 
 def _row_of(row: Mapping[Any, Any]) -> CardRow:

@@ -115,7 +115,7 @@ class RunStore:
         return None if row is None else _row_of(row)
 
     def number(self, tx: Connection, card: str, tier: RunTier) -> int:
-        """How many runs of a tier a card has had; all that looked at records count."""
+        """Count the runs of a tier that a card has had and that read records."""
         query = select(func.count()).where(runs.c.card == card, runs.c.tier == tier)
         return int(tx.execute(query).scalar_one())
 

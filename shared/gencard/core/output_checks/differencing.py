@@ -45,7 +45,7 @@ MOST_COMBINATIONS = 2_000
 """Sparse combinations that are tried before a chain is refused without a search."""
 
 _MOST_ATTRIBUTES = 12
-"""On which one condition depends: as many as 4,096 cells can have. All subsets are looked at."""
+"""Most attributes on which a condition may depend, as 4,096 cells allow. All their subsets are tried."""
 
 _ZERO = 1e-7
 

@@ -139,7 +139,7 @@ def verdicts(broken: Broken) -> list[Verdict]:
 _UNKNOWN = Verdict((Rule.UNKNOWN,))
 
 Verdicts = tuple[tuple[Verdict, ...], ...]
-"""Of one output, row by row."""
+"""Verdicts on the numbers of one output, one tuple for each row."""
 
 
 def judged_outputs(outputs: Sequence[Output], rules: Rules = USUAL_RULES) -> tuple[Verdicts, ...]:

@@ -119,7 +119,7 @@ class PsiRisk:
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """What was not examined or not decided, in sentences: it may be certain too."""
+        """Sentences about claims that were not examined or not decided, and may be certain too."""
         skipped = self.wide.skipped + (self.facts[-1].skipped if self.facts else 0)
         sentences = (
             (skipped, "Not examined: {:,} combinations of attributes whose tables are too large."),

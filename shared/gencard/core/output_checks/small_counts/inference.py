@@ -74,7 +74,7 @@ _CHUNK = 1_024
 
 _ZERO = 1e-7
 _DEPENDENT = 1e-13
-"""Of eigenvalues, relative to the largest: a smaller one is 0 but for rounding."""
+"""Ratio to the largest eigenvalue below which an eigenvalue is a rounding error."""
 
 MOST_WHOLE = 100
 """Classes of which counts are searched in whole records; with more, linear programs decide."""
@@ -89,7 +89,7 @@ _FRACTIONS_FIRST = 30
 """The same before whole records are searched for."""
 
 _FRACTIONS_IDLE = 5
-"""Of these in a row that leave as many sums as before, until sums are judged one at a time."""
+"""Linear programs in a row without progress, after which sums are judged one at a time."""
 
 _SINGLE = 400
 """Sums that are judged one at a time; if more are left, nothing is proven."""
