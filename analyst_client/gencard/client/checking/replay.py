@@ -18,7 +18,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
-from gencard.core.statistics.linear import statistics_of
+from gencard.core.statistics.linear import are_functions_of
 from gencard.core.statistics.psi import Psi
 from gencard.run.levels import Midpoints, Numbers, Values
 from gencard.wire.documents.psi_document import psi_document
@@ -84,12 +84,12 @@ def generator_of(card: CardTerms, coding: Coding) -> Generator:
 def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
     """Raises VerificationError if psi does not hold the card's statistics, measured as agreed."""
     linear = tuple(linear.statistic for linear in psi.linear)
-    same = psi.cliques == card.terms.marginals and linear == statistics_of(card.terms.moments, coding)
+    same = psi.cliques == card.terms.marginals and are_functions_of(linear, card.terms.moments, coding)
     if not same or psi.domain != _domain(card, coding):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
     recorded = [measurement.stddev for measurement in psi.measurements]
     sums = [stddev for linear in psi.linear for stddev in linear.stddevs]
-    agreed_stddevs = (*stddevs(card.terms), *sum_stddevs(card.terms, coding))
+    agreed_stddevs = (*stddevs(card.terms), *sum_stddevs(card.terms, linear))
     if not np.allclose([*recorded, *sums], agreed_stddevs, rtol=_ROUNDING, atol=0):
         raise VerificationError(problem="psi does not have the noise that the card names")
     if any(np.any(m.values % card.terms.transform.rounding) for m in psi.measurements):
