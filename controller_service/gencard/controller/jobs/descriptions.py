@@ -26,6 +26,18 @@ from gencard.wire.documents.answer_document import Question
 
 
 @dataclass(frozen=True, slots=True)
+class EndedQuestion:
+    """What a run was asked.
+
+    Args:
+        rules: Version of the output rules under which it ended; "" if its condition means the same now.
+    """
+
+    question: Question
+    rules: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Descriptions:
     """Writes the descriptions of jobs.
 
@@ -145,7 +157,7 @@ class Descriptions:
         *,
         privacy: Privacy | None,
         numbers: int,
-        before: Mapping[str, Sequence[Question | Clique | Rounded]],
+        before: Mapping[str, Sequence[EndedQuestion | Clique | Rounded]],
         seed: int,
     ) -> Job:
         """One checked run, which is judged beside what was told of the same records.
@@ -331,6 +343,8 @@ def _values(coding: Edges | Labels) -> tuple[float, ...]:
     return (*labels, *missing)
 
 
-def _plain(output: Question | Clique | Rounded) -> object:
+def _plain(output: EndedQuestion | Clique | Rounded) -> object:
     """Return an output as JSON with every field: readers of a question require all of them."""
+    if isinstance(output, EndedQuestion):
+        return asdict(output.question) | ({"rules": output.rules} if output.rules else {})
     return list(output) if isinstance(output, tuple) else asdict(output)

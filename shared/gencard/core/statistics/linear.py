@@ -314,8 +314,8 @@ def _function(name: str, values: Values, *attributes: Attribute) -> Function:
     these attributes, the values are rounded to the finest decimal grid that is not.
     """
     denominator = lcm(*(value.denominator for value in values))
-    largest = max(map(abs, values), default=Fraction())
-    if max(denominator, largest * denominator) > LARGEST_VALUE:
+    largest = abs(max(values, key=abs, default=Fraction()))
+    if denominator > LARGEST_VALUE or largest * denominator > LARGEST_VALUE:
         denominator = _decimal_grid(largest) if any(map(_has_step, attributes)) else 0
     if not denominator:
         raise InvalidNumberError(
