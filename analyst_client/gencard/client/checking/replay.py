@@ -15,6 +15,7 @@ from gencard.client.terms import stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding, Edges, zeros_inside
 from gencard.core.dataset import Dataset
+from gencard.core.derived_cells import computed_in, impossible, same_numbers, with_computed
 from gencard.core.domain import Domain
 from gencard.core.errors import NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
@@ -67,6 +68,8 @@ def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Data
     if sha256(psi_document(psi)) != receipt.psi_digest:
         raise VerificationError(problem="the receipt names another psi")
     dataset = synthesise(generator_of(card, coding), psi, psi.domain, receipt.rows, receipt.seed)
+    if card.derivations:
+        dataset = with_computed(dataset, computed_in(coding, psi.domain.attributes))
     if dataset.digest() != receipt.rows_digest:
         raise VerificationError(problem=_why_not(card))
     return dataset
@@ -77,7 +80,9 @@ def generator_of(card: CardTerms, coding: Coding) -> Generator:
     # every generator, which whoever does not replay needs not wait for
     from gencard.core.generators import registry  # noqa: PLC0415
 
-    zeros = zeros_inside(coding.structural_zeros, _domain(card, coding))
+    domain = _domain(card, coding)
+    declared = zeros_inside(coding.structural_zeros, domain)
+    zeros = impossible(coding, domain) if card.derivations else declared
     return registry.generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
 
 
@@ -156,7 +161,11 @@ def _variants(dataset: Dataset, coding: Coding, seeds: Sequence[int]) -> list[Va
     """The forms in which a release delivers these codes: numbers by each seed, levels, midpoints."""
     names = dataset.domain.attributes
     if any(isinstance(coding.attribute(name).coding, Edges) for name in names):
-        return [*map(Numbers, dict.fromkeys(seeds)), None, Midpoints()]
+        seeds = list(dict.fromkeys(seeds))
+        drawn = [Numbers(seed) for seed in seeds]
+        if same_numbers(coding, names):
+            drawn += [Numbers.of_rows(seed, dataset, coding) for seed in seeds]
+        return [*drawn, None, Midpoints()]
     return [Midpoints(), None]
 
 

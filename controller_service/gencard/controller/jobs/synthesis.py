@@ -13,9 +13,12 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.blackbox import BlackBox, canonicalise
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
+from gencard.core.derivation import Derivation
+from gencard.core.derived_cells import with_computed
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.contract import Generator, rng_of
 from gencard.core.generators.registry import generator_named
+from gencard.core.typed_json import PLAIN
 from gencard.core.types import Progress
 from gencard.wire.box_request import Values
 from gencard.wire.documents.psi_document import psi_of_document
@@ -28,7 +31,8 @@ def synthesise(job: Job, progress: Progress) -> Job:
     progress("fit", 0.0)
     model = generator.fit(psi, psi.domain)
     progress("sample", 0.5)
-    return _left_in(job["rows_file"], model.sample(job["rows"], rng=rng_of(job["seed"])))
+    rows = model.sample(job["rows"], rng=rng_of(job["seed"]))
+    return _left_in(job["rows_file"], computed(job, rows))
 
 
 def run_black_box(job: Job, progress: Progress) -> Job:
@@ -39,6 +43,12 @@ def run_black_box(job: Job, progress: Progress) -> Job:
     output = box(dataset, job["rows"], seed=job["seed"])
     rng = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
     return _left_in(job["rows_file"], canonicalise(output, dataset.domain, job["rows"], rng=rng))
+
+
+def computed(job: Job, rows: Dataset) -> Dataset:
+    """The rows, with what follows from their other attributes as the job says."""
+    derivations = PLAIN.read(dict[str, Derivation], job.get("computed", {}), field="computed")
+    return with_computed(rows, derivations)
 
 
 def _left_in(path: str, dataset: Dataset) -> Job:

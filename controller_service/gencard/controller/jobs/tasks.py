@@ -19,6 +19,7 @@ runs. The descriptions:
                      "weights": [int, ...], "transform": as on a card, "linear": linear}
                     -> {"psi": psi's document}
     synthesise      {"psi": psi's document, "generator": name, "zeros": zeros, "max_cells": int,
+                     "computed": {attribute: as ``core.derivation.Derivation``, ...},
                      "rows": int, "seed": int, "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
     audit           {"records": records, "recipe": recipe, "plan": plan, "versions": [[name, version]],
@@ -51,7 +52,8 @@ runs. The descriptions:
                      "most_records": int}
                     -> {}
     draw            {"recipe": recipe, "attributes": [name, ...], "sizes": [int, ...], "rows": int,
-                     "folder": path where "keep" wrote, "rows_file": path to be written}
+                     "computed": as above, "folder": path where "keep" wrote,
+                     "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
     thin_out        {"records": records, "drawn": path of a rows file, "rows": int,
                      "rows_file": path to be written, "most_records": int}
