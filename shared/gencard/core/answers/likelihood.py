@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special, stats
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, coefficients_of, finite
-from gencard.core.answers.design import Design, Question, Response
+from gencard.core.answers.design import Design, Question, Response, occurring
 from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Occupied, records_of
 from gencard.core.answers.newton import Columns, Maximum, columns_of, maximum, sums_of
@@ -69,7 +69,7 @@ def multinomial_answer(margins: Margins, question: Question) -> Answer:
     design = question.model()
     response = design.required_response()
     counts = margins.counts((response.attribute,))
-    levels = np.flatnonzero(counts)
+    levels = np.flatnonzero(occurring(margins, (response.attribute,)))
     if len(levels) < 2:
         raise InvalidInputError(field="formula", problem="the response has a single level")
     weights = np.eye(len(counts))[levels[1:]]
@@ -94,7 +94,7 @@ def poisson_answer(margins: Margins, question: Question) -> Answer:
     response = design.required_response()
     values = response.numbers(margins)
     counts = margins.counts((response.attribute,))
-    if np.any((values < 0) & (counts != 0)):
+    if np.any((values < 0) & occurring(margins, (response.attribute,))):
         raise InvalidInputError(field="formula", problem="a Poisson response must be 0 or more")
     features = features_of(margins, design, values[None])
     total, n = float(values @ counts), features.n
@@ -111,8 +111,7 @@ def poisson_answer(margins: Margins, question: Question) -> Answer:
 
 def events_of(margins: Margins, response: Response) -> FloatArray:
     """1 for the levels of the response that are the event, else 0."""
-    counts = margins.counts((response.attribute,))
-    levels = np.flatnonzero(counts)
+    levels = np.flatnonzero(occurring(margins, (response.attribute,)))
     if response.numeric:
         values = response.numbers(margins)
         if set(values[levels]) <= {0.0, 1.0}:
@@ -124,7 +123,7 @@ def events_of(margins: Margins, response: Response) -> FloatArray:
             f"such as I({response.attribute} == '{response.levels[-1]}'), or use kind multinomial"
         )
         raise InvalidInputError(field="formula", problem=problem)
-    events = np.zeros(len(counts))
+    events = np.zeros(len(response.levels))
     events[levels[1]] = 1.0
     return events
 

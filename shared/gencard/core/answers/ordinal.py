@@ -18,12 +18,12 @@ import numpy as np
 from scipy import special, stats
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, coefficients_of, finite
-from gencard.core.answers.design import INTERCEPT, Question
+from gencard.core.answers.design import INTERCEPT, Question, occurring
 from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Occupied
 from gencard.core.answers.newton import Columns, Maximum, columns_of, maximum
 from gencard.core.coding import MISSING
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, NoEstimateError
 from gencard.core.types import FloatArray, IntArray
 
 
@@ -56,7 +56,10 @@ def ordinal_answer(margins: Margins, question: Question) -> Answer:
     design = question.model()
     response = design.required_response()
     of_levels = margins.counts((response.attribute,))
-    observed = np.flatnonzero(of_levels)
+    observed = np.flatnonzero(occurring(margins, (response.attribute,)))
+    if np.any(of_levels[observed] <= 0):
+        problem = "the noisy count of a level of the response is 0 or below"
+        raise NoEstimateError(kind="ordinal", problem=problem)
     names = tuple(response.levels[level] for level in observed)
     if len(observed) < 2:
         raise InvalidInputError(field="formula", problem="the response has a single level")

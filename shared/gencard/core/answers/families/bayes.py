@@ -20,7 +20,7 @@ from gencard.core.answers.families.levels import (
     response_of,
 )
 from gencard.core.answers.families.predictions import predictions
-from gencard.core.answers.margins import Margins
+from gencard.core.answers.margins import Margins, records_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.maximum_entropy.junction_tree import information_tree, mutual_information
@@ -94,7 +94,7 @@ def naive_bayes_answer(margins: Margins, question: Question) -> Answer:
     return Answer(
         question.kind,
         question.text,
-        float(model.sizes.sum()),
+        records_of(margins),
         scalars=(baseline, *predicted.scalars),
         tables=(*_model_tables(model), *predicted.tables(classes.names)),
         notes=(CODED, *predicted.notes),
@@ -143,7 +143,7 @@ def chow_liu_answer(margins: Margins, question: Question) -> Answer:
     return Answer(
         question.kind,
         question.text,
-        float(counts[0].sum()),
+        records_of(margins),
         scalars=_likelihood(counts, tables, information),
         tables=(
             _edge_table(edges, information),

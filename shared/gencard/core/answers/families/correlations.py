@@ -92,7 +92,7 @@ def _pairs(
     keys = {name: key(question, name) for name in attributes}
     tables = []
     for one, other in combinations(attributes, 2):
-        table = level_table(margins, question, (one,), (other,), keys)
+        table = level_table(margins, question, (one,), (other,), keys, signed=True)
         if min(table.counts.shape) < 2:
             problem = f"'{one}' or '{other}' does not vary"
             raise NoEstimateError(kind=question.kind, problem=problem)

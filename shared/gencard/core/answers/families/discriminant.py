@@ -136,7 +136,7 @@ def discriminant_answer(margins: Margins, question: Question) -> Answer:
     return Answer(
         question.kind,
         question.text,
-        float(analysis.sizes.sum()),
+        records_of(margins),
         scalars=(*_scalars(analysis), *predicted.scalars),
         tables=(*_tables(analysis, classes.names, features), *predicted.tables(classes.names)),
         notes=(CODED, *predicted.notes),

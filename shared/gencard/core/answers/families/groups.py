@@ -47,7 +47,8 @@ class Groups:
     @property
     def means(self) -> FloatArray:
         """Mean value of each group."""
-        means: FloatArray = self.counts @ self.values / self.sizes
+        with np.errstate(divide="ignore", invalid="ignore"):  # noise leaves some sizes at 0
+            means: FloatArray = self.counts @ self.values / self.sizes
         return means
 
     @property

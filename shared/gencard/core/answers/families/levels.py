@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from gencard.core.answers.answer import Scalar, Table, finite, table_of
-from gencard.core.answers.design import Question
+from gencard.core.answers.design import Question, occurring
 from gencard.core.answers.families.contingency import Test
 from gencard.core.answers.margins import Margins, Mask
 from gencard.core.domain import Clique
@@ -35,7 +35,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelTable:
-    """Counts of rows by columns, from 0 up; each row and each column holds records."""
+    """Counts of rows by columns, from 0 up; each row and each column holds records.
+
+    Of signed counts with noise, all levels are there, and a count may be below 0.
+    """
 
     counts: FloatArray
     rows: Side
@@ -58,7 +61,13 @@ class LevelTable:
 
 
 def level_table(
-    margins: Margins, question: Question, rows: Clique, columns: Clique, keys: Keys | None = None
+    margins: Margins,
+    question: Question,
+    rows: Clique,
+    columns: Clique,
+    keys: Keys | None = None,
+    *,
+    signed: bool = False,
 ) -> LevelTable:
     """The table of some attributes by others; levels that nobody has are left out, as from records.
 
@@ -67,18 +76,23 @@ def level_table(
     Args:
         keys: A side that is one of these attributes stands in the order of its keys, and levels without
             one are left out.
+        signed: Keep noisy counts as they are, and all their levels. To set the negative ones to 0 would
+            add records: sums and means of many cells with few records would be biased.
 
     Raises:
         NoEstimateError: No record is left.
     """
-    whole = np.maximum(margins.counts(rows + columns), 0)
+    whole, is_noisy = margins.counts(rows + columns), has_noise(margins, rows + columns)
+    whole = whole if signed and is_noisy else np.maximum(whole, 0)
     choices = [_wanted(margins, side, keys or {}) for side in (rows, columns)]
     cells = [
         int(np.prod(margins.domain.project(side).sizes, dtype=np.int64)) for side in (rows, columns)
     ]
     counts = whole.reshape(cells)[np.ix_(*(places for places, _ in choices))]
     occupied = [counts.sum(axis=axis) > 0 for axis in (1, 0)]
-    if not occupied[0].any():
+    if signed and is_noisy:
+        occupied = [np.ones(size, dtype=bool) for size in counts.shape]
+    if not counts.size or not counts.sum() > 0:
         raise NoEstimateError(kind=question.kind, problem="there are no records")
     sides = []
     for side, (places, values), is_occupied in zip((rows, columns), choices, occupied, strict=True):
@@ -91,6 +105,11 @@ def level_table(
             )
         )
     return LevelTable(counts[np.ix_(*occupied)], *sides)
+
+
+def has_noise(margins: Margins, clique: Clique) -> bool:
+    """Whether the counts of a clique are known to have noise."""
+    return bool(margins.variances(clique).any())
 
 
 def class_tables(
@@ -149,11 +168,7 @@ def order(question: Question, attribute: str) -> FloatArray:
 
 def missing_note(margins: Margins, keys: Keys) -> tuple[str, ...]:
     """Of which attributes somebody has a level without a key."""
-    without = [
-        name
-        for name, key in keys.items()
-        if np.any(np.maximum(margins.counts((name,)), 0)[np.isnan(key)])
-    ]
+    without = [name for name, key in keys.items() if np.any(occurring(margins, (name,))[np.isnan(key)])]
     return (f"dropped where missing: {', '.join(without)}",) if without else ()
 
 

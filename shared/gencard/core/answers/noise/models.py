@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from gencard.core.answers.answer import Answer, Coefficients
-from gencard.core.answers.design import Block, Design, Question
+from gencard.core.answers.design import Block, Design, Question, occurring
 from gencard.core.answers.likelihood import events_of
 from gencard.core.answers.linear import Moments, moments
 from gencard.core.answers.loglinear import open_cells
@@ -28,7 +28,7 @@ def linear_noise(margins: Margins, question: Question, answer: Answer) -> Equati
     design, coefficients = question.model(), estimated(answer)
     response = design.required_response()
     numbers = one_number(response.attribute, response.numbers(margins))
-    _check_rank(moments(margins, design), len(coefficients.names))
+    check_rank(moments(margins, design), len(coefficients.names))
     size = len(coefficients.names)
     inverse = np.reshape(coefficients.covariance, (size, size)) / answer["scale"]
     return linear_equations(
@@ -51,7 +51,7 @@ def multinomial_noise(margins: Margins, question: Question, answer: Answer) -> E
     """The equations of an answer by ``multinomial_answer``."""
     response = question.model().required_response()
     counts = margins.counts((response.attribute,))
-    levels = np.flatnonzero(counts)[1:]
+    levels = np.flatnonzero(occurring(margins, (response.attribute,)))[1:]
     each = Block((response.attribute,), levels, np.eye(len(counts))[levels])
     prefix = f"{response.name}={response.levels[levels[0]]}:"
     return _choice_noise(margins, question.model(), estimated(answer), each, prefix)
@@ -129,7 +129,7 @@ _SINGULAR = 1e-8
 """Eigenvalues of a matrix with unit diagonal that are 0 but for rounding."""
 
 
-def _check_rank(m: Moments, estimated: int) -> None:
+def check_rank(m: Moments, estimated: int) -> None:
     """Columns that others determine leave eigenvalues of 0; noise leaves negative ones."""
     gram = m.xx + m.n * np.outer(m.centres, m.centres)
     scale = np.diag(gram)
