@@ -17,7 +17,12 @@ from gencard.controller.boxes.generator_facts import (
     reviewer_of_box,
 )
 from gencard.controller.sandbox.environment import CompiledCopies, python_environment
-from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox, program_recipe
+from gencard.controller.sandbox.recipes import (
+    built_in_recipe,
+    imports_of,
+    in_sandbox,
+    program_recipe,
+)
 from gencard.controller.settings.boxes import (
     AddsMarginalBox,
     BoxEntry,
@@ -88,12 +93,15 @@ class Boxes:
         self._codes = {name: generator_digest(name) for name in GENERATORS}
         self._boxes = {box.name: box for box in boxes}
         built_in = [box.box for box in self._boxes.values() if isinstance(box, BuiltInBox)]
-        self._copies = CompiledCopies(work, built_in)
         self._in_cells = {
             name: in_sandbox(_read(box), box.limits_in(cell), cell.isolation)
             for name, box in self._boxes.items()
             if isinstance(box, ProgramBox | BuiltInBox)
         }
+        programs = [box for box in self._boxes.values() if isinstance(box, ProgramBox)]
+        imports = [name for box in programs for name in imports_of(self._in_cells[box.name])]
+        declared = [library for box in programs for library in box.libraries]
+        self._copies = CompiledCopies(work, built_in, imports=imports, declared=declared)
         self._compared: dict[str, tuple[Document, float]] = {}
         """Environment of a box in a sandbox, and the moment at which it was last compared."""
         self._privacies = {name: privacy_of_box(box) for name, box in self._boxes.items()}

@@ -35,7 +35,7 @@ def ignore_hundredths(_hundredths: int) -> None:
     """Drop the progress of a program: it may depend on records."""
 
 
-_MOMENT = 0.25
+_MOMENT = 0.5
 """Seconds of runs after which the environment is checked."""
 
 

@@ -65,6 +65,11 @@ def _recipe(program: Program, *, box: str, folder: str) -> Document:
     }
 
 
+def imports_of(recipe: Document) -> tuple[str, ...]:
+    """What a program imports of the distributions that it declares; see ``program.Program.imports``."""
+    return _program_of(recipe).imports(environment_of_document(recipe["environment"]))
+
+
 def in_sandbox(recipe: Document, limits: SandboxLimits, isolation: Isolation) -> Document:
     """The same recipe, with the sandbox that it runs in."""
     return {**recipe, "isolation": str(isolation), "limits": asdict(limits)}
