@@ -1,5 +1,6 @@
 """Runs of lent black boxes on datasets that callers made up: no record is read, nothing is spent."""
 
+import json
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -26,6 +27,9 @@ from gencard.core.errors import (
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.signatures.canonical import Document
 from gencard.wire.signatures.identity import Identity
+
+CHECKED_SECONDS = 1.0
+"""For which a comparison of a box's environment serves later runs; the job compares it again."""
 
 OnEnd = Callable[[Callable[[], None]], bool]
 """Takes a function to be called when the caller goes away; False where that has happened already."""
@@ -68,7 +72,7 @@ class RemoteRuns:
         name = black_box or terms.generator
         if name in self.audits.boxes.names - self.lent:
             raise BoxNotLentError(name=name)
-        recipe = self.audits.boxes.recipe(name, [*terms.marginals, *linear])
+        recipe = self.audits.boxes.recipe(name, [*terms.marginals, *linear], within=CHECKED_SECONDS)
         return RemoteRun(
             self, who.uri, dataset_entry, dataset_entry.domain.covered_by(terms.cliques), recipe, rows
         )
@@ -106,7 +110,11 @@ class RemoteRun:
                 upload=folder / "in",
                 rows_file=folder / "out",
             )
-            running = self.remote_runs.executor.submit(tasks.RUN_BLACK_BOX, job, owner=self.caller)
+            # of this caller with this recipe alone: another caller's runs have a process of their own
+            series = json.dumps([self.caller, self.recipe], sort_keys=True)
+            running = self.remote_runs.executor.submit(
+                tasks.RUN_BLACK_BOX, job, owner=self.caller, series=series
+            )
             if not on_end(lambda: _stop(running)):
                 _stop(running)
             try:

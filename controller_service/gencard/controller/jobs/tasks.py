@@ -118,6 +118,7 @@ class Task:
         job: Job,
         *,
         owner: str = "",  # noqa: ARG002  # whose turn it is, for executors that take turns
+        series: str = "",  # noqa: ARG002  # jobs that may share a process, where there are processes
         progress: Progress = ignore_progress,
         hold: Callable[[], None] = continue_at_once,
     ) -> Job:

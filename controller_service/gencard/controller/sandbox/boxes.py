@@ -3,7 +3,8 @@
 Whether a sandbox can be closed on this machine is tried with one, not guessed.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,10 @@ def ignore_hundredths(_hundredths: int) -> None:
     """Drop the progress of a program: it may depend on records."""
 
 
+_MOMENT = 0.5
+"""Seconds of runs after which the environment is checked."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SandboxedProgram:
     """A program as a ``core.blackbox.BlackBox``; each call is a separate run.
@@ -58,6 +63,22 @@ class SandboxedProgram:
         """
         return self.ask(BoxTask.RUN, dataset, rows, seed).rows()
 
+    def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
+        """What a call with each seed gives, one after the other; raises as a call does.
+
+        A check of the environment takes as long as a short run: one check is for the runs of a moment,
+        and their rows are given after it.
+        """
+        waiting: list[Dataset] = []
+        checked = time.monotonic()
+        for number, seed in enumerate(seeds, start=1):
+            waiting.append(self.ask(BoxTask.RUN, dataset, rows, seed, checks=False).rows())
+            if number == len(seeds) or time.monotonic() - checked >= _MOMENT:
+                self.sandbox.check()
+                checked = time.monotonic()
+                yield from waiting
+                waiting.clear()
+
     def ask(
         self,
         task: BoxTask,
@@ -67,12 +88,13 @@ class SandboxedProgram:
         *,
         saved: bytes = b"",
         report: HundredthsReport = ignore_hundredths,
+        checks: bool = True,
     ) -> AnswerReader:
         """The answer to one request; raises as a call does."""
         values = values_of_attributes(self.values, dataset)
         parameters = self.program.parameters
         request = BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
-        answer = self.sandbox.ask(self.program, request, report=report)
+        answer = self.sandbox.ask(self.program, request, report=report, checks=checks)
         return self._accepted(answer)
 
     def _accepted(self, answer: AnswerReader) -> AnswerReader:

@@ -65,19 +65,29 @@ def _recipe(program: Program, *, box: str, folder: str) -> Document:
     }
 
 
+def imports_of(recipe: Document) -> tuple[str, ...]:
+    """What a program imports of the distributions that it declares; see ``program.Program.imports``."""
+    return _program_of(recipe).imports(environment_of_document(recipe["environment"]))
+
+
 def in_sandbox(recipe: Document, limits: SandboxLimits, isolation: Isolation) -> Document:
     """The same recipe, with the sandbox that it runs in."""
     return {**recipe, "isolation": str(isolation), "limits": asdict(limits)}
 
 
 def sandboxed_box_of(
-    recipe: Document, *, workload: tuple[Clique, ...] = (), values: Values | None = None
+    recipe: Document,
+    *,
+    workload: tuple[Clique, ...] = (),
+    values: Values | None = None,
+    check_seconds: float = 0.0,
 ) -> BlackBox:
     """The box of a recipe, from the very bytes whose digest the recipe has.
 
     Args:
         workload: The cliques of the card.
         values: For ordered attributes, the number that each code stands for, NaN for missing.
+        check_seconds: See ``sandbox.Sandbox``.
 
     Raises:
         GeneratorChangedError: What is there now has another digest.
@@ -87,7 +97,8 @@ def sandboxed_box_of(
         raise InvalidInputError(field="black_box", problem="is of an unknown kind")
     environment = environment_of_document(recipe["environment"])
     environment.check_unchanged()
-    sandbox = Sandbox(SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"]), environment)
+    limits, isolation = SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"])
+    sandbox = Sandbox(limits, isolation, environment, check_seconds=check_seconds)
     program = _program_of(recipe)
     if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
         raise GeneratorChangedError

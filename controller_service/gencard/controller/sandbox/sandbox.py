@@ -8,10 +8,12 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import IO, Protocol, cast
 
@@ -79,9 +81,17 @@ class Confinement(Protocol):
         ...
 
     def start(
-        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: SandboxLimits
+        self,
+        command: Sequence[str],
+        files: Sequence[tuple[str, bytes]],
+        limits: SandboxLimits,
+        *,
+        errors: bool = False,
     ) -> Running:
-        """The program, running, its standard input and output piped, its words about errors dropped.
+        """The program, running, its standard input and output piped.
+
+        Args:
+            errors: Whether standard error is piped too; otherwise it is dropped.
 
         Raises:
             OSError: It cannot be started.
@@ -112,7 +122,12 @@ class Processes:
         return self._folder / "box"
 
     def start(
-        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: SandboxLimits
+        self,
+        command: Sequence[str],
+        files: Sequence[tuple[str, bytes]],
+        limits: SandboxLimits,
+        *,
+        errors: bool = False,
     ) -> subprocess.Popen[bytes]:
         """A session of its own, whose leader dies with whoever starts it."""
         work = self._folder / "work"
@@ -127,7 +142,7 @@ class Processes:
             ["setpriv", "--pdeathsig", "KILL", *limited(limits), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE if errors else subprocess.DEVNULL,
             umask=0o077,
             cwd=work,
             env=VARIABLES | own,
@@ -158,26 +173,36 @@ _PATIENCE = 5.0
 class Sandbox:
     """Runs programs, each in a new process with a new folder, so that no run can learn of another.
 
-    Scripts in Python are forked from a process that has started the interpreter, and nothing of theirs;
-    other programs are started anew, as they are where nothing is closed.
+    Scripts in Python are forked from a process that has started the interpreter and loaded the declared
+    distributions that they import, and nothing of theirs; other programs are started anew, as they are
+    where nothing is closed.
 
     Args:
         environment: What a program finds of the machine.
         forks: Whether scripts in Python are forked.
+        check_seconds: After a check that the environment is unchanged, runs of so many seconds are
+            left to the next check.
     """
 
     limits: SandboxLimits
     isolation: Isolation
     environment: Environment
     forks: bool = True
+    check_seconds: float = 0.0
+    _checks: deque[float] = field(default_factory=lambda: deque([-inf], 1), init=False, repr=False)
+    """When the environment was last checked."""
     _zygotes: dict[int, tuple[Program, Zygote]] = field(default_factory=dict, init=False, repr=False)
     """By the identity of the program."""
 
-    def ask(self, program: Program, request: BoxRequest, *, report: HundredthsReport) -> AnswerReader:
+    def ask(
+        self, program: Program, request: BoxRequest, *, report: HundredthsReport, checks: bool = True
+    ) -> AnswerReader:
         """The program's answer; the program has ended when this returns, whatever happened.
 
         Args:
             report: Called with the progress; it may raise.
+            checks: Whether the environment is checked afterwards; if not, the caller calls ``check``
+                before it uses the answer.
 
         Raises:
             BlackBoxError: It fails, or its answer cannot be right.
@@ -192,30 +217,43 @@ class Sandbox:
         finally:
             keeper.kill(process)
             process.wait()
-            for pipe in (process.stdin, process.stdout):
+            for pipe in (process.stdin, process.stdout, process.stderr):
                 with suppress(OSError):
                     if pipe:
                         pipe.close()
-        self.environment.check_unchanged()  # so what the program read is what the digest names
+        if checks and time.monotonic() - self._checks[-1] >= self.check_seconds:
+            self.check()
         return reader
 
+    def check(self) -> None:
+        """Raises GeneratorChangedError where programs may have read what the digest does not name."""
+        self.environment.check_unchanged()
+        self._checks.append(time.monotonic())
+
     def _started(self, program: Program) -> tuple[Confinement, Running]:
-        with suppress(OSError):
-            keeper = self._confinement(program)
-            words = [_placed(word, str(keeper.program_folder)) for word in program.command]
-            if program.is_python:
-                words = [*PYTHON_COMMAND, *words[1:]]
-            return keeper, keeper.start(words, program.files, self.limits)
+        # where libraries cannot be loaded beforehand, each run loads them
+        for preloads in (True, False):
+            with suppress(OSError):
+                keeper = self._confinement(program, preloads=preloads)
+                words = [_placed(word, str(keeper.program_folder)) for word in program.command]
+                if program.is_python:
+                    words = [*PYTHON_COMMAND, *words[1:]]
+                return keeper, keeper.start(words, program.files, self.limits)
+            _, zygote = self._zygotes.get(id(program), (None, None))
+            if zygote is None or zygote.is_checked:
+                break
+            del self._zygotes[id(program)]
         raise IsolationError
 
-    def _confinement(self, program: Program) -> Confinement:
+    def _confinement(self, program: Program, *, preloads: bool) -> Confinement:
         """A new one, that shows the environment where it can show less than all."""
         if self.isolation is not Isolation.NAMESPACES:
             return Processes()
         if not (self.forks and program.is_script):
             return Namespaces(self.environment)
         if id(program) not in self._zygotes:
-            zygote = Zygote(self.environment, program.files, program.modules)
+            imports = program.imports(self.environment) if preloads else ()
+            zygote = Zygote(self.environment, program.files, program.modules, imports)
             self._zygotes[id(program)] = program, zygote
         return Forks(self._zygotes[id(program)][1])
 
