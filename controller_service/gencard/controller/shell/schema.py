@@ -17,7 +17,7 @@ from gencard.controller.records.schema_file import read_schema
 from gencard.controller.settings.edits import AttributeEdit, edit_attribute, mark_reviewed
 from gencard.controller.settings.files import Table, read_table, toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
-from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, table
+from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, say_in_force, table
 from gencard.core.coding import Edges, Labels
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
@@ -110,6 +110,7 @@ def review(
         typer.confirm("Everybody will see this. Have you read every line?", abort=True)
     mark_reviewed(entry.schema_file, declared_by)
     say(f"{entry.schema_file} is marked as reviewed.")
+    say_in_force(config)
 
 
 def _levels(labels: str | None, edges: str | None) -> Table:
@@ -167,6 +168,7 @@ def _change(entry: DatasetTable, edit: AttributeEdit, config: Path) -> None:
         )
     options = f"--dataset {entry.name} --config {shlex.quote(str(config))}"
     say(f"The schema needs a review. Next: gencard-controller schema review {options}")
+    say_in_force(config)
 
 
 def _attribute_table(entry: DatasetTable, name: str) -> Table:

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.records.tables.address import records_at
 from gencard.controller.records.undeclared import undeclared_values
-from gencard.controller.reloading import Reload, SettingsWatch
+from gencard.controller.reloading import Refused, Reload, SettingsWatch, digest_of
 from gencard.controller.settings.drafting import Draft, draft
 from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
@@ -44,11 +45,13 @@ from gencard.controller.shell.terminal import (
     console,
     controller_state,
     say,
+    say_in_force,
     table,
 )
 from gencard.controller.state.event_log import ahead_of
 from gencard.controller.state.events import Event
 from gencard.controller.upkeep import logs
+from gencard.controller.upkeep.backup import is_served
 from gencard.controller.upkeep.readiness import (
     check_apart,
     check_caps,
@@ -198,6 +201,8 @@ def check(
     for name in demo_people_in(config.absolute().parent):
         say(f"{name}: private keys are in this folder, for trials only; not for real records.")
     _say_unrecorded_keys(settings)
+    if is_served(settings.state.folder):
+        say_in_force(config)
 
 
 def _say_unrecorded_keys(settings: Settings) -> None:
@@ -328,6 +333,7 @@ def serve(
         return
     with console.status("Starting"):
         controller = serve_settings(settings, unreviewed=unreviewed, leading=leading)
+    controller.state_in_force(Reload(), digest_of(config, settings))
     _say_what_is_served(controller, settings)
     console.print("[dim]Press Ctrl-C to stop.[/]")
     while not is_over.wait(WATCH_SECONDS):
@@ -365,22 +371,29 @@ def _say_ahead(ahead: Event, now: datetime) -> None:
 
 
 def _reload(controller: Controller, watch: SettingsWatch, config: Path) -> None:
-    """Read the settings again; a mistake in them is said, and those before stay in force."""
+    """Read the settings again, print what is not in force and why; settings before that stay."""
+    settings, digest = None, ""
     try:
+        digest = digest_of(config, settings)
         settings = Settings.load(config)
         watch.follow(settings)
-        outcome = controller.reload(settings)
+        digest = digest_of(config, settings)
+        outcome = controller.reload(settings, digest)
     except GencardError as error:
         report_refused(error)
+        with suppress(GencardError):
+            controller.state_in_force(Reload(refused=(Refused(config.name, error),)), digest)
         say(f"Settings refused; the previous settings stay in force: {error}")
         return
     except Exception as error:  # whatever it is, the service goes on
         report("settings", secrets.token_hex(8), type(error).__name__)
         return
-    if outcome == Reload((), ()):
+    if outcome == Reload():
         say("Settings reloaded; nothing has changed.")
     for place in outcome.changed:
         say(f"Settings reloaded: {place}")
+    for refused in outcome.refused:
+        say(f"Settings refused; the previous settings stay in force: {refused.place}: {refused.error}")
     for place in outcome.waiting:
         say(f"Needs a restart: {place}")
 
