@@ -37,6 +37,12 @@ class Refused:
     place: str
     error: GencardError
 
+    @property
+    def text(self) -> str:
+        """Place and cause in one line; many errors name the place themselves."""
+        text = str(self.error)
+        return text if text.startswith(self.place) else f"{self.place}: {text}"
+
 
 @dataclass(frozen=True, slots=True)
 class Reload:
@@ -172,13 +178,13 @@ class InForce:
     Args:
         caps: Caps in words, by dataset and by whose they are.
         waiting: Places in the settings that differ, and wait for a restart.
-        refused: Place and text of each setting that was refused.
+        refused: One line for each dataset, or file, that was refused.
         digest: Digest of the files from which this follows; empty if the service does not watch them.
     """
 
     caps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     waiting: Sequence[str] = ()
-    refused: Sequence[Sequence[str]] = ()
+    refused: Sequence[str] = ()
     digest: str = ""
 
     def write(self, folder: Path) -> None:
@@ -196,7 +202,7 @@ class InForce:
     @property
     def objections(self) -> list[str]:
         """One line for each setting of the files that is not in force."""
-        refused = [f"Not in force: {place}: {text}" for place, text in self.refused]
+        refused = [f"Not in force: {text}" for text in self.refused]
         return refused + [f"Needs a restart: {place}" for place in self.waiting]
 
 

@@ -258,7 +258,7 @@ class Controller:
 
     def state_in_force(self, outcome: Reload, digest: str = "") -> None:
         """State in the state's folder what this service enforces, for commands that report it."""
-        refused = [(one.place, str(one.error)) for one in outcome.refused]
+        refused = [one.text for one in outcome.refused]
         statement = InForce(self.reloading.enforced(), outcome.waiting, refused, digest)
         statement.write(self.controller_state.settings.state.folder)
 

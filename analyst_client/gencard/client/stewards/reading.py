@@ -59,7 +59,8 @@ class RiskReview(Displayable):
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         report = self.report
-        parts: list[Part] = [_FOR_STEWARDS, self._extent(), *_small(report), *_certain(report)]
+        parts: list[Part] = [_FOR_STEWARDS, self._extent(), *report.failing_lines]
+        parts += [*_small(report), *_certain(report)]
         if self.worst:
             lines = [(known, certain, f"{records:,}") for known, certain, records in self.worst]
             parts += ["Keys that make most records certain:"]

@@ -193,7 +193,7 @@ def say_in_force(config: Path, caps_of: str = "") -> InForce | None:
     """
     statement = service_statement(config)
     if statement is None:
-        say("No service is running on this machine; the change takes effect at its next start.")
+        say("No service is running on this machine; the settings take effect at its next start.")
         return None
     if caps_of:
         held = statement.caps.get(caps_of, {})
