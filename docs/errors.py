@@ -58,7 +58,7 @@ RULES = {
     Rule.MISSING: "Look at the records without a value, or use `missing`.",
     Rule.DIFFERENCING: "Ask about the population of an earlier answer, or about a quite different one.",
     Rule.DROWNED: "Give the run more budget, or fewer groups.",
-    Rule.INFLUENCE: "Look at the record that moves the number; release it if that record reveals nothing.",
+    Rule.INFLUENCE: "Look at the record that moves the number; release it if it reveals nothing.",
     Rule.UNDECIDED: "Compare with earlier answers by hand: the search for small counts is too large.",
     Rule.UNKNOWN: "Look at the number: no rule covers it.",
     Rule.UNANSWERED: "Change the question: it has no result at these records.",

@@ -590,8 +590,11 @@ class AccessError(GencardError):
 
 
 class UnauthenticatedError(AccessError):
+    """``why`` is given for callers of whom the service knows who they are."""
+
     reason = "UNAUTHENTICATED"
-    text = "The call has no client certificate known to this service."
+    text = "The call was refused: {why}."
+    absent: ClassVar[Mapping[str, str]] = {"why": "it has no client certificate known to this service"}
     advice = (
         "Connect with the newest certificate and key that the controller gave you: replaced keys and "
         "ended certificates are refused."

@@ -197,7 +197,8 @@ def decision_of(message: pb.DecideResponse, request: pb.DecideRequest) -> Decisi
 def summary_of(message: pb.AnswerToReview) -> AnswerSummary:
     """An answer that waits."""
     time = datetime_of(message.create_time)
-    return AnswerSummary(message.name, message.analyst, message.kind, message.formula, time)
+    question = message.where, message.missing, message.options
+    return AnswerSummary(message.name, message.analyst, message.kind, message.formula, time, *question)
 
 
 def answer_review_of(message: pb.GetAnswerReviewResponse, name: str) -> AnswerReview:
