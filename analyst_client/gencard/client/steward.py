@@ -1,6 +1,7 @@
 """The entry point of stewards: what waits, what it would release, and decisions on it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,19 @@ class Steward(Party):
             NotFoundError: No such card.
         """
         request = pb.GetReviewRequest(name=name)
-        return reading.card_review_of(self._call("GetReview", request), name)
+        review = reading.card_review_of(self._call("GetReview", request), name)
+        return replace(review, checks=self._checks(name)) if review.checked else review
+
+    def _checks(self, name: str) -> str:
+        """Whether the tables of a card pass its checks, as far as the records were examined."""
+        view = self._call("GetRisk", pb.GetRiskRequest(name=name))
+        if view.state != _READY:
+            return (
+                "not examined. If one cell fails, the measurement is refused and costs one statistic; "
+                f"examine first: gencard steward risk {name}"
+            )
+        failing = reading.risk_of(view, name).report.failing_lines
+        return " ".join(failing) if failing else "all tables of this card pass"
 
     @checked()
     def approve(self, card: str | CardReview, *, reason: str, shown: str | None = None) -> Decision:

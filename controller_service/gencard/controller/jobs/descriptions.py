@@ -12,7 +12,7 @@ from gencard.controller.records.schema_file import table_of_schema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.sandbox.recipes import PROGRAM
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.coding import Coding, Edges, Labels, StructuralZeros
 from gencard.core.derived_cells import computed_in, impossible
@@ -235,12 +235,25 @@ class Descriptions:
             "most_records": self.most_records,
         }
 
-    def look(self, dataset_entry: DatasetEntry, cliques: Sequence[Clique]) -> Job:
-        """The present records, and the tables of which a steward wants to know the risk."""
+    def look(
+        self,
+        dataset_entry: DatasetEntry,
+        cliques: Sequence[Clique],
+        own: Sequence[Clique] = (),
+        transform: Transform = AS_COUNTED,
+    ) -> Job:
+        """Describe a look at the risk of tables of the present records.
+
+        Args:
+            own: Tables of the card itself, which its checks may refuse.
+            transform: Checks and rounding of the card.
+        """
         return {
             "records": self._records(dataset_entry, dataset_entry.version),
             "cliques": [list(clique) for clique in cliques],
             "most_records": self.most_records,
+            "own": [list(clique) for clique in own],
+            "transform": transform_document(transform),
         }
 
     def run_black_box(

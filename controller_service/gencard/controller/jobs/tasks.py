@@ -58,7 +58,8 @@ runs. The descriptions:
     thin_out        {"records": records, "drawn": path of a rows file, "rows": int,
                      "rows_file": path to be written, "most_records": int}
                     -> {"digest": hex, of the rows}
-    look            {"records": records, "cliques": [[attribute, ...], ...], "most_records": int}
+    look            {"records": records, "cliques": [[attribute, ...], ...], "most_records": int,
+                     "own": [[attribute, ...], ...], of the card itself, "transform": of its counts}
                     -> {"risk": as ``core.psi_risk.risk.PsiRisk``}, for stewards alone
     rehearse        {"recipe": see ``sandbox.analyses``, "rows_file": path, "schema": schema as in its
                      TOML file, "agreed": outputs, "most_numbers": int, "seed": int,

@@ -24,7 +24,7 @@ from gencard.controller.records.round_edges import (
     rung,
     rung_above,
 )
-from gencard.controller.records.schema_file import PublicSchema
+from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels, date_of_days, days_of_date
 from gencard.core.errors import InvalidInputError
@@ -120,8 +120,8 @@ def draft_schema(
         raise InvalidInputError(field="data", problem="has no column that a schema could declare")
     schema = PublicSchema(
         title=title,
-        description="Say what this is, where it comes from, and under which terms.",
-        declared_by="nobody yet",
+        description="",
+        declared_by=UNDECLARED,
         reviewed=False,
         coding=Coding(tuple(Attribute(name, coding) for name, coding in codings)),
         readings={one.name: one.reading for one in drafts if one.coding and one.reading != PLAIN},

@@ -112,6 +112,17 @@ def state_lock(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
+def is_served(folder: Path) -> bool:
+    """Whether a service on this machine holds the state's folder now."""
+    if not (folder / "lock").exists():
+        return False
+    lock = _opened(folder / "lock")
+    try:
+        return not _took(lock)
+    finally:
+        os.close(lock)
+
+
 def _opened(path: Path) -> int:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
