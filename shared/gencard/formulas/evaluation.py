@@ -33,9 +33,19 @@ Cells = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbers:
-    """A factor that is a number in each cell; NaN where it is none."""
+    """A factor that is a number in each cell; NaN where it is none.
+
+    Args:
+        truth: The numbers stand for true and false.
+    """
 
     values: FloatArray
+    truth: bool = False
+
+    @property
+    def as_levels(self) -> "Levels":
+        """Truth values as levels, as a model matrix takes them."""
+        return Levels((self.values != 0).astype(np.int64), TRUTHS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +62,9 @@ class Levels:
     names: tuple[Any, ...]
     contrast: tuple[str, Any] = ("", None)
 
+
+TRUTHS = ("False", "True")
+"""Names of truth values, as data frames have them."""
 
 Factor = Numbers | Levels
 
@@ -173,8 +186,9 @@ class _Evaluation:
             return self._coded(node)
         if (name := self._attribute(node)) is not None and name not in self._numbers:
             return self._labels[name]
-        values = self._numeric(self._value(node))
-        return Numbers(np.broadcast_to(values, (self._cells,)).astype(np.float64))
+        value = self._value(node)
+        numbers = np.broadcast_to(self._numeric(value), (self._cells,)).astype(np.float64)
+        return Numbers(numbers, truth=np.asarray(value).dtype == bool)
 
     def _coded(self, call: ast.Call) -> Levels:
         """The levels of ``C(...)``, with its contrast."""
@@ -225,6 +239,8 @@ class _Evaluation:
     def _level(self, node: ast.expr, levels: Levels) -> Any:
         """The level that a constant names."""
         text = str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
+        if levels.names[: len(TRUTHS)] == TRUTHS and text.capitalize() in TRUTHS:
+            text = text.capitalize()
         for name in levels.names:
             if str(name) == text:
                 return name
@@ -327,6 +343,8 @@ class _Evaluation:
         parts = [self._value(part) for part in call.args] if name not in _LISTS else []
         if name in OF_ONE and len(parts) == 1 and not call.keywords:
             only = self._of_labels(call.args[0], parts[0]) if name.startswith("as_") else parts[0]
+            if name == "I" and np.asarray(only).dtype == bool:
+                return only
             return self._logic.functions[name](self._numeric(only))
         if name in OF_MORE and len(parts) > 1 and not call.keywords:
             return reduce(OF_MORE[name], map(self._numeric, parts))
