@@ -113,7 +113,12 @@ def has_noise(margins: Margins, clique: Clique) -> bool:
 
 
 def class_tables(
-    margins: Margins, question: Question, response: str, sides: Sequence[Clique]
+    margins: Margins,
+    question: Question,
+    response: str,
+    sides: Sequence[Clique],
+    *,
+    signed: bool = False,
 ) -> tuple[LevelTable, ...]:
     """The response's classes by each of several sides, each with the same classes.
 
@@ -122,7 +127,7 @@ def class_tables(
     Raises:
         NoEstimateError: No class is left.
     """
-    tables = [level_table(margins, question, (response,), side) for side in sides]
+    tables = [level_table(margins, question, (response,), side, signed=signed) for side in sides]
     common = set.intersection(*(set(table.rows.places.tolist()) for table in tables))
     if not common:
         raise NoEstimateError(kind=question.kind, problem="no class has records in every table")

@@ -39,6 +39,14 @@ MOST_CELLS = 1_000
 _MOST_CURVED = 0.25
 """Largest shift that curvature makes, in standard errors."""
 
+_ROUNDING = 1e-10
+
+_TURNS = 12
+"""Times that all counts are moved together."""
+
+_OF_SQUARES = 2 / sqrt(3)
+"""From the root mean square of half the curvature along random signs to 1 / z, for a logarithm."""
+
 _WITHOUT_RULE = {
     COEFFICIENTS: Rule(COEFFICIENTS, use=Use.INTERVAL),
     RECORDS: Rule(RECORDS, use=Use.SPREAD),
@@ -85,7 +93,8 @@ class Moves:
     Args:
         covariance: To first order, shape ``(numbers, numbers)``.
         shift: On average, by curvature, shape ``(numbers,)``; NaN where a number vanished.
-        bend: Root of the sum of squares of what curvature adds for each count, shape ``(numbers,)``.
+        bend: What curvature adds in a usual draw, as the logarithm of a sum of counts in units of its
+            noise, z, has 1 / z squared; shape ``(numbers,)``.
     """
 
     covariance: FloatArray
@@ -124,6 +133,9 @@ def widened(
         if plain[address] is not None
         and (address.place in _WITHOUT_RULE or (rule and rule.use in {Use.INTERVAL, Use.SPREAD}))
     }
+    if all(address.place == RECORDS for address in chosen):
+        kept = {at: plain[at] for at, rule in rules.items() if rule and rule.use is Use.GIVEN}
+        return rebuilt(answer, kept), float(margins.variances(())) ** 0.5
     moves = _moves(list(chosen.items()), analysis, margins, cliques)
     spreads = dict(zip(chosen, moves.spread, strict=True))
     numbers: Numbers = {
@@ -139,7 +151,11 @@ def widened(
         if address.place == RECORDS:
             continue
         one = _Number(address, rule, plain, float(spreads[address]), errors.get(address), z)
-        bend = max(float(moves.bend[place]) / one.total, _of_size(one, spreads)) if one.total else np.inf
+        # A number that moves by rounding alone, such as a share of everything, has no noise to state.
+        moves_at_all = one.total > _ROUNDING * max(1.0, abs(one.value))
+        bend = np.inf
+        if moves_at_all:
+            bend = max(float(moves.bend[place]) / one.total, _of_size(one, spreads))
         curved = abs(float(moves.shift[place])) > _MOST_CURVED * one.total
         if isnan(moves.shift[place]) or curved or not bend <= MOST_MOVED:
             if address.place == COEFFICIENTS and kind is not Kind.CROSSTAB:
@@ -149,7 +165,7 @@ def widened(
         factors[place] = widening(bend)
         numbers |= one.widened(factors[place])
         if rule.use is Use.SPREAD:
-            noise[_name(address)] = factors[place] * spreads[address]
+            noise[name_of(address)] = factors[place] * spreads[address]
     intervals = [address for address, rule in chosen.items() if rule.use is Use.INTERVAL]
     if intervals and kind is not Kind.CROSSTAB and not any(one in numbers for one in intervals):
         raise NoiseDrownsError
@@ -191,7 +207,45 @@ def _moves(
             shift += (up + down - 2 * middle) / 2
             bend += (up + down - 2 * middle) ** 2
         gradients.append(Block(clique, np.arange(len(chosen)), np.nan_to_num(slopes)))
-    return Moves(covariance_of(margins, gradients, len(chosen)), shift, np.sqrt(bend))
+    together = [
+        _bent_together(analysis, margins, tables, chosen, middle, turn) for turn in range(_TURNS)
+    ]
+    joint = _OF_SQUARES * np.sqrt(np.mean(np.square(together), axis=0))
+    covariance = covariance_of(margins, gradients, len(chosen))
+    return Moves(covariance, shift, np.maximum(np.sqrt(bend), joint))
+
+
+def _bent_together(
+    analysis: Analysis,
+    margins: Margins,
+    tables: dict[Clique, FloatArray],
+    chosen: Sequence[tuple[Address, Rule]],
+    middle: FloatArray,
+    turn: int,
+) -> FloatArray:
+    """What curvature adds where all counts move at once, each up or down.
+
+    A sum of many counts may be near 0 though each count is far from moving it there.
+    """
+    values, start = [], 0
+    signs = {}
+    for clique, table in tables.items():
+        signs[clique] = _signs(start, table.size, turn).reshape(table.shape)
+        start += table.size
+    for side in (1, -1):
+        moved = {
+            clique: table + side * signs[clique] * np.sqrt(margins.variances(clique))
+            for clique, table in tables.items()
+        }
+        values.append(_values(analysis, Moved(margins, moved), chosen))
+    return (values[0] + values[1] - 2 * middle) / 2
+
+
+def _signs(start: int, number: int, turn: int) -> FloatArray:
+    """Signs without a pattern that an analysis could meet; the same for each call."""
+    places = start + np.arange(number) + 1.0
+    parts, _ = np.modf(np.sin(12.9898 * places + 78.233 * (turn + 1)) * 43758.5453)
+    return np.where(np.abs(parts) < 0.5, 1.0, -1.0)
 
 
 def _stepped(table: FloatArray, cell: tuple[int, ...], step: float) -> FloatArray:
@@ -320,7 +374,8 @@ def _coefficients(
     return coefficients_of(answer.coefficients.names, params, known, answer.coefficients.degrees)
 
 
-def _name(address: Address) -> str:
+def name_of(address: Address) -> str:
+    """Row of the table ``NOISE`` with the noise in a number."""
     parts = (address.row, address.column) if address.place else (address.row,)
     return f"{address.place}: {', '.join(parts)}"
 
