@@ -67,7 +67,7 @@ USUAL, FEWEST = 0.95, 0.85
 MOST_FOUND = 0.065
 """Largest share of p values of 0.05 or less without an effect."""
 
-LEAST_NOISE, MOST_NOISE = 0.8, 1.25
+LEAST_NOISE, MOST_NOISE = 0.9, 1.12
 """Root mean square of errors in units of the stated noise."""
 
 _FALSE_ALARMS = 0.01
@@ -341,8 +341,11 @@ def misstated(one: Outcome) -> int:
     """Numbers with far more noise than the answer states, or far less, where most draws have them."""
     count = 0
     for draws, squares in one.squares.values():
-        if draws >= USUAL * one.draws and not LEAST_NOISE <= (squares / draws) ** 0.5 <= MOST_NOISE:
-            count += 1
+        # Squares of Laplace noise have a variance of 5 in units of their mean.
+        chance = 3 * (5 / draws) ** 0.5 / 2
+        ratio = (squares / draws) ** 0.5
+        if draws >= USUAL * one.draws:
+            count += not LEAST_NOISE - chance <= ratio <= MOST_NOISE + chance
     return count
 
 

@@ -17,9 +17,9 @@ from gencard.core.answers.families.levels import (
     class_tables,
     level_table,
     number,
+    predictions,
     response_of,
 )
-from gencard.core.answers.families.predictions import predictions
 from gencard.core.answers.margins import Margins, records_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError
