@@ -19,14 +19,15 @@ from gencard.core.answers.margins import Margins, check_determined
 from gencard.core.answers.noise.estimating import Equations
 from gencard.core.answers.noise.intervals import Tests, with_noise
 from gencard.core.answers.noise.models import (
+    f_with_noise,
     linear_noise,
     logistic_noise,
     loglinear_noise,
     multinomial_noise,
     poisson_noise,
+    t_with_noise,
 )
 from gencard.core.answers.noise.reconciled import is_noisy
-from gencard.core.answers.noise.retested import f_with_noise, t_with_noise
 from gencard.core.answers.ordinal import ordinal_answer
 from gencard.core.answers.survival import cox_answer, kaplan_meier_answer
 from gencard.core.domain import Clique

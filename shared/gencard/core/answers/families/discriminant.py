@@ -18,9 +18,9 @@ from gencard.core.answers.families.levels import (
     attributes_of,
     class_tables,
     numbers,
+    predictions,
     response_of,
 )
-from gencard.core.answers.families.predictions import predictions
 from gencard.core.answers.linear import independent
 from gencard.core.answers.margins import Margins, records_of
 from gencard.core.domain import Clique

@@ -22,11 +22,10 @@ from gencard.core.answers.answer import Answer, Coefficients, coefficients_of
 from gencard.core.answers.design import Block, Question
 from gencard.core.answers.families.levels import level
 from gencard.core.answers.margins import Margins
-from gencard.core.answers.noise.differences import NOISE, widened
+from gencard.core.answers.noise.differences import MOST_MOVED, NOISE, widened, widening
 from gencard.core.answers.noise.estimating import Equations
 from gencard.core.answers.noise.numbers import Use, names_of, numbers_of, rebuilt, use_of
 from gencard.core.answers.noise.reconciled import covariance_of
-from gencard.core.answers.noise.selection import MOST_MOVED, widening
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
 from gencard.core.types import FloatArray
 

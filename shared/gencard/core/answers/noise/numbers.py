@@ -254,6 +254,25 @@ def numbers_of(answer: Answer) -> Numbers:
     return numbers
 
 
+_P_VALUES = frozenset({"pvalue", "PR(>F)"})
+
+
+def without_errors(answer: Answer) -> Answer:
+    """The answer without standard errors, bounds and p values, which follow from other numbers."""
+    others = {(rule.place, other) for rules in RULES.values() for rule in rules for other in rule.others}
+    gone = {(place or own, column) for own, (place, column) in others} | {
+        (SCALARS, "standard_error"),
+        (SCALARS, "pvalue"),
+    }
+    kept = {
+        at: value
+        for at, value in numbers_of(answer).items()
+        if at.column not in _P_VALUES
+        and not gone.intersection({(_base(at.place), at.column), (_base(at.place), "")})
+    }
+    return rebuilt(answer, kept)
+
+
 def rebuilt(answer: Answer, numbers: Numbers) -> Answer:
     """The answer with some of its numbers changed; scalars, columns and tables left empty are gone."""
     scalars = (_scalar(one, numbers) for one in answer.scalars)
