@@ -14,7 +14,7 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.blackbox import BlackBox, canonicalise
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError, JobLimitError
 from gencard.core.generators.contract import Generator, rng_of
 from gencard.core.generators.registry import generator_named
 from gencard.core.types import Progress
@@ -37,7 +37,10 @@ def run_black_box(job: Job, progress: Progress) -> Job:
     dataset = RowsFile(Path(job["upload"])).dataset()
     box = _kept_box_of(job["recipe"])
     progress("run", 0.0)
-    output = box(dataset, job["rows"], seed=job["seed"])
+    try:
+        output = box(dataset, job["rows"], seed=job["seed"])
+    except (BlackBoxError, JobLimitError) as error:
+        raise _explained(error, box, dataset, job) from None
     rng = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
     return _left_in(job["rows_file"], canonicalise(output, dataset.domain, job["rows"], rng=rng))
 
@@ -56,6 +59,25 @@ def _kept_box_of(recipe: Job) -> BlackBox:
         _kept_boxes.clear()
         _kept_boxes[key] = box_of(recipe, check_seconds=_CHECKED_SECONDS)
     return _kept_boxes[key]
+
+
+def _explained(
+    error: BlackBoxError | JobLimitError, box: BlackBox, dataset: Dataset, job: Job
+) -> GencardError:
+    """The error of a lent run with its cause; what the program wrote is left in a file.
+
+    No record is involved, and the caller made up the dataset.
+    """
+    if job["recipe"]["kind"] != "program":
+        return error
+    from gencard.controller.sandbox.boxes import SandboxedProgram  # noqa: PLC0415 - loaded already
+
+    if not isinstance(box, SandboxedProgram):
+        return error
+    explanation, written = box.explanation(error, dataset, job["rows"], job["seed"])
+    if "errors_file" in job:
+        Path(job["errors_file"]).write_text(written, encoding="utf-8", errors="replace")
+    return explanation
 
 
 def _left_in(path: str, dataset: Dataset) -> Job:

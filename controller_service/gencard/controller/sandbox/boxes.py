@@ -13,13 +13,14 @@ import numpy as np
 from gencard.boxes.entry import Parameters, Surroundings
 from gencard.boxes.registry import BOXES, box_named, complete
 from gencard.controller.sandbox.environment import PYTHON, modules_of
+from gencard.controller.sandbox.failures import Observed, explained
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.blackbox import BlackBox, FittingBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import BlackBoxError, GencardError, IsolationError
+from gencard.core.errors import BlackBoxError, GencardError, IsolationError, JobLimitError
 from gencard.core.types import Progress, ignore_progress
 from gencard.wire.box_answer import AnswerReader, HundredthsReport, error_of_refusal
 from gencard.wire.box_request import BoxRequest, BoxTask, Values
@@ -91,11 +92,31 @@ class SandboxedProgram:
         checks: bool = True,
     ) -> AnswerReader:
         """The answer to one request; raises as a call does."""
-        values = values_of_attributes(self.values, dataset)
-        parameters = self.program.parameters
-        request = BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
+        request = self._request(task, dataset, rows, seed, saved)
         answer = self.sandbox.ask(self.program, request, report=report, checks=checks)
         return self._accepted(answer)
+
+    def explanation(
+        self, error: BlackBoxError | JobLimitError, dataset: Dataset, rows: int, seed: int
+    ) -> tuple[GencardError, str]:
+        """The error of a run on made-up records with its cause, and what the program wrote.
+
+        The program is run once more. This must never be called at records.
+
+        Raises:
+            IsolationError: Nothing can be run in a sandbox here.
+        """
+        request, seen = self._request(BoxTask.RUN, dataset, rows, seed), Observed(error=error)
+        if isinstance(error, BlackBoxError):
+            seen = self.sandbox.observed(self.program, request)
+        return explained(seen, request, self.sandbox.limits)
+
+    def _request(
+        self, task: BoxTask, dataset: Dataset, rows: int, seed: int, saved: bytes = b""
+    ) -> BoxRequest:
+        values = values_of_attributes(self.values, dataset)
+        parameters = self.program.parameters
+        return BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
 
     def _accepted(self, answer: AnswerReader) -> AnswerReader:
         """The answer as it is: a refusal in the program's own words may tell of records."""

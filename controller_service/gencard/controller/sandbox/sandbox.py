@@ -9,8 +9,8 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Protocol, cast
 
 from gencard.controller.sandbox.environment import VARIABLES, Environment
+from gencard.controller.sandbox.failures import Observed, read_answer
 from gencard.controller.sandbox.forks import PYTHON_COMMAND, Forks, Zygote
 from gencard.controller.sandbox.limits import (
     Isolation,
@@ -211,9 +212,43 @@ class Sandbox:
             GeneratorChangedError: A distribution was changed since it was compared with its RECORD.
         """
         reader = AnswerReader(request, report, most_saved=self.limits.fit_mib * _MIB)
-        keeper, process = self._started(program)
+        with self._running(program) as (keeper, process):
+            self._watched(keeper, process, program, request, reader.feed)
+        if checks and time.monotonic() - self._checks[-1] >= self.check_seconds:
+            self.check()
+        return reader
+
+    def observed(self, program: Program, request: BoxRequest) -> Observed:
+        """Run a program on made-up records, and keep what it writes and how it ends.
+
+        Raises:
+            IsolationError: Nothing can be run in a sandbox here.
+        """
+        seen, parts = Observed(), list[bytes]()
+        with self._running(program, errors=True) as (keeper, process):
+            pipe = cast("IO[bytes]", process.stderr)
+            listener = threading.Thread(target=seen.read, args=(pipe,), daemon=True)
+            listener.start()
+            try:
+                self._watched(keeper, process, program, request, parts.append)
+            except (BlackBoxError, JobLimitError) as error:
+                seen.error = error
+            with suppress(subprocess.TimeoutExpired):
+                seen.code = process.wait(0)
+            keeper.kill(process)
+            listener.join()
+        seen.answer = b"".join(parts)
+        seen.error = seen.error or read_answer(seen.answer, request, self.limits.fit_mib * _MIB)
+        return seen
+
+    @contextmanager
+    def _running(
+        self, program: Program, *, errors: bool = False
+    ) -> Iterator[tuple[Confinement, Running]]:
+        """A program that runs; it has ended after the block, whatever happened."""
+        keeper, process = self._started(program, errors=errors)
         try:
-            self._watched(keeper, process, program, reader, request)
+            yield keeper, process
         finally:
             keeper.kill(process)
             process.wait()
@@ -221,16 +256,13 @@ class Sandbox:
                 with suppress(OSError):
                     if pipe:
                         pipe.close()
-        if checks and time.monotonic() - self._checks[-1] >= self.check_seconds:
-            self.check()
-        return reader
 
     def check(self) -> None:
         """Raises GeneratorChangedError where programs may have read what the digest does not name."""
         self.environment.check_unchanged()
         self._checks.append(time.monotonic())
 
-    def _started(self, program: Program) -> tuple[Confinement, Running]:
+    def _started(self, program: Program, *, errors: bool) -> tuple[Confinement, Running]:
         # where libraries cannot be loaded beforehand, each run loads them
         for preloads in (True, False):
             with suppress(OSError):
@@ -238,7 +270,7 @@ class Sandbox:
                 words = [_placed(word, str(keeper.program_folder)) for word in program.command]
                 if program.is_python:
                     words = [*PYTHON_COMMAND, *words[1:]]
-                return keeper, keeper.start(words, program.files, self.limits)
+                return keeper, keeper.start(words, program.files, self.limits, errors=errors)
             _, zygote = self._zygotes.get(id(program), (None, None))
             if zygote is None or zygote.is_checked:
                 break
@@ -262,25 +294,23 @@ class Sandbox:
         keeper: Confinement,
         process: Running,
         program: Program,
-        reader: AnswerReader,
         request: BoxRequest,
+        take: Callable[[bytes], None],
     ) -> None:
+        """Send the request, and hand on the answer as it comes, until the program has ended."""
         members, kill = partial(keeper.members, process), partial(keeper.kill, process)
         entries, bound = partial(keeper.files, process), self.limits.memory_mib * _MIB
         most = longest_answer(request, self.limits.fit_mib * _MIB)
+        into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+        sent, seconds = program.encode(request), self.limits.wall_seconds
         with MemoryWatch(members, bound, kill, entries=entries) as watch:
             try:
-                self._listen(process, program.encode(request), most, reader)
+                for data in exchange(into, out, sent, most=most, seconds=seconds):
+                    take(data)
+                _check_end(process)
             except BlackBoxError:
                 watch.check()
                 raise
-
-    def _listen(self, process: Running, sent: bytes, most: int, reader: AnswerReader) -> None:
-        into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        seconds = self.limits.wall_seconds
-        for data in exchange(into, out, sent, most=most, seconds=seconds):
-            reader.feed(data)
-        _check_end(process)
 
 
 def _placed(word: str, folder: str) -> str:
