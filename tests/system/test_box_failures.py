@@ -3,8 +3,14 @@
 import re
 
 import pytest
+from typer.testing import CliRunner
 
-from gencard.core.errors import BlackBoxError
+from gencard.client.connection.tables import RemoteBox
+from gencard.client.shell.main import app
+from gencard.controller.jobs.process import WorkerProcess
+from gencard.core.errors import BlackBoxError, GeneratorChangedError, JobLimitError
+from tests.system.every_method import made_up
+from tests.system.house import build, survey
 from tests.system.sandboxes import RECORDS, box, needs_sandbox
 
 PYTHON = """
@@ -216,3 +222,154 @@ def test_an_author_learns_the_cause(name):
 def test_an_author_in_another_language_learns_the_cause(name):
     text, *expected = SHELL[name]
     check(box(text, interpreter="/bin/sh", processes=8), *expected)
+
+
+BOXES = """
+[[black_boxes]]
+name = "lacking"
+kind = "program"
+folder = "programs/lacking"
+command = ["python", "./box.py"]
+
+[[black_boxes]]
+name = "outside"
+kind = "program"
+folder = "programs/outside"
+command = ["python", "./box.py"]
+
+[[black_boxes]]
+name = "waiting"
+kind = "program"
+folder = "programs/waiting"
+command = ["python", "./box.py"]
+limits = { wall_seconds = 1 }
+
+[[black_boxes]]
+name = "fair"
+kind = "program"
+folder = "programs/fair"
+command = ["python", "./box.py"]
+"""
+FAIR = """
+import os
+from gencard.wire.black_box import black_box
+
+@black_box
+def fair(table, rows, *, rng):
+    return table.dataset.take(rng.integers(len(table), size=rows))
+
+fair.main()
+"""
+PROGRAMS = {
+    "lacking": "import nothing_such",
+    "outside": FAIR.replace(
+        "return ", "return {name: table.column(name) * 0 + 99 for name in table.domain.attributes}\n    "
+    ),
+    "waiting": "while True: pass",
+    "fair": FAIR,
+}
+
+
+@pytest.fixture(scope="module")
+def lending(tmp_path_factory):
+    """A controller that lends four programs, of which three fail."""
+    house = build(tmp_path_factory.mktemp("lending"), survey(400))
+    house.raise_caps()
+    house.allow_audits(50)
+    house.edit({"black_boxes": '["lacking", "outside", "waiting", "fair"]'})
+    with house.settings_file.open("a") as settings:
+        settings.write(BOXES)
+    for name, text in PROGRAMS.items():
+        folder = house.folder / "programs" / name
+        folder.mkdir(parents=True)
+        (folder / "box.py").write_text(text)
+    yield house.start()
+    house.stop()
+
+
+@pytest.fixture(scope="module")
+def card(lending):
+    with lending.analyst() as ana:
+        pairs = [("sex", "health"), ("sex", "work"), ("health", "work")]
+        yield ana.propose("survey", pairs, purpose="a test", rows=50).accept()
+
+
+def lent(card, name, seed=1):
+    records = made_up(50).project(card.agreement.domain.attributes)
+    return RemoteBox(card._connection, card.name, name)(records, 50, seed=seed)
+
+
+@needs_sandbox
+class TestOverTheWire:
+    def test_the_author_reads_the_traceback_on_made_up_records(self, card, caplog):
+        with pytest.raises(BlackBoxError, match="exit code 1") as failed:
+            lent(card, "lacking")
+        (written,) = failed.value.__notes__
+        assert written.startswith("Traceback (most recent call last):\n")
+        assert 'File "/cell/program/box.py", line 1, in <module>' in written
+        assert written.endswith("ModuleNotFoundError: No module named 'nothing_such'")
+        assert "`libraries`" in failed.value.advice
+        (line,) = (one for one in caplog.records if one.message == "lent run failed")
+        assert (line.place, line.kind) == ("black_boxes/lacking", "BLACK_BOX")
+        assert "nothing_such" not in caplog.text
+
+    def test_codes_out_of_range_are_named(self, card):
+        with pytest.raises(BlackBoxError) as failed:
+            lent(card, "outside")
+        assert "'sex' holds 99; its codes are 0 to 1" in failed.value.__notes__[0]
+
+    def test_a_limit_is_named_with_the_key_that_sets_it(self, card):
+        with pytest.raises(JobLimitError, match="time for one run") as failed:
+            lent(card, "waiting")
+        assert "The limit is 1 s" in failed.value.advice
+        assert "wall_seconds" in failed.value.advice
+
+    def test_the_shell_prints_all_lines(self, lending, card, monkeypatch):
+        monkeypatch.setenv("GENCARD_CONNECTION", str(lending.person("ana")))
+        (lending.person("ana") / "connection.toml").write_text(f'address = "{lending.address}"\n')
+        done = CliRunner().invoke(app, ["audit", card.name, "--black-box", "lacking"])
+        assert done.exit_code == 1
+        assert "BLACK_BOX" in done.output
+        assert "line 1, in <module>\n" in done.output
+
+    @pytest.mark.parametrize("name", ["lacking", "outside", "waiting"])
+    def test_at_the_records_all_failures_are_one_and_say_nothing(self, card, caplog, name):
+        with pytest.raises(BlackBoxError) as failed:
+            card.audit(name, where="card", progress=False)
+        assert failed.value.fields == {"problem": "its runs on the records did not finish correctly"}
+        assert not getattr(failed.value, "__notes__", ())
+        assert "nothing_such" not in caplog.text
+
+    def test_runs_of_one_caller_share_a_process_and_no_others(self, lending, card, monkeypatch):
+        """One process and one interpreter for all runs; rows are those of the seed."""
+        pids, real = [], WorkerProcess.talk
+
+        def talk(process, request):
+            pids.append(process.pid)
+            return real(process, request)
+
+        monkeypatch.setattr(WorkerProcess, "talk", talk)
+        digests = [sorted_rows(lent(card, "fair", seed)) for seed in (1, 2, 1)]
+        assert digests[0] == digests[2] != digests[1]
+        assert len(set(pids)) == 1
+        with lending.analyst("aud") as other:
+            records = made_up(50).project(card.agreement.domain.attributes)
+            rows = RemoteBox(other._connection, card.name, "fair")(records, 50, seed=1)
+        assert sorted_rows(rows) == digests[0]
+        assert len(set(pids)) == 2
+
+    def test_a_program_that_changes_between_runs_is_not_run(self, lending, card):
+        """The runs of a series are those of the bytes that the digest names."""
+        before = sorted_rows(lent(card, "fair", 5))
+        file = lending.folder / "programs" / "fair" / "box.py"
+        file.write_text(FAIR.replace("rng.integers(len(table), size=rows)", "[0] * rows"))
+        try:
+            assert sorted_rows(lent(card, "fair", 5)) == before
+        except GeneratorChangedError:
+            pass
+        finally:
+            file.write_text(FAIR)
+
+
+def sorted_rows(rows):
+    return sorted(map(tuple, rows.codes.tolist()))
