@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO, Protocol, cast
 
 from gencard.controller.sandbox.environment import VARIABLES, Environment
-from gencard.controller.sandbox.failures import Observed, read_answer
 from gencard.controller.sandbox.forks import PYTHON_COMMAND, Forks, Zygote
 from gencard.controller.sandbox.limits import (
     Isolation,
@@ -170,6 +169,40 @@ _PATIENCE = 5.0
 """Seconds that a program may take to end after its answer."""
 
 
+MOST_WRITTEN = 1 << 16
+"""Bytes of standard error that are kept, from the end: there a traceback says what went wrong."""
+
+
+@dataclass(slots=True)
+class Observed:
+    """What a program did in a run on made-up records.
+
+    Args:
+        answer: Bytes on standard output.
+        written: Bytes on standard error, the last ``MOST_WRITTEN``.
+        code: Exit code, negative for a signal; None where it was ended.
+        error: Why it was ended, or what is wrong with its answer; None where nothing is.
+    """
+
+    answer: bytes = b""
+    code: int | None = None
+    error: BlackBoxError | JobLimitError | None = None
+    _parts: deque[bytes] = field(default_factory=deque)
+
+    def read(self, pipe: IO[bytes]) -> None:
+        """Read a pipe to its end."""
+        kept = 0
+        while data := pipe.read1(1 << 14):  # type: ignore[attr-defined]  # of a buffered reader
+            self._parts.append(data)
+            kept += len(data)
+            while kept - len(self._parts[0]) >= MOST_WRITTEN:
+                kept -= len(self._parts.popleft())
+
+    @property
+    def written(self) -> bytes:
+        return b"".join(self._parts)[-MOST_WRITTEN:]
+
+
 @dataclass(frozen=True, slots=True)
 class Sandbox:
     """Runs programs, each in a new process with a new folder, so that no run can learn of another.
@@ -221,6 +254,9 @@ class Sandbox:
     def observed(self, program: Program, request: BoxRequest) -> Observed:
         """Run a program on made-up records, and keep what it writes and how it ends.
 
+        Runs that succeed are not observed, so a program cannot tell a lent run from one at the records
+        by its descriptors. At the records no run is observed.
+
         Raises:
             IsolationError: Nothing can be run in a sandbox here.
         """
@@ -238,7 +274,7 @@ class Sandbox:
             keeper.kill(process)
             listener.join()
         seen.answer = b"".join(parts)
-        seen.error = seen.error or read_answer(seen.answer, request, self.limits.fit_mib * _MIB)
+        seen.error = seen.error or _fault(seen.answer, request, self.limits.fit_mib * _MIB)
         return seen
 
     @contextmanager
@@ -311,6 +347,17 @@ class Sandbox:
             except BlackBoxError:
                 watch.check()
                 raise
+
+
+def _fault(answer: bytes, request: BoxRequest, most_saved: int) -> BlackBoxError | None:
+    """What is wrong with an answer; None where nothing is."""
+    reader = AnswerReader(request, lambda _hundredths: None, most_saved=most_saved)
+    try:
+        reader.feed(answer)
+        reader.rows()
+    except BlackBoxError as error:
+        return error
+    return None
 
 
 def _placed(word: str, folder: str) -> str:
