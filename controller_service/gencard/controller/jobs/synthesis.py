@@ -53,11 +53,15 @@ _kept_boxes: dict[str, BlackBox] = {}
 
 
 def _kept_box_of(recipe: Job) -> BlackBox:
-    """The black box of a recipe, for lent runs alone; raises as ``box_of``."""
+    """The black box of a recipe, for lent runs alone; raises as ``box_of``, before each run."""
     key = json.dumps(recipe, sort_keys=True)
     if key not in _kept_boxes:
         _kept_boxes.clear()
         _kept_boxes[key] = box_of(recipe, check_seconds=_CHECKED_SECONDS)
+    elif recipe["kind"] == "program":
+        from gencard.controller.sandbox.recipes import checked_program  # noqa: PLC0415 - loaded already
+
+        checked_program(recipe)
     return _kept_boxes[key]
 
 
