@@ -1,11 +1,11 @@
 """Audits of programs by the service, beside the same audits as Python programs of their own.
 
 ``python -m benchmarks.boxes_speed [--quick] [--json FILE]``: a controller on loopback, in a process of
-its own, lends a box of numpy (``examples/black_boxes/chain``) and one of scikit-learn, and audits them at
-20,000 records, with 70 runs. The program of its own imports the same box from the same file, makes up the
-same records and calls the same audit; its time includes the start of Python and all imports. Each round
-runs all three, one after the other; a ratio is the median over the rounds of the ratios of one round. The
-lent audit and the program must give the same numbers.
+its own, lends a box of numpy (``examples/black_boxes/chain``) and one of scikit-learn, and audits them
+at 20,000 records, with 70 runs. The program of its own imports the same box from the same file, makes up
+the same records and calls the same audit; its time includes the start of Python and all imports. Each
+round runs all three, one after the other; a ratio is the median over the rounds of the ratios of one
+round. The lent audit and the program must give the same numbers.
 """
 
 import json
@@ -84,19 +84,21 @@ print(json.dumps([report.verdict, *report.g_low, *report.g_high, *report.g_origi
 def run(quick: bool) -> bench.Result:
     """Two boxes; ``quick`` takes one round instead of three."""
     rounds = 1 if quick else 3
-    with tempfile.TemporaryDirectory() as name, _service(Path(name)) as (house, address):
-        with Analyst.connect(address, folder=house.person("ana")) as analyst:
-            proposal = analyst.propose("survey", _PAIRS, purpose="Speed", rows=_RECORDS)
-            card = proposal.accept()
-            rows, targets = [], []
-            for box, function in (("chain", "chain"), ("trees", "trees")):
-                timed = [_round(card, house, box, function, 1 + each) for each in range(rounds)]
-                own, lent, at_records = (median(times) for times in zip(*timed, strict=True))
-                lent_ratio = median(one[1] / one[0] for one in timed)
-                ratio = median(one[2] / one[0] for one in timed)
-                rows.append((box, own, lent, lent_ratio, at_records, ratio))
-                targets.append(_target(f"{box}, lent", lent_ratio, _MOST_LENT))
-                targets.append(_target(f"{box}, at the records", ratio, _MOST_AT_RECORDS))
+    rows, targets = [], []
+    with (
+        tempfile.TemporaryDirectory() as name,
+        _service(Path(name)) as (house, address),
+        Analyst.connect(address, folder=house.person("ana")) as analyst,
+    ):
+        card = analyst.propose("survey", _PAIRS, purpose="Speed", rows=_RECORDS).accept()
+        for box in ("chain", "trees"):
+            timed = [_round(card, house, box, seed) for seed in range(1, 1 + rounds)]
+            own, lent, at_records = (median(times) for times in zip(*timed, strict=True))
+            lent_ratio = median(one[1] / one[0] for one in timed)
+            ratio = median(one[2] / one[0] for one in timed)
+            rows.append((box, own, lent, lent_ratio, at_records, ratio))
+            targets.append(_target(f"{box}, lent", lent_ratio, _MOST_LENT))
+            targets.append(_target(f"{box}, at the records", ratio, _MOST_AT_RECORDS))
     columns = ("box", "own program, s", "lent, s", "ratio", "at the records, s", "ratio")
     return bench.Result([bench.Table(f"Audits of {7 * _RUNS} runs", columns, rows)], targets)
 
@@ -105,9 +107,9 @@ def _target(name: str, value: float, bound: float) -> bench.Target:
     return bench.Target(name, value, bound, "at most", "times the program of its own")
 
 
-def _round(card: Card, house: House, box: str, function: str, seed: int) -> Sequence[float]:
+def _round(card: Card, house: House, box: str, seed: int) -> Sequence[float]:
     """Seconds of the program of its own, the lent audit, and the audit at the records."""
-    text = _own_program(card, house, box, function, seed)
+    text = _own_program(card, house, box, seed)
     begin = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     own = time.perf_counter() - begin
@@ -120,11 +122,11 @@ def _round(card: Card, house: House, box: str, function: str, seed: int) -> Sequ
     return own, lent, at_records
 
 
-def _own_program(card: Card, house: House, box: str, function: str, seed: int) -> str:
+def _own_program(card: Card, house: House, box: str, seed: int) -> str:
     domain = card.agreement.domain
     return _OWN.format(
         folder=str(house.folder.parent / box),
-        function=function,
+        function=box,
         attributes=domain.attributes,
         sizes=domain.sizes,
         cliques=card.terms.marginals,

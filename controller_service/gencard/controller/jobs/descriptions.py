@@ -273,6 +273,7 @@ class Descriptions:
             "rows": rows,
             "seed": seed,
             "rows_file": str(rows_file),
+            "errors_file": str(rows_file.with_name("errors")),
         }
 
     def program(

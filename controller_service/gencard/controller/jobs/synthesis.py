@@ -16,7 +16,7 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.derivation import Derivation
 from gencard.core.derived_cells import with_computed
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError, JobLimitError
 from gencard.core.generators.contract import Generator, rng_of
 from gencard.core.generators.registry import generator_named
 from gencard.core.typed_json import PLAIN
@@ -41,7 +41,10 @@ def run_black_box(job: Job, progress: Progress) -> Job:
     dataset = RowsFile(Path(job["upload"])).dataset()
     box = _kept_box_of(job["recipe"])
     progress("run", 0.0)
-    output = box(dataset, job["rows"], seed=job["seed"])
+    try:
+        output = box(dataset, job["rows"], seed=job["seed"])
+    except (BlackBoxError, JobLimitError) as error:
+        raise _explained(error, box, dataset, job) from None
     rng = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
     return _left_in(job["rows_file"], canonicalise(output, dataset.domain, job["rows"], rng=rng))
 
@@ -60,12 +63,35 @@ _kept_boxes: dict[str, BlackBox] = {}
 
 
 def _kept_box_of(recipe: Job) -> BlackBox:
-    """The black box of a recipe, for lent runs alone; raises as ``box_of``."""
+    """The black box of a recipe, for lent runs alone; raises as ``box_of``, before each run."""
     key = json.dumps(recipe, sort_keys=True)
     if key not in _kept_boxes:
         _kept_boxes.clear()
         _kept_boxes[key] = box_of(recipe, check_seconds=_CHECKED_SECONDS)
+    elif recipe["kind"] == "program":
+        from gencard.controller.sandbox.recipes import checked_program  # noqa: PLC0415 - loaded already
+
+        checked_program(recipe)
     return _kept_boxes[key]
+
+
+def _explained(
+    error: BlackBoxError | JobLimitError, box: BlackBox, dataset: Dataset, job: Job
+) -> GencardError:
+    """The error of a lent run with its cause; what the program wrote is left in a file.
+
+    No record is involved, and the caller made up the dataset.
+    """
+    if job["recipe"]["kind"] != "program":
+        return error
+    from gencard.controller.sandbox.boxes import SandboxedProgram  # noqa: PLC0415 - loaded already
+
+    if not isinstance(box, SandboxedProgram):
+        return error
+    explanation, written = box.explanation(error, dataset, job["rows"], job["seed"])
+    if "errors_file" in job:
+        Path(job["errors_file"]).write_text(written, encoding="utf-8", errors="replace")
+    return explanation
 
 
 def _left_in(path: str, dataset: Dataset) -> Job:

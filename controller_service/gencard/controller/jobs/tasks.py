@@ -70,7 +70,8 @@ runs. The descriptions:
                      "stored": [attribute, ...]}
                     -> outputs
     run_black_box   {"recipe": recipe, "upload": path of a rows file, "rows": int, "seed": int,
-                     "rows_file": path to be written}
+                     "rows_file": path to be written,
+                     "errors_file": path where a program that fails leaves what it wrote}
                     -> {"digest": hex, of the rows}
 """
 

@@ -37,6 +37,7 @@ _IMPORT = re.compile(
 _SEARCHED = 1 << 17
 """Bytes at the beginning of a file in which imports are searched."""
 
+_COMMENT = re.compile(r"#[^\n]*")
 _PUBLIC = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z]\w*)*", re.ASCII)
 _NEVER = frozenset({"conftest", "setup", "test", "tests"})
 """Parts of names of modules that do more than define things when they are imported."""
@@ -172,16 +173,16 @@ class Program:
 
 def _imports_in(text: bytes) -> Iterator[str]:
     """What a text in Python imports, absolutely and by public names."""
-    for modules, package, together, members in _IMPORT.findall(text):
-        package_name = package.decode(errors="replace")
-        for part in (modules or together or members).decode(errors="replace").split(","):
-            words = part.split("#")[0].split()
-            name = f"{package_name}.{words[0]}" if words and package else "".join(words[:1])
-            if package and words and words[0] == "*":
-                name = package_name
-            if not _PUBLIC.fullmatch(name) or _NEVER & {*name.split(".")}:
+    for modules, package_name, together, members in _IMPORT.findall(text):
+        package = package_name.decode(errors="replace")
+        names = _COMMENT.sub("", (modules or together or members).decode(errors="replace"))
+        for words in map(str.split, names.split(",")):
+            if not words:
                 continue
-            yield f"{package_name}:{words[0]}" if package and name != package_name else name
+            member = words[0] if package and words[0] != "*" else ""
+            name = ".".join(filter(None, (package, member))) if package else words[0]
+            if _PUBLIC.fullmatch(name) and not _NEVER & {*name.split(".")}:
+                yield f"{package}:{member}" if member else name
 
 
 def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -99,14 +99,25 @@ def sandboxed_box_of(
     environment.check_unchanged()
     limits, isolation = SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"])
     sandbox = Sandbox(limits, isolation, environment, check_seconds=check_seconds)
-    program = _program_of(recipe)
-    if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
-        raise GeneratorChangedError
+    program = checked_program(recipe)
     if recipe["box"]:
         return sandboxed_box(
             recipe["box"], program.parameters, sandbox, workload=workload, values=values
         )
     return SandboxedProgram(program, sandbox, workload, values or {})
+
+
+def checked_program(recipe: Document) -> Program:
+    """The program of a recipe as it lies there now.
+
+    Raises:
+        GeneratorChangedError: It has another digest than the recipe.
+        InvalidInputError: It cannot be read.
+    """
+    program = _program_of(recipe)
+    if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
+        raise GeneratorChangedError
+    return program
 
 
 def carried(recipe: Document) -> Document:
@@ -116,9 +127,7 @@ def carried(recipe: Document) -> Document:
         GeneratorChangedError: The files of the program are not those of the recipe any more.
         InvalidInputError: They cannot be read.
     """
-    program = _program_of(recipe)
-    if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
-        raise GeneratorChangedError
+    program = checked_program(recipe)
     files = {} if recipe["box"] else {path: b64encode(data).decode() for path, data in program.files}
     left = ("folder", "runtime", "environment")
     return {**{name: recipe[name] for name in recipe if name not in left}, "files": files}

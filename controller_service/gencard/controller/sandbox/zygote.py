@@ -239,7 +239,8 @@ def run_script(path: str) -> int:
     except SystemExit as end:
         code = _code_of(end)
     except BaseException as error:
-        sys.excepthook(type(error), error, _of_program(error.__traceback__))
+        error.__traceback__ = _of_program(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter does: wait for threads
     atexit._run_exitfuncs()
