@@ -78,12 +78,18 @@ class TestCodes:
 
     def test_one_record_and_its_copy(self, name):
         one = coded((2, 3), [[1, 2]])
+        if name == "mean table utility":
+            assert BY_CODES[name](one, one) is None
+            return
         assert BY_CODES[name](one, one) == pytest.approx(expected(name, 0, uniques=1, told=1), abs=1e-9)
 
     def test_constant_attributes(self, name):
         """Also such as can hold one level only."""
         for sizes in ((1, 1), (5, 5)):
             one, other = (coded(sizes, [[0, 0]] * rows) for rows in (7, 9))
+            if name == "mean table utility":
+                assert BY_CODES[name](one, other) is None
+                continue
             assert BY_CODES[name](one, other) == pytest.approx(expected(name, 0, told=7), abs=1e-9)
 
     def test_six_hundred_levels_are_told_apart(self, name):
@@ -130,8 +136,9 @@ def test_gaps_of_no_record_and_of_constant_attributes():
     domain = Domain(("a", "b", "c"), (2, 3, 2))
     none, same, far = (Dataset(domain, np.array([[code, 0, 0]] * 3)) for code in (0, 0, 1))
     none = none.take(np.arange(0))
-    assert gap_error(none, none, gap) == gap_error(same, same, gap) == 0
-    assert gap_error(same, far, gap) == pytest.approx(np.sqrt(4 / 3))
+    assert gap_error(none, none, gap) is gap_error(same, none, gap) is None
+    assert gap_error(same, same, gap) == 0
+    assert gap_error(same, far, gap) == 2
     with pytest.raises(DomainMismatchError):
         gap_error(same, same.project(("a", "b")), gap)
 

@@ -1,8 +1,8 @@
 r"""Gaps between two groups, such as the gender gap of each occupation, and how well they are kept.
 
 The gap in level w is :math:`P(A = a \mid W = w) - P(A = b \mid W = w)` among the records looked at, and
-0 where there is none. The error of a synthetic dataset is the root mean square over the levels of W,
-each counted alike (Houssiau et al. 2022, Table 1).
+not defined where there is none. The error of a synthetic dataset is the root mean square over the levels
+of W, each counted alike (Houssiau et al. 2022, Table 1), as far as both datasets have a gap in them.
 """
 
 from dataclasses import dataclass
@@ -85,7 +85,7 @@ def _code(coding: Coding, attribute: str, level: str) -> int:
 
 
 def gaps(dataset: Dataset, gap: Gap) -> NDArray[np.float64]:
-    """The gap in each level of ``gap.within``, from -1 to 1.
+    """The gap in each level of ``gap.within``, from -1 to 1; NaN in a level without records.
 
     Raises:
         TooLargeError: More cells than may be counted.
@@ -93,7 +93,9 @@ def gaps(dataset: Dataset, gap: Gap) -> NDArray[np.float64]:
     """
     counts = _counts(dataset, gap)
     first, second = (counts[:, level] for level in gap.levels)
-    return np.asarray((first - second) / np.maximum(counts.sum(axis=1), 1))
+    sums = counts.sum(axis=1)
+    undefined = np.full(len(sums), np.nan)
+    return np.asarray(np.divide(first - second, sums, out=undefined, where=sums > 0))
 
 
 def records_within(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
@@ -109,11 +111,18 @@ def _counts(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
     return np.asarray(count(dataset, (population, gap.within, gap.attribute))[list(codes)].sum(axis=0))
 
 
-def gap_error(original: Dataset, synthetic: Dataset, gap: Gap) -> float:
+def gap_error(original: Dataset, synthetic: Dataset, gap: Gap, *, fewest: int = 1) -> float | None:
     """Root mean squared difference of the gaps, from 0 to 2; raises as ``gaps`` does.
+
+    None where no level has records in both datasets.
+
+    Args:
+        fewest: Fewest original records of a level that counts.
 
     Raises:
         DomainMismatchError: The domains differ.
     """
     check_same_domain(original.domain, synthetic.domain)
-    return float(np.sqrt(np.mean((gaps(original, gap) - gaps(synthetic, gap)) ** 2)))
+    differences = gaps(original, gap) - gaps(synthetic, gap)
+    known = differences[~np.isnan(differences) & (records_within(original, gap) >= fewest)]
+    return float(np.sqrt(np.mean(known**2))) if len(known) else None
