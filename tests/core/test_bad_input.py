@@ -136,9 +136,11 @@ def test_gaps_of_no_record_and_of_constant_attributes():
     domain = Domain(("a", "b", "c"), (2, 3, 2))
     none, same, far = (Dataset(domain, np.array([[code, 0, 0]] * 3)) for code in (0, 0, 1))
     none = none.take(np.arange(0))
-    assert gap_error(none, none, gap) is gap_error(same, none, gap) is None
-    assert gap_error(same, same, gap) == 0
-    assert gap_error(same, far, gap) == 2
+    assert gap_error(none, none, gap) == gap_error(same, same, gap) == 0
+    assert gap_error(same, far, gap) == pytest.approx(np.sqrt(4 / 3))
+    assert gap_error(none, none, gap, fewest=1) is gap_error(same, none, gap, fewest=1) is None
+    assert gap_error(same, far, gap, fewest=1) == 2
+    assert gap_error(same, far, gap, fewest=4) is None
     with pytest.raises(DomainMismatchError):
         gap_error(same, same.project(("a", "b")), gap)
 

@@ -56,7 +56,9 @@ class UtilityReport(WrittenAsJson, Displayable):
         predictions: None where no target was named.
         target: What is predicted.
         marginals: Marginals by name, and the root mean squared error of each, in shares.
-        gap: Root mean squared error of the gap between two groups; None where none was named.
+        gap: Root mean squared error of the gap between two groups; None where none was named, or no
+            level has both records and rows.
+        has_gap: Whether a gap was named.
     """
 
     rows: int
@@ -70,6 +72,7 @@ class UtilityReport(WrittenAsJson, Displayable):
     about: str = ""
     marginals: tuple[tuple[str, float], ...] = ()
     gap: float | None = None
+    has_gap: bool = False
 
     def lines(self) -> list[tuple[str, str]]:
         """The findings in names and values."""
@@ -84,7 +87,7 @@ class UtilityReport(WrittenAsJson, Displayable):
             ("Tree", _propensity_text(self.tree)),
             ("S_pMSE", "1 is as good as a resample of the records; larger is worse"),
             *((f"Marginal {name}", f"RMSE {error:.3g}") for name, error in self.marginals),
-            *([("Gap", f"RMSE {self.gap:.3g}")] if self.gap is not None else []),
+            *([("Gap", f"RMSE {number(self.gap)}")] if self.has_gap else []),
             *([("Target", self.target)] if self.target else []),
         ]
 
@@ -154,7 +157,8 @@ def utility_report(
         marginals=tuple(
             (named(one), marginal_error(original, synthetic, one)) for one in options.marginals
         ),
-        gap=None if gap is None else gap_error(original, synthetic, gap),
+        gap=None if gap is None else gap_error(original, synthetic, gap, fewest=1),
+        has_gap=gap is not None,
     )
 
 

@@ -78,7 +78,8 @@ def gap_finding(material: Material) -> GapFinding:
     gap = gap_of(words, material.coding)
     real, synthetic = (gaps(dataset, gap) for dataset in (material.records, material.synthetic))
     few = records_within(material.records, gap) < FEWEST
-    apart = np.where(few, -1.0, np.nan_to_num(np.abs(real - synthetic), nan=np.inf))
+    absent = records_within(material.synthetic, gap) == 0
+    apart = np.where(few, -1.0, np.where(absent, np.inf, np.abs(real - synthetic)))
     worst = np.argsort(-apart, kind="stable")[:_NAMED_LEVELS]
     names = material.coding.attribute(words.within).coding.level_names
     return GapFinding(
@@ -86,7 +87,7 @@ def gap_finding(material: Material) -> GapFinding:
         error=gap_error(material.records, material.synthetic, gap, fewest=FEWEST),
         levels=tuple(names[place] for place in worst),
         original=_known(np.where(few, np.nan, real)[worst]),
-        synthetic=_known(synthetic[worst]),
+        synthetic=_known(np.where(absent, np.nan, synthetic)[worst]),
     )
 
 

@@ -1,8 +1,9 @@
 r"""Gaps between two groups, such as the gender gap of each occupation, and how well they are kept.
 
-The gap in level w is :math:`P(A = a \mid W = w) - P(A = b \mid W = w)` among the records looked at, and
-not defined where there is none. The error of a synthetic dataset is the root mean square over the levels
-of W, each counted alike (Houssiau et al. 2022, Table 1), as far as both datasets have a gap in them.
+The gap in level w is :math:`P(A = a \mid W = w) - P(A = b \mid W = w)` among the records looked at. The
+error of a synthetic dataset is the root mean square over the levels of W, each counted alike. Houssiau
+et al. (2022, Table 1) let the gap of a level without records be 0, as ``gaps`` does. Reports call it
+undefined, and leave such levels out of the error (``gap_error`` with ``fewest``).
 """
 
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def _code(coding: Coding, attribute: str, level: str) -> int:
 
 
 def gaps(dataset: Dataset, gap: Gap) -> NDArray[np.float64]:
-    """The gap in each level of ``gap.within``, from -1 to 1; NaN in a level without records.
+    """The gap in each level of ``gap.within``, from -1 to 1; 0 in a level without records.
 
     Raises:
         TooLargeError: More cells than may be counted.
@@ -93,9 +94,7 @@ def gaps(dataset: Dataset, gap: Gap) -> NDArray[np.float64]:
     """
     counts = _counts(dataset, gap)
     first, second = (counts[:, level] for level in gap.levels)
-    sums = counts.sum(axis=1)
-    undefined = np.full(len(sums), np.nan)
-    return np.asarray(np.divide(first - second, sums, out=undefined, where=sums > 0))
+    return np.asarray((first - second) / np.maximum(counts.sum(axis=1), 1))
 
 
 def records_within(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
@@ -111,18 +110,22 @@ def _counts(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
     return np.asarray(count(dataset, (population, gap.within, gap.attribute))[list(codes)].sum(axis=0))
 
 
-def gap_error(original: Dataset, synthetic: Dataset, gap: Gap, *, fewest: int = 1) -> float | None:
+def gap_error(original: Dataset, synthetic: Dataset, gap: Gap, *, fewest: int = 0) -> float | None:
     """Root mean squared difference of the gaps, from 0 to 2; raises as ``gaps`` does.
 
-    None where no level has records in both datasets.
-
     Args:
-        fewest: Fewest original records of a level that counts.
+        fewest: Fewest original records of a level that counts. If 1 or more, only levels count that
+            have synthetic records too.
+
+    Returns:
+        None where no level counts.
 
     Raises:
         DomainMismatchError: The domains differ.
     """
     check_same_domain(original.domain, synthetic.domain)
-    differences = gaps(original, gap) - gaps(synthetic, gap)
-    known = differences[~np.isnan(differences) & (records_within(original, gap) >= fewest)]
-    return float(np.sqrt(np.mean(known**2))) if len(known) else None
+    squares = (gaps(original, gap) - gaps(synthetic, gap)) ** 2
+    if fewest:
+        compared = records_within(synthetic, gap) > 0
+        squares = squares[compared & (records_within(original, gap) >= fewest)]
+    return float(np.sqrt(np.mean(squares))) if len(squares) else None
