@@ -46,6 +46,7 @@ from gencard.core.privacy.attacks.attack import Proportion, quantile
 from gencard.core.privacy.distances.gower import Gower
 from gencard.core.privacy.distances.nearest import Nearest, nearest
 from gencard.core.privacy.records import Records
+from gencard.core.types import FloatArray
 
 TIE = 1e-12
 """Distances that differ by less are equal: equal sums, added in another order."""
@@ -232,6 +233,8 @@ _PERMUTATIONS = 9_999
 _DIGITS = 10
 """Distances that agree so far are equal."""
 _SAME = 1e-6
+_FEW = 40
+"""Distances, or records of a table, up to which the rank sum is not taken to be normal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,13 +273,35 @@ def nearness_test(
     both = np.concatenate([ours, theirs])
     _, place, counts = np.unique(both, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2
-    own = float(ranks[place.reshape(-1)[len(ours) :]].sum())
-    random = rng.multivariate_hypergeometric(counts, len(theirs), _PERMUTATIONS) @ ranks
-    p_value = (1 + int(np.sum(random >= own - _SAME))) / (1 + _PERMUTATIONS)
-    every = float(np.sum(counts * (ranks - ranks @ counts / len(both)) ** 2)) / (len(both) - 1)
-    error = sqrt(every * len(ours) / len(both) / len(theirs)) / len(ours)
+    of_records = ranks[place.reshape(-1)]
+    mean = float(of_records[len(ours) :].mean())
+    error = sqrt(float(of_records.var(ddof=1)) * len(ours) / len(both) / len(theirs))
+    if len(counts) > _FEW and min(len(ours), len(theirs)) > _FEW:
+        p_value = float(scipy.special.ndtr((of_records.mean() - mean) / error))
+    else:
+        random = _means(of_records, counts, ranks, len(theirs), rng)
+        p_value = (1 + int(np.sum(random >= mean - _SAME))) / (1 + _PERMUTATIONS)
     apart = float(np.mean(theirs > 0)) / 2
-    return LabelTest(p_value, _copies(_quantiles() * error, apart, len(ours), rows))
+    return LabelTest(p_value, _copies(_quantiles() * error / len(ours), apart, len(ours), rows))
+
+
+def _means(
+    of_records: FloatArray,
+    counts: NDArray[np.int64],
+    ranks: FloatArray,
+    size: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Mean ranks of random choices of so many records."""
+    if len(counts) <= _FEW:
+        return np.asarray(rng.multivariate_hypergeometric(counts, size, _PERMUTATIONS) @ ranks / size)
+    # One table is small: choose from the larger, or what is left of it, the smaller one's records.
+    few = min(size, len(of_records) - size)
+    chosen = np.array(
+        [rng.choice(len(of_records), few, replace=False, shuffle=False) for _ in range(_PERMUTATIONS)]
+    )
+    sums = of_records[chosen].sum(axis=1)
+    return np.asarray(sums if few == size else of_records.sum() - sums) / size
 
 
 def _copies(gap: float, apart: float, train: int, rows: int) -> float | None:
