@@ -19,7 +19,7 @@ from gencard.core.evaluation.precision import (
     rounded_proportion,
 )
 from gencard.core.privacy.attacks.attack import Attack, Proportion, Risk
-from gencard.core.privacy.attacks.neighbours import inference, linkability, membership
+from gencard.core.privacy.attacks.neighbours import Membership, inference, linkability
 from gencard.core.privacy.attacks.singling_out import singling_out
 from gencard.core.privacy.disclosure import disclosure_risk
 from gencard.core.privacy.records import combination_numbers, present
@@ -148,7 +148,7 @@ class MembershipFinding(Finding):
 
 
 def membership_finding(material: Material) -> MembershipFinding:
-    result = membership(material.tables, material.gower)
+    result = Membership(*material.to_rows)
     return MembershipFinding(result.area, *result.interval())
 
 

@@ -32,7 +32,6 @@ from gencard.core.privacy.distances.dcr import (
     nearness_test,
 )
 from gencard.core.privacy.distances.nearest import Nearest, clones, distance_histogram, nearest, nndr
-from gencard.core.types import FloatArray
 
 BINS, STEP = 40, 0.01
 """Number of bins of a curve and their width; larger distances are one further number."""
@@ -170,18 +169,8 @@ def distance_finding(material: Material) -> DistanceFinding:
     equal = equal_share(
         tables.synthetic, tables.train, tables.holdout, material.gower, draws=DRAWS, rng=rng
     )
-    test = nearness_test(*_to_rows(material), len(tables.synthetic), rng=rng)
+    test = nearness_test(*material.to_rows, len(tables.synthetic), rng=rng)
     return _finding(result, result.share, equal, test)
-
-
-def _to_rows(material: Material) -> tuple[FloatArray, FloatArray]:
-    """Distance of each record of train, and of holdout, to the closest row."""
-    tables = material.tables
-    ours, theirs = (
-        nearest(table, tables.synthetic, material.gower, second=False).distance
-        for table in (tables.train, tables.holdout)
-    )
-    return ours, theirs
 
 
 def _finding(result: Dcr, share: CloserShare, equal: EqualShare, test: LabelTest) -> DistanceFinding:
@@ -342,7 +331,7 @@ def clone_finding(material: Material) -> CloneFinding:
     equal, others = (
         nearest(tables.synthetic, some, material.gower, second=False) for some in (ours, theirs)
     )
-    to_rows = [Proportion(int(np.sum(each == 0)), len(each)) for each in _to_rows(material)]
+    to_rows = [Proportion(int(np.sum(each == 0)), len(each)) for each in material.to_rows]
     alike = float(np.mean(nearest(tables.train, tables.train, material.gower).second == 0))
     test = clone_test(to_rows[0], to_rows[1], rows, alike)
     return CloneFinding(

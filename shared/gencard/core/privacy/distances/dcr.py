@@ -282,7 +282,9 @@ def nearness_test(
         random = _means(of_records, counts, ranks, len(theirs), rng)
         p_value = (1 + int(np.sum(random >= mean - _SAME))) / (1 + _PERMUTATIONS)
     apart = float(np.mean(theirs > 0)) / 2
-    return LabelTest(p_value, _copies(_quantiles() * error / len(ours), apart, len(ours), rows))
+    return LabelTest(
+        p_value, _copies(_quantiles() * error / len(ours), apart, (len(ours), len(theirs)), rows)
+    )
 
 
 def _means(
@@ -304,15 +306,19 @@ def _means(
     return np.asarray(sums if few == size else of_records.sum() - sums) / size
 
 
-def _copies(gap: float, apart: float, train: int, rows: int) -> float | None:
+def _copies(gap: float, apart: float, sizes: tuple[int, int], rows: int) -> float | None:
     """Share of the rows whose copies move the area under the curve by ``gap``.
 
     Args:
         apart: How far it moves where every record of train is copied.
+        sizes: Records of train and of holdout.
     """
-    if gap >= apart:
+    train, holdout = sizes
+    # Copied records of train prove something only if a holdout without any of them is unlikely.
+    copied = max(gap / apart if apart else 1.0, 1 - LEVEL ** (1 / holdout))
+    if copied >= 1:
         return None
-    share = -train / rows * log1p(-gap / apart)
+    share = -train / rows * log1p(-copied)
     return share if share <= 1 else None
 
 
