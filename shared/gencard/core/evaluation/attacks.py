@@ -12,13 +12,14 @@ from gencard.core.domain import Clique
 from gencard.core.evaluation.evaluation import Finding, Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.precision import (
+    Named,
     rounded_between,
     rounded_named_shares,
     rounded_outward,
     rounded_proportion,
 )
 from gencard.core.privacy.attacks.attack import Attack, Proportion, Risk
-from gencard.core.privacy.attacks.neighbours import inference, linkability, membership
+from gencard.core.privacy.attacks.neighbours import Membership, inference, linkability
 from gencard.core.privacy.attacks.singling_out import singling_out
 from gencard.core.privacy.disclosure import disclosure_risk
 from gencard.core.privacy.records import combination_numbers, present
@@ -26,6 +27,9 @@ from gencard.core.privacy.uniques import replicated_uniques
 
 WIDTH, NEIGHBOURS = 3, 10
 """Attributes in a singling-out predicate; nearest rows that each side of a link considers."""
+
+LARGEST_OPEN_RISK, LARGEST_OPEN_AREA = 0.2, 0.6
+"""Where the interval of an attack without success reaches so far, its targets were too few to decide."""
 
 NUMBERS = 6
 """Numbers that an attack releases: correct guesses and attempts of three kinds."""
@@ -53,6 +57,10 @@ class AttackFinding(Finding):
     @property
     def stands_out(self) -> bool:
         return self.risk.low > 0 and self.whole.beats_random_guessing()
+
+    @property
+    def undecided(self) -> bool:
+        return not self.stands_out and self.risk.high > LARGEST_OPEN_RISK
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -126,6 +134,10 @@ class MembershipFinding(Finding):
         return self.low > 0.5
 
     @property
+    def undecided(self) -> bool:
+        return not self.stands_out and self.high >= LARGEST_OPEN_AREA
+
+    @property
     def lines(self) -> tuple[Line, ...]:
         return (("Area under the curve", self.area), ("Lowest", self.low), ("Highest", self.high))
 
@@ -136,7 +148,7 @@ class MembershipFinding(Finding):
 
 
 def membership_finding(material: Material) -> MembershipFinding:
-    result = membership(material.tables, material.gower)
+    result = Membership(*material.to_rows)
     return MembershipFinding(result.area, *result.interval())
 
 
@@ -151,7 +163,7 @@ class UniquesFinding(Finding):
         shares: UiO, UiS, UiOiS, repU; of the records, UiS of the rows.
     """
 
-    shares: tuple[tuple[str, float], ...]
+    shares: Named
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -176,7 +188,7 @@ class RowUniquesFinding(Finding):
             count or is not known.
     """
 
-    unique: float
+    unique: float | None
     single: float | None
 
     @property
@@ -195,7 +207,8 @@ def row_uniques_finding(material: Material) -> RowUniquesFinding:
     exact = [] if material.psi is None else [one for one in material.psi.measurements if not one.stddev]
     cells = np.concatenate([np.zeros(0), *(one.values.ravel() for one in exact)])
     single = float(np.mean(cells[cells > 0] == 1)) if np.any(cells > 0) else None
-    return RowUniquesFinding(float(np.sum(counts == 1)) / max(len(rows), 1), single)
+    unique = float(np.sum(counts == 1)) / len(rows) if len(rows) else None
+    return RowUniquesFinding(unique, single)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +217,13 @@ class DisclosureFinding(Finding):
 
     Args:
         keys: The declared keys that the release has.
-        shares: The measures under their names in the literature.
+        shares: The measures under their names in the literature; TCAP is None where no record has keys
+            that are among the rows.
     """
 
     keys: Clique
     target: str
-    shares: tuple[tuple[str, float], ...]
+    shares: Named
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -224,5 +238,9 @@ def disclosure_finding(material: Material) -> DisclosureFinding:
     domain, declarations = material.synthetic.domain, material.declared
     keys = domain.canonical(tuple(name for name in declarations.keys if name in domain.attributes))
     result = disclosure_risk(material.records, material.synthetic, keys, declarations.target)
-    shares = result.uniques.named | result.attribute.named | result.attribution.named
+    shares: dict[str, float | None] = {
+        **result.uniques.named,
+        **result.attribute.named,
+        **result.attribution.named,
+    }
     return DisclosureFinding(keys, result.target, tuple(shares.items()))
