@@ -311,11 +311,26 @@ class TooManyRefusalsError(NegotiationError):
 
 class GeneratorChangedError(NegotiationError):
     reason = "GENERATOR_CHANGED"
-    text = "The installed generator differs from the version that the card names."
+    text = "{what} differs from {other}."
+    absent: ClassVar[Mapping[str, str]] = {
+        "what": "The installed generator",
+        "other": "the version that the card names",
+    }
     advice = (
         "Propose a new card, which names the installed version. A generator that reads "
         "records needs a new audit."
     )
+
+    @classmethod
+    def since_start(cls) -> "GeneratorChangedError":
+        """A box, or a library of it, that was changed under the running service."""
+        return cls(
+            what="A file of the black box, or of a library that it uses,",
+            other="what the service read at its start",
+            advice="Repeat the call if software was being installed on the controller's machine. If the "
+            "change stays, a steward restarts the service; a changed black box then needs a new review "
+            "and audit.",
+        )
 
 
 class RecordsProtectedError(NegotiationError):

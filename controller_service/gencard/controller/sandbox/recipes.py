@@ -90,7 +90,7 @@ def sandboxed_box_of(
     sandbox = Sandbox(SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"]), environment)
     program = _program_of(recipe)
     if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
-        raise GeneratorChangedError
+        raise GeneratorChangedError.since_start()
     if recipe["box"]:
         return sandboxed_box(
             recipe["box"], program.parameters, sandbox, workload=workload, values=values
@@ -107,7 +107,7 @@ def carried(recipe: Document) -> Document:
     """
     program = _program_of(recipe)
     if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
-        raise GeneratorChangedError
+        raise GeneratorChangedError.since_start()
     files = {} if recipe["box"] else {path: b64encode(data).decode() for path, data in program.files}
     left = ("folder", "runtime", "environment")
     return {**{name: recipe[name] for name in recipe if name not in left}, "files": files}
