@@ -702,6 +702,8 @@ _LISTED_BY: Mapping[str, str] = {
     "generator or black box": "`gencard generators` lists generators and black boxes.",
     "operation": "Only the caller who started an operation can see it; start it again if it no longer "
     "exists.",
+    "ledger line": "Stewards: `gencard steward ledger` lists the lines, with their numbers.",
+    "answer": "`gencard answers CARD` lists the answers of a card; stewards: `gencard steward answers`.",
     "release": "`gencard report CARD` shows the releases of a card.",
     "audit": "`gencard report CARD` shows the audits that your role may see.",
 }
