@@ -177,7 +177,7 @@ class TestPeople:
         with house.analyst() as ana:
             assert ana.datasets()
             run(house, "person", "disable", "ana")
-            with pytest.raises(UnauthenticatedError):
+            with pytest.raises(UnauthenticatedError, match=r"is disabled\. Ask the controller"):
                 ana.datasets()
             run(house, "person", "enable", "ana")
             assert ana.datasets()

@@ -351,8 +351,12 @@ class Steward(Party):
         document = read(Path(request), "request")[: LARGEST + 1]
         person = request_of_document(document)
         if "".join(fingerprint.split()).lower() != person.fingerprint:
-            problem = "does not match the request, which may have been changed in transit"
-            raise InvalidInputError(field="fingerprint", problem=problem)
+            raise InvalidInputError(
+                field="fingerprint",
+                problem="does not match the request, which may have been changed in transit",
+                advice="Compare what you typed with what the person gave you. If it is the same, ask "
+                "the person for the request again.",
+            )
         arguments = {"role": role, "project": project, "address": address, "again": again}
         own_arguments = {name: value for name, value in arguments.items() if value}
         own_arguments |= {"request": document.decode(), "fingerprint": person.fingerprint}

@@ -311,11 +311,26 @@ class TooManyRefusalsError(NegotiationError):
 
 class GeneratorChangedError(NegotiationError):
     reason = "GENERATOR_CHANGED"
-    text = "The installed generator differs from the version that the card names."
+    text = "{what} differs from {other}."
+    absent: ClassVar[Mapping[str, str]] = {
+        "what": "The installed generator",
+        "other": "the version that the card names",
+    }
     advice = (
         "Propose a new card, which names the installed version. A generator that reads "
         "records needs a new audit."
     )
+
+    @classmethod
+    def since_start(cls) -> "GeneratorChangedError":
+        """A box, or a library of it, that was changed under the running service."""
+        return cls(
+            what="A file of the black box, or of a library that it uses,",
+            other="what the service read at its start",
+            advice="Repeat the call if software was being installed on the controller's machine. If the "
+            "change stays, a steward restarts the service; a changed black box then needs a new review "
+            "and audit.",
+        )
 
 
 class RecordsProtectedError(NegotiationError):
@@ -687,6 +702,8 @@ _LISTED_BY: Mapping[str, str] = {
     "generator or black box": "`gencard generators` lists generators and black boxes.",
     "operation": "Only the caller who started an operation can see it; start it again if it no longer "
     "exists.",
+    "ledger line": "Stewards: `gencard steward ledger` lists the lines, with their numbers.",
+    "answer": "`gencard answers CARD` lists the answers of a card; stewards: `gencard steward answers`.",
     "release": "`gencard report CARD` shows the releases of a card.",
     "audit": "`gencard report CARD` shows the audits that your role may see.",
 }

@@ -17,14 +17,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from glob import glob
+from hashlib import sha256
 from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from gencard.controller.sandbox.distributions import checked, stamp_of
-from gencard.core.errors import GeneratorChangedError
+from gencard.controller.sandbox.distributions import Checked, checked, stamp_of
+from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from gencard.wire.signatures.canonical import Document
 
 PYTHON = "python"
@@ -80,6 +81,8 @@ class Environment:
         compiled: A folder of compiled copies, see ``CompiledCopies``; empty for none.
         distributions: Those of ``shown`` that were compared with RECORDs.
         stamp: Of distributions and compiled copies then; empty where there are none.
+        libraries: Names of the distributions that a program declares.
+        records: Digest of name, version and RECORD of all ``distributions``; empty if not compared.
     """
 
     shown: tuple[str, ...] = ()
@@ -88,11 +91,32 @@ class Environment:
     compiled: str = ""
     distributions: tuple[str, ...] = ()
     stamp: str = ""
+    libraries: tuple[str, ...] = ()
+    records: str = ""
 
     def check_unchanged(self) -> None:
-        """Raises GeneratorChangedError where a file has been changed since it was compared."""
-        if self.stamp and _stamp(stamp_of(self.distributions), self.compiled) != self.stamp:
-            raise GeneratorChangedError
+        """Check that no file has other content than when it was compared.
+
+        Installers share files between environments by hard links. A link made or removed elsewhere
+        changes the time of a file's last change (ctime) and not its content: the distributions are then
+        compared with their RECORDs again.
+
+        Raises:
+            GeneratorChangedError: A file was changed, is missing, or was added.
+        """
+        if not self.stamp or _stamp(stamp_of(self.distributions), self.compiled) == self.stamp:
+            return
+        _, _, copies = self.stamp.partition(" ")
+        same_copies = not self.compiled or stamp_of([self.compiled]) == copies
+        if not (self.records and same_copies and self._is_same_content()):
+            raise GeneratorChangedError.since_start()
+
+    def _is_same_content(self) -> bool:
+        try:
+            again = checked((*BASE, *self.libraries))
+        except InvalidInputError:
+            return False
+        return (_records(again), again.entries) == (self.records, self.distributions)
 
 
 def environment_of_document(document: Mapping[str, Any]) -> Environment:
@@ -104,6 +128,8 @@ def environment_of_document(document: Mapping[str, Any]) -> Environment:
         document["compiled"],
         tuple(document["distributions"]),
         document["stamp"],
+        tuple(document.get("libraries", ())),
+        document.get("records", ""),
     )
 
 
@@ -116,10 +142,18 @@ def python_environment(libraries: Iterable[str], compiled: str = "") -> Environm
     Raises:
         InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
     """
-    libraries_checked = checked((*BASE, *libraries))
+    names = tuple(libraries)
+    libraries_checked = checked((*BASE, *names))
     visible, hidden, links = _interpreter()
     entries, stamp = libraries_checked.entries, _stamp(libraries_checked.stamp, compiled)
-    return Environment(tuple(sorted({*visible, *entries})), hidden, links, compiled, entries, stamp)
+    shown, records = tuple(sorted({*visible, *entries})), _records(libraries_checked)
+    return Environment(shown, hidden, links, compiled, entries, stamp, names, records)
+
+
+def _records(libraries: Checked) -> str:
+    """Digest of what was compared: names, versions and RECORDs."""
+    facts = [f"{one.name}\0{one.version}\0{one.record}\n" for one in libraries.distributions]
+    return sha256("".join(facts).encode()).hexdigest()
 
 
 def _stamp(distributions: str, compiled: str) -> str:

@@ -116,7 +116,7 @@ def checked_program(recipe: Document) -> Program:
     """
     program = _program_of(recipe)
     if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
-        raise GeneratorChangedError
+        raise GeneratorChangedError.since_start()
     return program
 
 

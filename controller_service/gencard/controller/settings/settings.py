@@ -415,7 +415,7 @@ class Settings(BaseSettings):
         try:
             settings = cls(**table)
         except ValidationError as error:
-            refusal = refusal_of(error, path.name)
+            refusal = refusal_of(error, path.name, cls.model_fields)
         else:
             anchored: Settings = _anchored(settings, path.absolute().parent)
             return anchored

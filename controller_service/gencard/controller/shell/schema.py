@@ -235,7 +235,11 @@ def dataset_entry(config: Path, name: str | None) -> DatasetTable:
     if plain is None and len(entries) == 1:
         return next(iter(entries.values()))
     if plain not in entries:
-        raise InvalidInputError(field="dataset", problem=f"must be one of {', '.join(entries)}")
+        names = ", ".join(entries) or "none"
+        problem = f"there is no {plain!r}; there are {names}"
+        if plain is None:
+            problem = f"must be named with --dataset where there are several: {names}"
+        raise InvalidInputError(field="dataset", problem=problem)
     return entries[plain]
 
 

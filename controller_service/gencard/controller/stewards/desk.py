@@ -116,19 +116,24 @@ class Desk(Deciding):
             InvalidInputError: The measurement of the offer would be refused.
             GencardError: As ``Deciding.decide``.
         """
-        if action.kind in (Kind.APPROVE, Kind.COUNTER):
-            dropped = {frozenset(clique) for clique in action.arguments.get("drop", ())}
-            tables = self.risks.failing(who, action.resource)
-            left = [one.clique for one in tables if frozenset(one.clique) not in dropped]
-            if left:
-                names = "; ".join(", ".join(clique) for clique in left)
-                drop = " ".join(f"--drop {','.join(clique)}" for clique in left)
-                raise InvalidInputError(
-                    field="card",
-                    problem=f"cannot be measured: tables fail the checks of the policy: {names}",
-                    advice=f"Offer the card without them (counter {drop}), or reject it.",
-                )
+        self.check_offer(who, action)
         return super(Desk, self).decide(who, action, request_id, keys)
+
+    def check_offer(self, who: Identity, action: Action) -> None:
+        """Raises InvalidInputError if an offer holds a table that is known to fail the card's checks."""
+        if action.kind not in (Kind.APPROVE, Kind.COUNTER):
+            return
+        dropped = {frozenset(clique) for clique in action.arguments.get("drop", ())}
+        tables = self.risks.failing(who, action.resource)
+        left = [one.clique for one in tables if frozenset(one.clique) not in dropped]
+        if left:
+            names = "; ".join(", ".join(clique) for clique in left)
+            drop = " ".join(f"--drop {','.join(clique)}" for clique in left)
+            raise InvalidInputError(
+                field="card",
+                problem=f"cannot be measured: tables fail the checks of the policy: {names}",
+                advice=f"Offer the card without them (counter {drop}), or reject it.",
+            )
 
     def purposes(self, who: Identity, names: Collection[str]) -> Mapping[str, str]:
         """What the cards among some resources are for, by name."""

@@ -106,7 +106,8 @@ def state_lock(folder: Path) -> Iterator[None]:
     lock = _opened(folder / "lock")
     try:
         if not _taken(lock):
-            raise InvalidInputError(field="state.folder", problem="is in use by another service")
+            problem = "is in use by another service; stop it first, or name another folder"
+            raise InvalidInputError(field="state.folder", problem=problem)
         yield
     finally:
         os.close(lock)
