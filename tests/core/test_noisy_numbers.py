@@ -9,10 +9,10 @@ from scipy import stats
 
 from benchmarks.answers_grid import alarming, contradicting, misstated, outcome, settings
 from gencard.core.answers import kinds
-from gencard.core.answers.answer import Scalar, table_of
+from gencard.core.answers.answer import NOISE, Scalar, numbers_in_json, table_of
 from gencard.core.answers.margins import PsiMargins, RecordMargins
 from gencard.core.answers.noise.bootstrap import Bootstrap
-from gencard.core.answers.noise.differences import NOISE, name_of
+from gencard.core.answers.noise.differences import name_of
 from gencard.core.answers.noise.intervals import with_noise
 from gencard.core.answers.noise.numbers import (
     COEFFICIENTS,
@@ -322,6 +322,9 @@ def test_a_noisy_answer_has_no_number_without_its_noise(kind, formula, options):
             assert name_of(address) in stated
     assert any(note.startswith("n has noise of standard deviation") for note in answer.notes)
     assert answer.coefficients is not None or numbers
+    exact = exact_answer(kind, formula, options)
+    known = replace(answer, tables=tuple(table for table in answer.tables if table.name != NOISE))
+    assert numbers_in_json(known.to_json()) <= numbers_in_json(exact.to_json())
 
 
 @pytest.mark.filterwarnings("ignore")

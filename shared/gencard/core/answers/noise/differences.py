@@ -21,7 +21,7 @@ from math import isnan, sqrt
 import numpy as np
 from scipy import special
 
-from gencard.core.answers.answer import Answer, Coefficients, Table, coefficients_of, table_of
+from gencard.core.answers.answer import NOISE, Answer, Coefficients, Table, coefficients_of, table_of
 from gencard.core.answers.design import Block
 from gencard.core.answers.margins import Margins, Occupied, occupied_of
 from gencard.core.answers.noise.numbers import (
@@ -60,9 +60,6 @@ _WITHOUT_RULE = {
     COEFFICIENTS: Rule(COEFFICIENTS, use=Use.INTERVAL),
     RECORDS: Rule(RECORDS, use=Use.SPREAD),
 }
-
-NOISE = "noise"
-"""The table of the standard deviations that noise gives to numbers without an interval."""
 
 MOST_MOVED = 0.25
 """Largest relative standard deviation of what an estimate divides by, 1 / z."""

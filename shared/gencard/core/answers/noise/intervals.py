@@ -18,11 +18,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from gencard.core.answers.answer import Answer, Coefficients, coefficients_of
+from gencard.core.answers.answer import NOISE, Answer, Coefficients, coefficients_of
 from gencard.core.answers.design import Block, Question
 from gencard.core.answers.families.levels import level
 from gencard.core.answers.margins import Margins
-from gencard.core.answers.noise.differences import MOST_MOVED, NOISE, widened, widening
+from gencard.core.answers.noise.differences import MOST_MOVED, widened, widening
 from gencard.core.answers.noise.estimating import Equations
 from gencard.core.answers.noise.numbers import Use, names_of, numbers_of, rebuilt, use_of
 from gencard.core.answers.noise.reconciled import covariance_of
