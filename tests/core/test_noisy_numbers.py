@@ -389,14 +389,14 @@ def test_more_counts_than_can_be_moved_are_an_error_that_says_what_to_do():
 
 
 FEW_DRAWS = {
-    "correlation 7 x 7": 120,
-    "correlation 7 x 7 no effect": 120,
-    "anova 7 x 5 no effect": 80,
-    "ttest skewed no effect": 150,
-    "polychoric x ~ y, even": 50,
-    "kaplan-meier t ~ e + g, sparse": 80,
-    "means y ~ a, sparse": 80,
-    "crosstab ~ a, sparse": 120,
+    "correlation 7 x 7": 60,
+    "correlation 7 x 7 no effect": 60,
+    "anova 7 x 5 no effect": 40,
+    "ttest skewed no effect": 80,
+    "polychoric x ~ y, even": 25,
+    "kaplan-meier t ~ e + g, sparse": 40,
+    "means y ~ a, sparse": 40,
+    "crosstab ~ a, sparse": 60,
     "multinomial 6 x 3, 5,000 records": 300,
     "poisson y ~ C(a), sparse": 300,
 }
