@@ -17,13 +17,13 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.answers_cases import with_moments
-from gencard.core.answers.answer import Answer, Table, table_of
+from gencard.core.answers.answer import NOISE, Answer, Table, table_of
 from gencard.core.answers.design import Option, Question
 from gencard.core.answers.families.polychoric import bivariate_normal
 from gencard.core.answers.kinds import answered, plain_answer
 from gencard.core.answers.margins import Margins, PsiMargins
 from gencard.core.answers.noise.bootstrap import simulated
-from gencard.core.answers.noise.differences import NOISE, name_of
+from gencard.core.answers.noise.differences import name_of
 from gencard.core.answers.noise.numbers import (
     Address,
     Use,

@@ -17,7 +17,7 @@ from gencard.controller.operations.run import Run
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunRow, RunState, RunTier
-from gencard.core.answers.answer import numbers_in_json
+from gencard.core.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.domain import Clique
@@ -202,7 +202,7 @@ def _populations(row: RunRow) -> Iterator[EndedQuestion]:
 def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
     """What a job gave, as it is decided on."""
     answer = result["answer"]
-    numbers = numbers_in_json(answer)
+    numbers = numbers_in_json(_without_noise(answer))
     if numbers > analyses.numbers:
         return Outcome.refused(Rule.NUMBERS)
     return Outcome(
@@ -213,3 +213,13 @@ def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
         review=result.get("review", False),
         marks=result.get("marks"),
     )
+
+
+def _without_noise(answer: Any) -> Any:
+    """An answer without the sizes of its noise, which say nothing more about the records.
+
+    A question is tried on exact counts before it is paid: its noisy answer must not have more numbers.
+    """
+    if not isinstance(answer, dict) or answer.get("noise", EXACT) == EXACT:
+        return answer
+    return answer | {"tables": [one for one in answer["tables"] if one["name"] != NOISE]}

@@ -18,11 +18,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from gencard.core.answers.answer import Answer, Coefficients, coefficients_of
+from gencard.core.answers.answer import NOISE, Answer, Coefficients, coefficients_of
 from gencard.core.answers.design import Block, Question
 from gencard.core.answers.families.levels import level
 from gencard.core.answers.margins import Margins
-from gencard.core.answers.noise.differences import MOST_MOVED, NOISE, widened, widening
+from gencard.core.answers.noise.differences import MOST_MOVED, widened, widening
 from gencard.core.answers.noise.estimating import Equations
 from gencard.core.answers.noise.numbers import Use, names_of, numbers_of, rebuilt, use_of
 from gencard.core.answers.noise.reconciled import covariance_of
@@ -33,6 +33,9 @@ NOTE = "standard errors, intervals and p values include the noise of psi"
 
 _OF_DATA = frozenset({"classes", "strata", "table"})
 """Fields of errors about counts, not about the question: noise makes such counts."""
+
+_RAREST = 1.25
+"""Its common cells hide a part of what noise does to the rarest cell that a coefficient rests on."""
 
 Tests = Callable[[Margins, Question, Answer], Answer]
 """Makes tests again: adds them to the last argument, the answer with the noise in its other numbers."""
@@ -147,6 +150,7 @@ def covariance_with_noise(equations: Equations, margins: Margins, sampling: Floa
     noise = covariance_of(margins, (*equations.gradients, *shifted), size + len(along))
     chain = np.hstack([curvature.by_params @ solved, np.eye(len(along))])
     shifts = np.sqrt(np.maximum(np.diag(chain @ noise @ chain.T), 0.0)) / sizes
+    shifts[len(directions) :] *= _RAREST
     if not float(shifts.max(initial=0.0)) <= MOST_MOVED:
         raise NoiseDrownsError
     total = sampling + solved @ noise[:size, :size] @ solved

@@ -307,11 +307,6 @@ def _table(table: Table, numbers: Numbers) -> Table:
 
 
 def names_of(addresses: Iterable[Address]) -> tuple[str, ...]:
-    """Names of numbers for people, each once: scalars, tables, columns of tables."""
-    names = (
-        _base(one.row) + (" (p value)" if one.column == "pvalue" else "")
-        if one.place == SCALARS
-        else _base(one.place)
-        for one in addresses
-    )
+    """Names of numbers for people, each once: of scalars, and of tables."""
+    names = (_base(one.row if one.place == SCALARS else one.place) for one in addresses)
     return tuple(dict.fromkeys(names))
