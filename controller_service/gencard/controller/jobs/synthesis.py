@@ -42,7 +42,8 @@ def run_black_box(job: Job, progress: Progress) -> Job:
     except (BlackBoxError, JobLimitError) as error:
         raise _explained(error, box, dataset, job) from None
     rng = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
-    return _left_in(job["rows_file"], canonicalise(output, dataset.domain, job["rows"], rng=rng))
+    rows = canonicalise(output, dataset.domain, job["rows"], rng=rng)
+    return _left_in(job["rows_file"], rows, lasting=False)
 
 
 _CHECKED_SECONDS = 1.0
@@ -84,8 +85,8 @@ def _explained(
     return explanation
 
 
-def _left_in(path: str, dataset: Dataset) -> Job:
-    RowsFile(Path(path)).write(dataset)
+def _left_in(path: str, dataset: Dataset, *, lasting: bool = True) -> Job:
+    RowsFile(Path(path)).write(dataset, lasting=lasting)
     return {"digest": dataset.digest()}
 
 
