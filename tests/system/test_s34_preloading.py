@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from importlib.util import cache_from_source
+from pathlib import Path
 
 import pytest
 
 from gencard.controller.sandbox import forks
 from gencard.controller.sandbox.boxes import SandboxedProgram
+from gencard.controller.sandbox.environment import compile_sources
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
@@ -116,6 +119,29 @@ for _ in range(2):
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     first, second = (line.split() for line in done.stdout.splitlines())
     assert len({*first, *second}) == 8
+
+
+def test_s34_sources_are_compiled_and_not_run(tmp_path, monkeypatch):
+    """By the service, which runs no library: the copies are those that Python would make."""
+    site, mark = tmp_path / "site-packages", tmp_path / "mark"
+    for path, text in {
+        "tiny/__init__.py": f"open({str(mark)!r}, 'w')\nfrom . import parts\nfrom .other import x\n",
+        "tiny/parts.py": "import tiny_top, elsewhere\ndef late():\n    import tiny.late\n",
+        "tiny/other.py": "x = (\n",
+        "tiny/late.py": "",
+        "tiny_top.py": "try:\n    import tiny.tried\nexcept ImportError:\n    pass\n",
+        "tiny/tried.py": "",
+        "elsewhere.py": "",
+    }.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_text(text)
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "copies"))
+    compile_sources(["tiny:parts"], [str(site / "tiny"), str(site / "tiny_top.py")])
+    made = {path.name.partition(".")[0] for path in (tmp_path / "copies").rglob("*.pyc")}
+    assert made == {"__init__", "parts", "tiny_top", "tried"}
+    assert not mark.exists()
+    copy = Path(cache_from_source(str(site / "tiny" / "parts.py")))
+    assert copy.is_file()
 
 
 class TestImports:

@@ -108,7 +108,7 @@ class RemoteRun:
         if dataset.domain != self.domain:
             raise DomainMismatchError(problem="the dataset is not over the attributes of the card")
         with scratch_folder(self.remote_runs.work, f"visit-{secrets.token_hex(8)}") as folder:
-            RowsFile(folder / "in").write(dataset)
+            RowsFile(folder / "in").write(dataset, lasting=False)
             job = self.remote_runs.jobs.run_black_box(
                 self.dataset_entry,
                 self.recipe,

@@ -98,10 +98,12 @@ class Boxes:
             for name, box in self._boxes.items()
             if isinstance(box, ProgramBox | BuiltInBox)
         }
-        programs = [box for box in self._boxes.values() if isinstance(box, ProgramBox)]
-        imports = [name for box in programs for name in imports_of(self._in_cells[box.name])]
-        declared = [library for box in programs for library in box.libraries]
-        self._copies = CompiledCopies(work, built_in, imports=imports, declared=declared)
+        programs = [
+            self._in_cells[name] for name, box in self._boxes.items() if isinstance(box, ProgramBox)
+        ]
+        imports = [name for recipe in programs for name in imports_of(recipe)]
+        entries = [path for recipe in programs for path in recipe["environment"]["distributions"]]
+        self._copies = CompiledCopies(work, built_in, imports=imports, entries=entries)
         self._compared: dict[str, tuple[Document, float]] = {}
         """Environment of a box in a sandbox, and the moment at which it was last compared."""
         self._privacies = {name: privacy_of_box(box) for name, box in self._boxes.items()}

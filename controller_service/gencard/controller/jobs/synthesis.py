@@ -46,7 +46,8 @@ def run_black_box(job: Job, progress: Progress) -> Job:
     except (BlackBoxError, JobLimitError) as error:
         raise _explained(error, box, dataset, job) from None
     rng = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
-    return _left_in(job["rows_file"], canonicalise(output, dataset.domain, job["rows"], rng=rng))
+    rows = canonicalise(output, dataset.domain, job["rows"], rng=rng)
+    return _left_in(job["rows_file"], rows, lasting=False)
 
 
 def computed(job: Job, rows: Dataset) -> Dataset:
@@ -94,8 +95,8 @@ def _explained(
     return explanation
 
 
-def _left_in(path: str, dataset: Dataset) -> Job:
-    RowsFile(Path(path)).write(dataset)
+def _left_in(path: str, dataset: Dataset, *, lasting: bool = True) -> Job:
+    RowsFile(Path(path)).write(dataset, lasting=lasting)
     return {"digest": dataset.digest()}
 
 

@@ -305,7 +305,7 @@ class CompiledCopies:
         libraries: Distributions that programs of analysts will declare.
         imports: What other programs import, as ``program.Program.imports`` gives it. These modules are
             compiled from their sources, and not imported here: the service does not run them.
-        declared: Distributions that hold them.
+        entries: Files and folders of the distributions that hold them, as in ``Environment``.
     """
 
     def __init__(
@@ -314,13 +314,13 @@ class CompiledCopies:
         boxes: Iterable[str],
         libraries: Iterable[str] = (),
         imports: Iterable[str] = (),
-        declared: Iterable[str] = (),
+        entries: Iterable[str] = (),
     ) -> None:
         self._parent = work / "compiled"
         special = [name for box in boxes for name in _MODULES_OF.get(box, ())]
         special += [name for library in libraries for name in ANALYSES.get(library, ())]
         self._modules = ", ".join((*_MODULES, *special))
-        self._imports, self._declared = sorted({*imports}), sorted({*declared})
+        self._imports, self._entries = sorted({*imports}), sorted({*entries})
         self._stamp: str | None = None
         self._making = Lock()
 
@@ -353,7 +353,7 @@ class CompiledCopies:
         script = f"import {self._modules}"
         if self._imports:
             script += f"\nfrom {__name__} import compile_sources"
-            script += f"\ncompile_sources({self._imports!r}, {self._declared!r})"
+            script += f"\ncompile_sources({self._imports!r}, {self._entries!r})"
         return subprocess.run(
             [sys.executable, "-I", "-X", f"pycache_prefix={folder}", "-c", script],
             check=False,
@@ -367,17 +367,17 @@ class CompiledCopies:
         ).returncode
 
 
-def compile_sources(imports: Iterable[str], libraries: Iterable[str]) -> None:
+def compile_sources(imports: Iterable[str], entries: Iterable[str]) -> None:
     """Make compiled copies of modules and of those that they import, without running any.
 
     A copy has the name and the place that Python gives it; a source that is not valid has none.
 
     Args:
         imports: See ``zygote.load``.
-        libraries: Distributions that hold them, besides ``BASE``.
+        entries: Files and folders of the distributions that hold them.
     """
-    entries = map(Path, checked((*BASE, *libraries)).entries)
-    places = {entry.name.partition(".")[0]: entry.with_suffix("") for entry in entries}
+    tops = map(Path, entries)
+    places = {top.name.partition(".")[0]: top.with_suffix("") for top in tops if "-info" not in top.name}
     left, known = [name.replace(":", ".") for name in imports], set[str]()
     while left:
         name = left.pop()
