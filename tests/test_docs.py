@@ -1,5 +1,6 @@
 """The pages say what the code does: no page has drifted, examples are true, links lead somewhere."""
 
+import ast
 import doctest
 import importlib
 import json
@@ -24,6 +25,7 @@ from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.event_log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.mechanism import USUAL_CHECKS
+from gencard.core.output_checks.rules import Rule
 from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.documents.psi_document import psi_document
@@ -66,6 +68,40 @@ def test_every_setting_needs_a_docstring():
 def test_every_error_is_on_the_page():
     page = errors.page()
     assert all(f"| `{kind.reason}` | {status.name} |" in page for kind, status in errors.STATUS.items())
+
+
+CODE = re.compile(r"[A-Z][A-Z0-9]+(_[A-Z0-9]+)*")
+NO_REASONS = re.compile(
+    r"GENCARD(_C.*)?|GRPC_VERBOSITY|LC_ALL|LD_LIBRARY_PATH|MALLOC_ARENA_MAX|.*_NUM_THREADS|TMPDIR"
+    r"|PYTHON.*|ARROW_.*|SPARK_.*|PATH_INFO|REQUEST_METHOD|CAP_.*|[ERP]S\d+"
+    r"|U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL|DOUBLE|FLOAT|VARCHAR|TIMESTAMP(_NS)?"
+    r"|AUTOCOMMIT|BEGIN|SELECT|CHECK|UNIQUE|FALSE|ALERT|READY|RECORD|DESCRIPTION|SPECKS"
+    r"|ANSWER|DIGEST|FOLDER|ENDED|CANCELLED|UNAVAILABLE|UNIMPLEMENTED"
+)
+"""Upper-case texts of the sources that are no reasons: environment, SQL, libraries and options."""
+
+
+def codes_in_sources():
+    """Each upper-case text of the product's sources that looks like a reason, with its file."""
+    for top in ("controller_service", "shared", "analyst_client"):
+        for file in (ROOT / top).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                text = node.value if isinstance(node, ast.Constant) else None
+                if isinstance(text, str) and len(text) > 4 and CODE.fullmatch(text):
+                    yield text, file
+
+
+def test_every_reason_code_of_the_sources_is_on_the_page():
+    page = errors.page()
+    listed = {code: file for code, file in codes_in_sources() if not NO_REASONS.fullmatch(code)}
+    assert len(listed) > 100
+    missing = {code: file for code, file in listed.items() if f"| `{code}` |" not in page}
+    assert not missing, "add the code to core.errors.CHANGE_REASONS"
+
+
+def test_every_rule_of_answers_is_on_the_page_with_advice():
+    assert set(errors.RULES) == set(Rule)
+    assert all(f"| `{rule}` | {advice} |" in errors.page() for rule, advice in errors.RULES.items())
 
 
 class TestCardFormat:
@@ -189,6 +225,7 @@ def test_pages_written_by_hand_stay_short():
         "card-format.md",
         "errors.md",
         "reference.md",
+        "wrong-actions.md",
         "wrong-uses.md",
     }
     written = [page for page in PAGES if page.name not in others]

@@ -9,6 +9,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from gencard.client.shell.main import app as client_shell
+from gencard.client.shell.terminal import runs
 from gencard.controller.shell.main import app as steward_shell
 
 HEAVY = frozenset(
@@ -104,3 +105,34 @@ def test_completion_offers_names_and_imports_no_command():
     setting = {"_GENCARD_COMPLETE": "complete_bash", "COMP_WORDS": "gencard ge", "COMP_CWORD": "1"}
     before = f"import os, sys; os.environ.update({setting}); sys.argv[0] = 'gencard'\n"
     assert not imported_by(f"{before}{program}") & (HEAVY - {"pydantic"})  # by Typer itself
+
+
+def once(shell, *words):
+    """Exit code and output of a command whose options are only read."""
+    result = CliRunner().invoke(shell, [*words])
+    return result.exit_code, result.output + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [
+        (client_shell, ["propose", "s", "--purpose", "x", "--rows", "1", "--rows", "2"]),
+        (client_shell, ["propose", "s", "--purpose", "x", "--generator", "ipf", "--generator", "ipf"]),
+        (client_shell, ["answer", "CARD", "a ~ b", "--where", "a", "--where", "b"]),
+        (client_shell, ["steward", "counter", "CARD", "--rows", "1", "--rows", "2"]),
+        (steward_shell, ["caps", "set", "s", "--rho", "1", "--rho", "2"]),
+        (steward_shell, ["schema", "set", "age", "--edges", "1,2", "--edges", "1,3"]),
+    ],
+)
+def test_an_option_that_holds_one_value_is_refused_twice(shell, words):
+    """The usual parser would keep the last, without a word."""
+    code, text = once(shell, *words)
+    assert code == 2
+    assert "it is given more than once" in text
+
+
+def test_kinds_of_runs_are_given_together_or_one_by_one():
+    both = runs(["linear", "logistic"], 3)
+    assert both == runs(["linear,logistic"], 3) == runs(["logistic, linear", "linear"], 3)
+    assert both.kinds == ("linear", "logistic")
+    assert runs(None, 3) is None

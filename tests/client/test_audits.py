@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 
 from gencard.boxes.reference import AddsMarginal, Honest
 from gencard.client.audit import Where
-from gencard.client.audit_run import Clock
+from gencard.client.audit_run import WAITS, Clock, NoticedBox
 from gencard.core import errors
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.report import Verdict
@@ -99,6 +100,25 @@ class TestFromAfar:
         assert told[3] == "look, run 4 of 70, about 2 min 10 s left"  # 67 runs of 2 s
         Clock(lambda stage, share: told.append(stage), is_shown=False)("look, run 9 of 70", 0.5)
         assert told[4] == "look, run 9 of 70"
+
+
+class TestLongRuns:
+    def test_a_person_is_given_a_reason_for_a_run_without_an_answer(self, monkeypatch):
+        monkeypatch.setattr("gencard.client.audit_run.PATIENCE", 0.01)
+        stages, answered = [], threading.Event()
+        clock = Clock(lambda stage, share: (stages.append((stage, share)), answered.set()))
+        clock("look, run 3 of 70", 0.2)
+        answered.clear()
+
+        def slow(dataset, rows, *, seed):
+            assert answered.wait(10)
+            return dataset
+
+        assert NoticedBox(slow, clock.notice)("dataset", 1, seed=0) == "dataset"
+        assert stages[1] == (f"look, run 3 of 70; {WAITS}", 0.2)
+        assert "jobs at the records" in WAITS
+        NoticedBox(lambda dataset, rows, *, seed: dataset, clock.notice)("dataset", 1, seed=0)
+        assert len(stages) == 2
 
 
 class TestEstimate:

@@ -50,8 +50,17 @@ class TestForecast:
         (course,) = courses(amounts(Price(5), FREE, Price(6)), days, NOW)
         assert course.forecast is None
 
+    def test_the_first_days_of_spending_have_no_rate(self):
+        """A card of 410 statistics on the first morning is not 410 a day."""
+        assert [spent_daily(days, each=410).forecast is None for days in (1, 2, 3)] == [
+            True,
+            True,
+            False,
+        ]
+        assert [spent_daily(days).young for days in (0, 1, 2, 3)] == [False, True, True, False]
+
     def test_a_cap_far_away_has_no_date_and_one_overrun_has_today(self):
-        assert spent_daily(1, each=1, cap=10**9).forecast.ends is None
+        assert spent_daily(3, each=1, cap=10**9).forecast.ends is None
         assert spent_daily(20, cap=100).forecast.ends == NOW
 
 

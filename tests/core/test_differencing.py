@@ -78,11 +78,15 @@ def test_roundings_that_tell_more_together_are_never_granted_together():
     assert caught > 60
 
 
-def test_the_same_counts_again_and_counts_beside_rounded_ones_show_nothing_more():
+def test_the_same_counts_again_and_rounded_ones_after_unrounded_ones_show_nothing_more():
     same = Grant("v", "s", 5)
     assert not shows_a_difference(same, [same, Grant("v", "s")])
-    assert not shows_a_difference(Grant("v", "s"), [same])
     assert not shows_a_difference(same, [])
+
+
+def test_unrounded_counts_after_rounded_ones_undo_the_rounding():
+    assert shows_a_difference(Grant("v", "s"), [Grant("v", "s", 5)])
+    assert shows_a_difference(Grant("v", "s"), [Grant("v", "s"), Grant("v", "s", 5)])
 
 
 def test_one_other_grant_among_many_is_enough():

@@ -47,7 +47,10 @@ def test_a_curve_stays_inside_its_figure(days, cap):
     [
         (spent_daily(5), "about 10 a day; the cap is reached on 2026-11-25"),
         (spent_daily(20), "about 10 a day; the cap is reached"),
-        (spent_daily(1, each=1, cap=10**9), "about 1 a day; the cap is more than ten years away"),
+        (spent_daily(3, each=1, cap=10**9), "about 1 a day; the cap is more than ten years away"),
+        (spent_daily(1, each=410, cap=10**9), "no rate yet: spending began on 2026-11-20"),
+        (spent_daily(2), "no rate yet: spending began on 2026-11-19"),
+        (spent_daily(1, each=410), "no rate yet: spending began on 2026-11-20; the cap is reached"),
         (spent_daily(0), "nothing spent in the last four weeks"),
     ],
 )

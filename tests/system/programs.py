@@ -16,7 +16,7 @@ from gencard.controller.records.schema_file import read_schema
 from gencard.controller.sandbox.analyses import SandboxedAnalysis, analysis_recipe
 from gencard.controller.sandbox.environment import CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.sandbox.r_packages import home
+from gencard.controller.sandbox.r_packages import home, packages, packages_in
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 
@@ -101,6 +101,12 @@ def rows(number: int = 1_500, seed: int = 1) -> Dataset:
 
 def has_r() -> bool:
     return home() is not None
+
+
+def missing_r_packages(*declared: str) -> list[str]:
+    """Packages of R among these libraries that are not installed here."""
+    installed = packages() if has_r() else {}
+    return [name for name in packages_in(declared) if name not in installed]
 
 
 def libraries_of(text: str) -> tuple[str, ...]:

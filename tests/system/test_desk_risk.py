@@ -8,6 +8,7 @@ from google.longrunning import operations_pb2, operations_pb2_grpc
 from google.protobuf import empty_pb2
 from sqlalchemy import text
 
+from gencard.client import Steward as Visitor
 from gencard.controller.state.events import event_of
 from gencard.controller.stewards.risk import RiskState
 from gencard.core.errors import (
@@ -24,6 +25,7 @@ from gencard.wire.signatures.identity import Identity
 from tests.system.house import build
 from tests.system.raw_calls import eventually
 from tests.system.stewards import Steward
+from tests.system.test_s25_checks import COUNTS, housed
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -205,3 +207,73 @@ def test_a_waiting_proposal_is_looked_at_as_approving_would_grant_it(house, desk
     assert offer is not None
     assert {*map(frozenset, offer.terms.marginals)} <= {*map(frozenset, seen.cliques)}
     assert all(len(clique) == 2 for clique in seen.cliques)
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    cells = COUNTS | {("male", "bad"): 2}
+    built = housed(tmp_path_factory.mktemp("checked"), "{ threshold = 10, rounding = 5 }", cells)
+    built.edit({"automatic": "false"})
+    try:
+        yield built.start()
+    finally:
+        built.stop()
+
+
+class TestChecks:
+    """Exact counts with a threshold, and a table with a cell of 2 records."""
+
+    @pytest.fixture
+    def waiting(self, checked):
+        with checked.analyst() as ana:
+            yield ana.propose("survey", [("sex", "health"), ("work",)], purpose="risk", rows=100)
+
+    @pytest.fixture
+    def sam(self, checked):
+        with Visitor.connect(checked.address, folder=checked.person("sam")) as sam:
+            yield sam
+
+    def test_a_review_names_the_tables_that_fail(self, sam, waiting):
+        review = sam.review(waiting.name)
+        assert "not examined" in review.checks
+        (table,) = sam.risk(waiting.name, progress=False).report.failing
+        assert (table.clique, table.checks, table.cells) == (("sex", "health"), ("threshold",), 1)
+        assert (table.levels, table.records) == (("male", "bad"), 2)
+        review = sam.review(waiting.name)
+        assert "health = bad: 2 records" in review.checks
+        assert review.next_step == "counter or reject"
+
+    def test_a_card_that_is_known_to_fail_is_not_offered(self, sam, waiting, checked):
+        sam.risk(waiting.name, progress=False)
+        with pytest.raises(InvalidInputError, match=r"sex, health.*--drop sex,health") as refused:
+            sam.approve(sam.review(waiting.name), reason="not seen")
+        assert "2" not in refused.value.fields["problem"], "no count"
+        with pytest.raises(InvalidInputError, match="fail the checks"):
+            Steward(checked.controller.controller_state).approve(waiting.name)
+        sam.counter(sam.review(waiting.name), drop=[["sex", "health"]], reason="leaves it out")
+        with checked.analyst() as ana:
+            card = ana.card(waiting.name).accept()
+            assert len(card.generate(rows=5, progress=False)) == 5
+
+    def test_a_table_that_passes_is_said_to_pass(self, sam, checked):
+        with checked.analyst() as ana:
+            card = ana.propose("survey", [("work",)], purpose="risk", rows=100)
+        sam.risk(card.name, progress=False)
+        review = sam.review(card.name)
+        assert "all tables of this card pass" in review.checks
+        sam.approve(review, reason="passes")
+
+    def test_freedom_and_zeros_are_named_too(self, tmp_path):
+        built = housed(tmp_path, "{ freedom = 144, zeros = true }")
+        built.edit({"automatic": "false"})
+        try:
+            built.start()
+            desk = built.controller.controller_state.desk(operations=built.controller.operations)
+            with built.analyst() as ana:
+                card = ana.propose("survey", [("sex", "health")], purpose="risk", rows=100)
+            look(desk, card.name)
+            (table,) = desk.risks.view(SAM, card.name).report.failing
+            assert table.checks == ("freedom", "zeros")
+            assert (table.levels, table.records) == (("male", "bad"), 0)
+        finally:
+            built.stop()

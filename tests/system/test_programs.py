@@ -17,6 +17,7 @@ from tests.system.programs import (
     START_R,
     has_r,
     libraries_of,
+    missing_r_packages,
     rows,
     sandboxed,
     schema,
@@ -34,9 +35,7 @@ def test_there_are_twelve_examples():
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_on_rows_and_on_records(path):
     text = path.read_text(encoding="utf-8")
-    for module in ("statsmodels", "sklearn", "lifelines"):
-        if f"import {module}" in text or f"from {module}" in text:
-            pytest.importorskip(module)
+    skip_without_modules(text)
     program = sandboxed(text)
     dry = program.outputs(rows(seed=1), schema(), seed=5)
     outputs = program.agreed_outputs(rows(seed=2), schema(), dry, seed=5)
@@ -90,14 +89,26 @@ def test_an_undeclared_library_is_not_there():
         sandboxed(text, declared=()).outputs(rows(), schema(), seed=0)
 
 
+def skip_without_modules(text):
+    """Skip a test of a program whose libraries are not all installed here."""
+    for module in ("statsmodels", "sklearn", "lifelines"):
+        if f"import {module}" in text or f"from {module}" in text:
+            pytest.importorskip(module)
+
+
 def in_r(text, *declared, **limits):
-    return sandboxed(text, declared or libraries_of(text), **limits)
+    """A program in R; skips the test if a package of R that it declares is not installed here."""
+    names = declared or libraries_of(text)
+    if missing := missing_r_packages(*names):
+        pytest.skip(f"R is installed without its package {', '.join(missing)}")
+    return sandboxed(text, names, **limits)
 
 
 @needs_r
 @pytest.mark.parametrize("path", IN_R, ids=lambda path: path.stem)
 def test_the_same_program_in_r_gives_the_same_numbers(path):
     text, twin = path.read_text(encoding="utf-8"), path.with_suffix(".py").read_text(encoding="utf-8")
+    skip_without_modules(twin)
     dry = in_r(text).outputs(rows(seed=1), schema(), seed=5)
     outputs = in_r(text).agreed_outputs(rows(seed=2), schema(), dry, seed=5)
     expected = sandboxed(twin).outputs(rows(seed=2), schema(), seed=5)

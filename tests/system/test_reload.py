@@ -101,8 +101,9 @@ class TestDatasets:
 
     def test_one_that_nobody_reviewed_is_refused_then_served(self, added):
         with added.analyst() as ana:
-            with pytest.raises(InvalidInputError, match="second: reviewed"):
-                reload(added)
+            (refused,) = reload(added).refused
+            assert refused.place == "datasets/second"
+            assert "second: reviewed" in str(refused.error)
             with pytest.raises(NotFoundError):
                 ana.dataset("second")
             run(added, "schema", "review", "--dataset", "second", "--yes")
@@ -135,10 +136,36 @@ class TestRefused:
             reload(house)
         policy = text.replace("statistics = 1 }", "statistics = 500 }")
         house.settings_file.write_text(policy.replace("forbidden = []", 'forbidden = [["agee"]]'))
-        with pytest.raises(InvalidInputError, match=r"policy\.forbidden"):
-            reload(house)
+        (refused,) = reload(house).refused
+        assert "policy.forbidden" in str(refused.error)
         with house.analyst() as ana, pytest.raises(BudgetExceededError):
             generate(ana)
+
+    def test_a_mistake_in_the_policy_stops_no_lowered_cap(self, house):
+        """Lowered amounts are taken over, raised ones wait: the policy may have been tightened too."""
+        house.edit({"forbidden": '[["agee"]]', "dataset": "{ statistics = 3 }"})
+        house.edit({"analyst": "{ statistics = 500 }"})
+        (refused,) = reload(house).refused
+        assert "policy.forbidden" in str(refused.error)
+        caps = house.controller.reloading.enforced()["datasets/survey"]
+        assert caps["all"] == "3 exact statistics"
+        assert caps["each analyst"] == "1 exact statistics"
+
+    def test_a_broken_schema_stops_no_lowered_cap(self, house):
+        (house.folder / "schema.toml").write_text("not [ TOML")
+        house.edit({"dataset": "{ statistics = 3 }"})
+        (refused,) = reload(house).refused
+        assert "schema.toml" in str(refused.error)
+        assert house.controller.reloading.enforced()["datasets/survey"]["all"] == "3 exact statistics"
+
+    def test_the_log_states_what_is_in_force(self, house):
+        """A command logs the rules of the files; where they are refused, the service logs its own."""
+        house.edit({"forbidden": '[["agee"]]', "analyst": "{ statistics = 500 }"})
+        run(house, "caps", "set", "survey", "--each-project", "--statistics", 400, "--steward", "otto")
+        reload(house)
+        last = {one.details["field"]: one for one in logged(house) if "field" in one.details}
+        assert last["caps.analyst.statistics"].details["after"] == "1"
+        assert last["caps.project.statistics"].details["after"] == "400"
 
     def test_what_cannot_change_is_named(self, house):
         house.edit({"cpu_seconds": "1_799"})
@@ -150,7 +177,7 @@ class TestPeople:
         with house.analyst() as ana:
             assert ana.datasets()
             run(house, "person", "disable", "ana")
-            with pytest.raises(UnauthenticatedError):
+            with pytest.raises(UnauthenticatedError, match=r"is disabled\. Ask the controller"):
                 ana.datasets()
             run(house, "person", "enable", "ana")
             assert ana.datasets()
@@ -217,3 +244,47 @@ class TestProgram:
         house.edit({"cpu_seconds": "1_799"})
         assert until("Needs a restart").strip().endswith("limits")
         assert '"event": "settings refused"' in (house.folder.parent / "log").read_text()
+
+    @pytest.fixture
+    def drafted(self, served):
+        """The service, with a second dataset that is an unreviewed draft."""
+        house, until, _ = served
+        until("Serving on")
+        file = house.folder.parent / "second.csv"
+        pd.DataFrame({"a": ["x", "y"] * 20, "b": [1, 2, 3, 4] * 10}).to_csv(file, index=False)
+        text = run(house, "dataset", "add", "second", file)
+        assert "Not in force: datasets/second: " in text
+        assert "reviewed" in text
+        return house, until
+
+    def test_a_lowered_cap_is_in_force_beside_an_unreviewed_draft(self, drafted):
+        house, until = drafted
+        text = run(house, "caps", "set", "survey", "--statistics", 7)
+        assert "The running service enforces for datasets/survey: all: 7 exact statistics" in text
+        assert "Not in force: datasets/second: " in text
+        assert until("Settings reloaded").strip().endswith("datasets/survey")
+        shown = run(house, "caps")
+        assert "in force" in shown
+        assert shown.count("7 exact statistics") == 2
+        run(house, "schema", "review", "--dataset", "second", "--yes")
+        assert "Not in force" not in run(house, "caps")
+
+    def test_the_commands_name_what_needs_a_restart(self, served):
+        house, until, _ = served
+        until("Serving on")
+        others = house.folder.parent / "others.csv"
+        survey(60, seed=9).to_csv(others, index=False)
+        text = house.settings_file.read_text()
+        place = f'schema = "schema.toml"\nholdout = "{others}"\n'
+        house.settings_file.write_text(text.replace('schema = "schema.toml"\n', place))
+        assert until("Needs a restart").strip().endswith("datasets/survey: holdout")
+        for words in (["caps"], ["check"], ["caps", "set", "survey", "--statistics", 9]):
+            assert "Needs a restart: datasets/survey: holdout" in run(house, *words)
+        assert "enforces for datasets/survey: all: 9 exact statistics" in run(
+            house, "caps", "set", "survey", "--statistics", 9
+        )
+
+    def test_without_a_service_the_change_waits_for_its_start(self, tmp_path):
+        house = build(tmp_path, survey(50))
+        text = run(house, "caps", "set", "survey", "--statistics", 7)
+        assert "No service is running on this machine" in text

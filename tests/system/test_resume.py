@@ -79,17 +79,17 @@ def spends(house: House, card: str) -> list[SpendState]:
 def test_s19_a_worker_that_is_killed_costs_its_reservation(
     house: House, gate: Gate, ana: Visitor
 ) -> None:
-    """The line stays, and counts as spent; asking again holds no second one, and settles the first."""
+    """The failure costs one statistic; asking again holds the price, and settles it."""
     card = ana.agreed().name
     operation = ana.begun(card)
     os.kill(gate.worker(), signal.SIGKILL)
     failure = failure_of(ana.ended(operation))
     assert failure is not None
     assert failure.reason == "MEASUREMENT_REFUSED"
-    assert spends(house, card) == [SpendState.RESERVED]
+    assert spends(house, card) == [SpendState.SETTLED]
     gate.open()
     ana.released(card)
-    assert spends(house, card) == [SpendState.SETTLED]
+    assert spends(house, card) == [SpendState.SETTLED] * 2
     assert house.controller is not None
     consistency.assert_consistent(house.controller.controller_state)
 
@@ -134,10 +134,10 @@ def test_s19_no_process_to_be_had_is_a_typed_error(
     failure = failure_of(ana.ended(ana.begun(card)))
     assert failure is not None
     assert failure.reason == "MEASUREMENT_REFUSED"
-    assert spends(house, card) == [SpendState.RESERVED]
+    assert spends(house, card) == [SpendState.SETTLED]
     monkeypatch.undo()
     ana.released(card)
-    assert spends(house, card) == [SpendState.SETTLED]
+    assert spends(house, card) == [SpendState.SETTLED] * 2
     ana.close()
     house.stop()
 

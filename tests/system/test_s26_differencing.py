@@ -166,6 +166,23 @@ def test_s26_counts_are_rounded_to_one_multiple(house, clock):
     assert refused(house, "bob") == "DIFFERENCING"
 
 
+def test_s26_counts_that_were_given_rounded_are_not_given_unrounded(house, clock):
+    """Another table of the same records as well; noise or the same rounding stay on offer."""
+    restarted(house, clock, rounded_to_five)
+    granted(house)
+    restarted(house, clock, lambda house: house.edit({"transform": "{}"}))
+    assert refused(house, "bob") == "DIFFERENCING"
+    assert refused(house, "ana", ("work", "region")) == "DIFFERENCING"
+    restarted(house, clock, lambda house: house.edit({"transform": "{ rounding = 5 }"}))
+    assert granted(house, "bob").psi.measurements[0].stddev > 0
+
+
+def test_s26_counts_that_were_given_unrounded_may_be_given_rounded(house, clock):
+    granted(house)
+    restarted(house, clock, rounded_to_five)
+    assert granted(house, "bob").psi.measurements[0].stddev > 0
+
+
 def test_s26_noise_is_offered_where_exact_counts_are_refused(house, clock):
     granted(house)
 

@@ -95,5 +95,5 @@ def test_s29_many_at_once_are_refused_no_oftener(house):
     assert eventually(lambda: not house.controller.operations._runs, 300)
     states = [state for card in cards for state in lines(house, card)]
     assert len(states) == len(cards)
-    assert MOST <= states.count(SpendState.RESERVED) <= MOST + 1
-    assert states.count(SpendState.VOIDED) == len(cards) - states.count(SpendState.RESERVED)
+    assert MOST <= states.count(SpendState.SETTLED) <= MOST + 1
+    assert states.count(SpendState.VOIDED) == len(cards) - states.count(SpendState.SETTLED)

@@ -224,6 +224,31 @@ class TestDigest:
         with pytest.raises(GeneratorChangedError):
             watched(RECORDS, 1, seed=0)
 
+    def test_s35_a_hard_link_made_elsewhere_changes_no_content_and_refuses_nothing(self, installed):
+        """As an installer makes it that shares files between environments, while an audit runs."""
+        present = python_environment(["tiny"])
+        os.link(installed / "tiny" / "__init__.py", installed.parent / "elsewhere.py")
+        assert stamp_of(present.distributions) != present.stamp
+        present.check_unchanged()
+        (installed.parent / "elsewhere.py").unlink()
+        present.check_unchanged()
+        content = (installed / "tiny" / "__init__.py").read_bytes()
+        (installed / "tiny" / "__init__.py").write_bytes(content[:-1] + b" ")
+        with pytest.raises(GeneratorChangedError, match="what the service read at its start"):
+            present.check_unchanged()
+
+    def test_s35_a_comparison_goes_on_while_links_are_made(self, installed, monkeypatch):
+        real, left = distributions._check_hashes, [3]
+
+        def linked(*arguments):
+            if left[0]:
+                left[0] -= 1
+                os.link(installed / "tiny_top.py", installed.parent / f"link{left[0]}")
+            return real(*arguments)
+
+        monkeypatch.setattr(distributions, "_check_hashes", linked)
+        assert checked(["tiny"]).distributions[0].name == "tiny"
+
     def test_s35_an_edited_source_of_gencard_changes_no_digest(self, tmp_path):
         """Only name and version of an algorithm count; another process imports the edited copy."""
         ignored = shutil.ignore_patterns("__pycache__")

@@ -80,6 +80,14 @@ class TestTwoStewards:
         entry = json.loads(run("eve", "log", "--entry", entries[0]["index"], "--json"))
         assert entry["entry"]["resource"] == card.name
 
+    def test_the_second_steward_is_shown_the_command_of_the_first_decision(self, run, card):
+        decided(run, "sam", "counter", card.name, "--drop", "sex,health")
+        text = run("eve", "show", card.name)
+        (command,) = re.findall(r"→ gencard steward (.*)", text)
+        assert command.startswith(f"counter {card.name} --drop sex,health --shown ")
+        assert "steward approve" not in text
+        assert "done" in run("eve", *shlex.split(command), "--reason", "as sam", "--yes")
+
     def test_one_steward_is_not_two(self, run, card):
         decided(run, "sam", "approve", card.name)
         assert "SECOND_STEWARD" in decided(run, "sam", "approve", card.name, code=1)

@@ -3,15 +3,20 @@
 import json
 import subprocess
 import sys
+from datetime import date
 from decimal import Decimal
 
 import pytest
 from typer.testing import CliRunner
 
+from gencard.controller.records.schema_draft import draft_schema
+from gencard.controller.records.schema_file import PLACEHOLDER, read_schema
 from gencard.controller.shell.main import app, run_shell
 from gencard.core.card.budget import Price
 from gencard.core.errors import InvalidInputError, StaleEtagError, UndeclaredLevelError
 from tests.system.house import build
+from tests.system.raw_calls import configure
+from tests.system.test_s25_checks import COUNTS, RUNS, housed
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +53,58 @@ def asked(watched_house):
 
 def test_check_reads_every_record(run):
     assert "all declared" in run("check")
+
+
+def test_check_names_tables_and_levels_with_small_cells(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    house = housed(tmp_path, "{ threshold = 13, rounding = 5 }", COUNTS | {("male", "bad"): 2})
+    house.edit({"mechanisms": '["exact", "gaussian"]', "most_per_card": "{ statistics = 9, rho = 1 }"})
+    noise = '{ mechanism = "gaussian", neighbouring = "add-remove", rho = "0.1" }'
+    configure(house, "datasets.policy", noise=noise, analyses=RUNS)
+    result = CliRunner().invoke(app, ["check", "--config", str(house.settings_file)])
+    lines = [line for line in result.output.splitlines() if "sex × health" in line]
+    assert [line.split("│")[2].strip() for line in lines] == ["2"], result.output
+    assert "male, bad: 2; female, bad: 12" in lines[0]
+    assert "is refused at the records" in result.output
+    assert "policy.transform and policy.analyses exclude each other" in result.output
+
+
+def test_title_and_description_are_shown_set_and_reviewed(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    house = build(tmp_path)
+    monkeypatch.setenv("GENCARD_CONTROLLER", str(house.settings_file))
+
+    def call(*words):
+        result = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    text = (house.folder / "schema.toml").read_text()
+    (house.folder / "schema.toml").write_text(text.replace('"For tests."', f'"{PLACEHOLDER}"'))
+    assert "Description: none; set it with" in call("schema", "show")
+    assert read_schema(house.folder / "schema.toml").description == "", "never published"
+    changed = call("schema", "describe", "--title", "Survey of 2026", "--description", "Made up, CC0.")
+    assert "needs a review" in changed
+    schema = read_schema(house.folder / "schema.toml")
+    assert (schema.title, schema.description, schema.reviewed) == (
+        "Survey of 2026",
+        "Made up, CC0.",
+        False,
+    )
+    assert "Description: Made up, CC0." in call("schema", "review", "--yes")
+    house.start()
+    try:
+        with house.analyst() as ana:
+            assert ana.dataset("survey").description == "Made up, CC0."
+    finally:
+        house.stop()
+
+
+def test_a_draft_has_no_placeholder(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("a,b\n" + "x,1\ny,2\n" * 30)
+    drafted = draft_schema(file, "a", today=date(2026, 1, 1)).schema
+    assert drafted.description == ""
 
 
 def test_check_says_which_attribute_is_wrong(tmp_path):

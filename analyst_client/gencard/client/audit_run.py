@@ -1,6 +1,7 @@
 """Audits: whether a generator uses more of the records than the card says."""
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -81,9 +82,10 @@ def _at_made_up_records(
     linear = statistics_of(terms.moments, agreement.coding)
     zeros = agreement.structural_zeros
     plan = AuditPlan(terms.marginals, rows, seed, audit_terms, linear=linear, structural_zeros=zeros)
-    box = RemoteBox(agreement.connection, agreement.card.name, black_box)
     with progress_bar("Auditing", progress) as reported:
         begin, clock = time.monotonic(), Clock(reported, is_shown=not callable(progress))
+        remote = RemoteBox(agreement.connection, agreement.card.name, black_box)
+        box = NoticedBox(remote, clock.notice)
         if records is None:
             records = _made_up(agreement, seed)
         try:
@@ -148,6 +150,35 @@ def _at_card(
     return _audit_of(agreement, message, black_box)
 
 
+PATIENCE = 10.0
+"""Seconds without an answer of a lent run until a person is given a reason."""
+
+WAITS = "no answer yet: the black box is slow, or waits until jobs at the records have ended"
+"""Lent boxes and jobs at the records never run at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoticedBox:
+    """A lent black box that says why it may take long.
+
+    Args:
+        notice: Called with a sentence when a run has not answered for ``PATIENCE``.
+    """
+
+    box: RemoteBox
+    notice: Callable[[str], object]
+
+    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
+        """Run the box once; raises as the box does."""
+        timer = threading.Timer(PATIENCE, self.notice, (WAITS,))
+        timer.daemon = True
+        timer.start()
+        try:
+            return self.box(dataset, rows, seed=seed)
+        finally:
+            timer.cancel()
+
+
 _RUN = re.compile(r"run (\d+) of (\d+)")
 
 
@@ -165,9 +196,15 @@ class Clock:
     now: Callable[[], float] = time.monotonic
     stage: str = "begin"
     _first: tuple[int, float] | None = None
+    _share: float = 0.0
+
+    def notice(self, text: str) -> None:
+        """Show a person a remark beside the present stage."""
+        if self.is_shown:
+            self.report(f"{self.stage}; {text}", self._share)
 
     def __call__(self, stage: str, share: float) -> None:
-        self.stage = stage
+        self.stage, self._share = stage, share
         numbers = _RUN.search(stage)
         left = self._left(int(numbers[1]), int(numbers[2])) if numbers and self.is_shown else ""
         self.report(stage + left, share)

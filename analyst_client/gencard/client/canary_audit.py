@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gencard.client.arguments import checked_number, checked_rows
+from gencard.client.audit_run import NoticedBox
 from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, progress_bar
 from gencard.client.connection.tables import RemoteBox
@@ -166,8 +167,9 @@ def canary_audit(
     )
     others = made_up(agreement.domain, terms.records, rng=rng)
     planted = plant(others, terms.canaries, neighbouring=terms.neighbouring, rng=rng)
-    box = RemoteBox(agreement.connection, agreement.card.name, black_box)
-    with progress_bar("Looking for canaries", progress):
+    remote = RemoteBox(agreement.connection, agreement.card.name, black_box)
+    with progress_bar("Looking for canaries", progress) as reported:
+        box = NoticedBox(remote, lambda text: reported(text, 0.0))
         rows = len(planted.dataset) if terms.rows is None else terms.rows
         synthetic: Dataset = box(planted.dataset, rows, seed=int(rng.integers(2**63)))
         findings = canary_findings(planted, synthetic, plan, rng=rng)

@@ -1,6 +1,7 @@
 """The entry point of stewards: what waits, what it would release, and decisions on it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,19 @@ class Steward(Party):
             NotFoundError: No such card.
         """
         request = pb.GetReviewRequest(name=name)
-        return reading.card_review_of(self._call("GetReview", request), name)
+        review = reading.card_review_of(self._call("GetReview", request), name)
+        return replace(review, checks=self._checks(name)) if review.checked else review
+
+    def _checks(self, name: str) -> str:
+        """Whether the tables of a card pass its checks, as far as the records were examined."""
+        view = self._call("GetRisk", pb.GetRiskRequest(name=name))
+        if view.state != _READY:
+            return (
+                "not examined. If one cell fails, the measurement is refused and costs one statistic; "
+                f"examine first: gencard steward risk {name}"
+            )
+        failing = reading.risk_of(view, name).report.failing_lines
+        return " ".join(failing) if failing else "all tables of this card pass"
 
     @checked()
     def approve(self, card: str | CardReview, *, reason: str, shown: str | None = None) -> Decision:
@@ -338,8 +351,12 @@ class Steward(Party):
         document = read(Path(request), "request")[: LARGEST + 1]
         person = request_of_document(document)
         if "".join(fingerprint.split()).lower() != person.fingerprint:
-            problem = "does not match the request, which may have been changed in transit"
-            raise InvalidInputError(field="fingerprint", problem=problem)
+            raise InvalidInputError(
+                field="fingerprint",
+                problem="does not match the request, which may have been changed in transit",
+                advice="Compare what you typed with what the person gave you. If it is the same, ask "
+                "the person for the request again.",
+            )
         arguments = {"role": role, "project": project, "address": address, "again": again}
         own_arguments = {name: value for name, value in arguments.items() if value}
         own_arguments |= {"request": document.decode(), "fingerprint": person.fingerprint}

@@ -90,11 +90,13 @@ class Evaluations:
             self._check_ready(tx, card)
             taken_names = self.store.taken(tx, card)
             fresh = [measure for measure in measures if measure.name not in taken_names]
+            line = self._reserve(tx, who, seen_card, fresh)
             description = {
                 "card": card,
                 "asked": [measure.name for measure in measures],
                 "measures": [measure.name for measure in fresh],
-                "line": self._reserve(tx, who, seen_card, fresh),
+                "line": line,
+                "statistics": 0 if line is None else self.ledger.line(tx, line).price.statistics,
             }
             return self.operations.create(tx, who, KIND, card, description).encode()
 
@@ -248,7 +250,7 @@ class EvaluationRun:
         self._keep(run, card, findings)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Give the price back, where there was one and nothing was learnt."""
+        """End the reservation, where there was one; see ``refund``."""
         number = json.loads(row.request)["line"]
         if number is not None:
             line = self.evaluations.ledger.line(tx, number)
@@ -279,7 +281,7 @@ class EvaluationRun:
         job = self.jobs.synthesise(
             dataset_entry,
             psi=psi,
-            generator=offer_of(card).terms.generator,
+            card=signed_card(card),
             rows=rows,
             seed=secrets.randbits(63),
             rows_file=rows_file,

@@ -33,7 +33,7 @@ from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import KIND as RELEASE
 from gencard.controller.releases.releases import Releases
 from gencard.controller.releases.run import ReleaseRun
-from gencard.controller.reloading import Reload, Reloading
+from gencard.controller.reloading import InForce, Reload, Reloading
 from gencard.controller.service.access import Bounds
 from gencard.controller.service.answers import AnswersServicer, answer_response
 from gencard.controller.service.guard import Guard
@@ -237,14 +237,30 @@ class Controller:
         """Whether no other controller has taken over."""
         return self.leadership is None or not self.leadership.lost.is_set()
 
-    def reload(self, settings: Settings) -> Reload:
-        """Take over newer settings as far as can be, and log it; raises as ``Reloading.reload``."""
+    def reload(self, settings: Settings, digest: str = "") -> Reload:
+        """Take over newer settings as far as they are valid, log it and state what is in force.
+
+        Args:
+            digest: Of the files that were read; see ``InForce``.
+
+        Raises:
+            GencardError: As ``Reloading.reload``.
+        """
         outcome = self.reloading.reload(settings)
         for place in outcome.changed:
             logger.warning("settings reloaded", extra={"place": place})
         for place in outcome.waiting:
             logger.warning("settings wait for a restart", extra={"place": place})
+        for refused in outcome.refused:
+            report_refused(refused.error)
+        self.state_in_force(outcome, digest)
         return outcome
+
+    def state_in_force(self, outcome: Reload, digest: str = "") -> None:
+        """State in the state's folder what this service enforces, for commands that report it."""
+        refused = [one.text for one in outcome.refused]
+        statement = InForce(self.reloading.enforced(), outcome.waiting, refused, digest)
+        statement.write(self.controller_state.settings.state.folder)
 
     def stop(self, grace: float = 10.0) -> None:
         """Refuse new calls, let running ones end, leave unfinished operations to the next start."""
@@ -348,6 +364,7 @@ def serve(
             resources.callback(leading.leadership.close)
             leading.leadership.check()
         resources.enter_context(state_lock(settings.state.folder))
+        InForce().write(settings.state.folder)  # that of an earlier run no longer holds
         check_restored(settings.state)
         return _served(settings, clock, unreviewed, resources, leading)
 
@@ -400,7 +417,7 @@ def _served(
     operations.resume()
     notifier.start()
     reloading = Reloading(controller_state, rule_log, unreviewed=unreviewed)
-    return Controller(
+    controller = Controller(
         controller_state,
         operations,
         service,
@@ -412,6 +429,8 @@ def _served(
         leadership,
         ahead,
     )
+    controller.state_in_force(Reload())
+    return controller
 
 
 def _metrics(controller_state: ControllerState, service: Service) -> "MetricsServer | None":

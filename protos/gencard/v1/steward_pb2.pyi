@@ -476,6 +476,9 @@ class AnswerToReview(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     FORMULA_FIELD_NUMBER: builtins.int
     CREATE_TIME_FIELD_NUMBER: builtins.int
+    WHERE_FIELD_NUMBER: builtins.int
+    MISSING_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """datasets/{dataset}/cards/{card}/answers/{answer}."""
     analyst: builtins.str
@@ -484,6 +487,12 @@ class AnswerToReview(google.protobuf.message.Message):
     """The kind of analysis; "program" for a reviewed run."""
     formula: builtins.str
     """The formula; of a reviewed run the program's digest."""
+    where: builtins.str
+    """The subpopulation; empty for all records."""
+    missing: builtins.str
+    """"level" or "drop": what is done with missing values."""
+    options: builtins.str
+    """Of the analysis, as RFC 8785 JSON; empty for none."""
     @property
     def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it was asked for."""
@@ -496,9 +505,12 @@ class AnswerToReview(google.protobuf.message.Message):
         kind: builtins.str = ...,
         formula: builtins.str = ...,
         create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        where: builtins.str = ...,
+        missing: builtins.str = ...,
+        options: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["create_time", b"create_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["analyst", b"analyst", "create_time", b"create_time", "formula", b"formula", "kind", b"kind", "name", b"name"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["analyst", b"analyst", "create_time", b"create_time", "formula", b"formula", "kind", b"kind", "missing", b"missing", "name", b"name", "options", b"options", "where", b"where"]) -> None: ...
 
 Global___AnswerToReview: typing_extensions.TypeAlias = AnswerToReview
 

@@ -27,7 +27,7 @@ def box_named(name: str, parameters: Parameters, surroundings: Surroundings) -> 
         InvalidInputError: There is none of this name, it has no such parameter, or a value is wrong.
     """
     if name not in BOXES:
-        raise InvalidInputError(field="black_box", problem="no black box has this name")
+        raise InvalidInputError(field="black_box", problem=f"must be one of {', '.join(sorted(BOXES))}")
     return BOXES[name].make(complete(BOXES[name], parameters), surroundings)
 
 

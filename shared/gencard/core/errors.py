@@ -311,11 +311,26 @@ class TooManyRefusalsError(NegotiationError):
 
 class GeneratorChangedError(NegotiationError):
     reason = "GENERATOR_CHANGED"
-    text = "The installed generator differs from the version that the card names."
+    text = "{what} differs from {other}."
+    absent: ClassVar[Mapping[str, str]] = {
+        "what": "The installed generator",
+        "other": "the version that the card names",
+    }
     advice = (
         "Propose a new card, which names the installed version. A generator that reads "
         "records needs a new audit."
     )
+
+    @classmethod
+    def since_start(cls) -> "GeneratorChangedError":
+        """A box, or a library of it, that was changed under the running service."""
+        return cls(
+            what="A file of the black box, or of a library that it uses,",
+            other="what the service read at its start",
+            advice="Repeat the call if software was being installed on the controller's machine. If the "
+            "change stays, a steward restarts the service; a changed black box then needs a new review "
+            "and audit.",
+        )
 
 
 class RecordsProtectedError(NegotiationError):
@@ -389,10 +404,156 @@ class LackingMarginalsError(NegotiationError):
         return error
 
 
+CHANGE_REASONS: Mapping[str, tuple[str, str]] = {
+    "AUDIT_TOO_WEAK": (
+        "The audit of a black box needs at least the usual runs, order and level.",
+        "Accept the stricter audit, or name a generator that reads no records.",
+    ),
+    "BOX_NOT_REVIEWED": (
+        "The black box has no review of its present digest.",
+        "Ask the steward for a review (`gencard-controller boxes review`), or name another generator.",
+    ),
+    "COLUMN_NOT_OFFERED": (
+        "The policy gives programs no recorded numbers of this attribute.",
+        "Use its intervals, or ask the steward to add it to `analyses.columns`.",
+    ),
+    "DIFFERENCING": (
+        "Counts were granted of another version of the records, another schema or another rounding; "
+        "with these, they could show single records.",
+        "Request noise, or the version, schema and rounding that were granted before.",
+    ),
+    "FORBIDDEN_TOGETHER": (
+        "The policy keeps these attributes apart: no statistic may contain them together.",
+        "Propose marginals without this set of attributes; the catalogue entry lists `forbidden`.",
+    ),
+    "GENERATOR_ADDS_NOISE": (
+        "The black box of tier `private` has its own noise, and takes no other privacy or weights.",
+        "Accept the box's own noise, or name a generator that is fitted to psi.",
+    ),
+    "GENERATOR_NOT_ALLOWED": (
+        "The policy does not offer this generator for these statistics.",
+        "Name a generator that the catalogue entry lists, or accept the one offered.",
+    ),
+    "GENERATOR_READS_RECORDS": (
+        "A black box reads the records, which would undo noise, checks or rounding of psi.",
+        "Name a generator that is fitted to psi, or request exact counts, if offered as counted.",
+    ),
+    "KIND_NOT_OFFERED": (
+        "The policy does not offer this kind of analysis in checked runs.",
+        "Request kinds that the catalogue entry lists, or answer from psi (`gencard answer`).",
+    ),
+    "LIBRARY_NOT_OFFERED": (
+        "The policy does not offer this library to programs.",
+        "Use libraries that the catalogue entry lists, or ask the steward to add it.",
+    ),
+    "MEASURED_AS_THE_CARD": (
+        "Checked runs are measured as the card is.",
+        "Request the same mechanism for card and runs.",
+    ),
+    "MEASURE_NOT_OFFERED": (
+        "The policy does not offer this evaluation, or rows without replicated uniques.",
+        "Request evaluations that the catalogue entry lists, or none.",
+    ),
+    "MECHANISM_NOT_OFFERED": (
+        "The policy does not offer this way of measuring.",
+        "Request a mechanism that the catalogue entry lists: exact counts, Laplace or Gaussian noise.",
+    ),
+    "MOMENT_NOT_OFFERED": (
+        "The policy does not offer this moment.",
+        "Request kinds and orders that the catalogue entry lists, or a marginal of the attribute.",
+    ),
+    "NEIGHBOURING_NOT_OFFERED": (
+        "All noise on a dataset has one neighbouring relation, and this is another one.",
+        "Request the relation of the catalogue entry.",
+    ),
+    "NOTHING_LEFT": (
+        "No statistic is left after the policy's other objections, which are named beside this code.",
+        "Propose statistics to which none of the other codes applies.",
+    ),
+    "NOT_EXPLAINED": (
+        "The controller gave no reason for this change.",
+        "Ask the steward before you accept.",
+    ),
+    "NUMBERS_ROUNDED": (
+        "A steward rounded the numbers of this answer.",
+        "Use them with the stated digits; ask the steward for more.",
+    ),
+    "NUMBERS_WITHHELD": (
+        "A steward withheld numbers of this answer.",
+        "Use the others, or ask the steward which question has an answer.",
+    ),
+    "ORDER_TOO_HIGH": (
+        "The marginal has more attributes than the policy allows in one.",
+        "Propose marginals of fewer attributes, or accept the parts that are offered.",
+    ),
+    "PRICE_TOO_HIGH": (
+        "The price exceeds the policy's limit for one card.",
+        "Propose fewer or coarser statistics, or less epsilon or rho.",
+    ),
+    "PROTECTS_PERSONS": (
+        "Persons have several records, and noise protects persons.",
+        "Accept the offer: noise is scaled to the records of one person.",
+    ),
+    "READS_RECORDS_ONCE_MORE": (
+        "Evaluations, unique-free rows and runs give exact numbers, which would undo noise, checks or "
+        "rounding of psi.",
+        "Propose the card without them, or request exact counts if they are offered as counted. "
+        "Steward: `transform` and `analyses` in one policy exclude each other under exact counts.",
+    ),
+    "RUNS_NOT_OFFERED": (
+        "The policy offers no such runs on the records.",
+        "Answer from psi (`gencard answer`), or ask the steward for `analyses` in the policy.",
+    ),
+    "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE": (
+        "A card with a condition needs the attributes of the condition in each statistic.",
+        "Add these attributes to each marginal, or drop the condition.",
+    ),
+    "STEWARD_DECISION": (
+        "A steward decided so; no rule of the policy asks for it.",
+        "Read the remark in the card's history, or ask the steward.",
+    ),
+    "TOO_MANY_CELLS": (
+        "The marginal has more cells than the policy allows in one.",
+        "Propose fewer attributes with fewer levels, or accept the parts that are offered.",
+    ),
+    "TOO_MANY_MARGINALS": (
+        "The card has more statistics than the policy allows.",
+        "Propose fewer, or divide them between cards.",
+    ),
+    "TOO_MANY_NUMBERS": (
+        "The answers of runs would hold more numbers than the policy allows.",
+        "Request at most the offered number, and ask questions with fewer groups or terms.",
+    ),
+    "TOO_MANY_ROWS": (
+        "The policy allows fewer rows in one release.",
+        "Request at most the offered number; a card may have several releases.",
+    ),
+    "TOO_MANY_RUNS": (
+        "The policy allows fewer runs for one card.",
+        "Request at most the offered number.",
+    ),
+    "TRANSFORM_REQUIRED": (
+        "The policy gives exact counts only with these checks and this rounding. If one cell fails a "
+        "check, the whole measurement is refused and costs one statistic.",
+        "Accept, propose coarser marginals, or request noise. Steward: `gencard-controller check` names "
+        "the tables that would fail.",
+    ),
+}
+"""Meaning and advice of each reason of a change, or of a refused proposal or answer, by its code."""
+
+
 class ProposalRefusedError(NegotiationError):
+    """The advice is that of the reasons, where they are known."""
+
     reason = "PROPOSAL_REFUSED"
     text = "The policy refuses this proposal and has no counter-offer: {reasons}."
     advice = "Read the policy in the dataset's catalogue entry and propose what it allows."
+
+    def __init__(self, /, **fields: object) -> None:
+        super().__init__(**fields)
+        codes = str(fields.get("reasons", "")).split(", ")
+        if "advice" not in self.fields and all(code in CHANGE_REASONS for code in codes):
+            self.advice = " ".join(f"{code}: {' '.join(CHANGE_REASONS[code])}" for code in codes)
 
 
 class NotAcceptedError(NegotiationError):
@@ -444,8 +605,11 @@ class AccessError(GencardError):
 
 
 class UnauthenticatedError(AccessError):
+    """``why`` is given for callers of whom the service knows who they are."""
+
     reason = "UNAUTHENTICATED"
-    text = "The call has no client certificate known to this service."
+    text = "The call was refused: {why}."
+    absent: ClassVar[Mapping[str, str]] = {"why": "it has no client certificate known to this service"}
     advice = (
         "Connect with the newest certificate and key that the controller gave you: replaced keys and "
         "ended certificates are refused."
@@ -538,6 +702,8 @@ _LISTED_BY: Mapping[str, str] = {
     "generator or black box": "`gencard generators` lists generators and black boxes.",
     "operation": "Only the caller who started an operation can see it; start it again if it no longer "
     "exists.",
+    "ledger line": "Stewards: `gencard steward ledger` lists the lines, with their numbers.",
+    "answer": "`gencard answers CARD` lists the answers of a card; stewards: `gencard steward answers`.",
     "release": "`gencard report CARD` shows the releases of a card.",
     "audit": "`gencard report CARD` shows the audits that your role may see.",
 }
@@ -606,8 +772,8 @@ class MeasurementRefusedError(DatasetError):
     reason = "MEASUREMENT_REFUSED"
     text = "The measurement has no result that may be released; the reason may depend on the records."
     advice = (
-        "Propose fewer or coarser marginals, or noise. The price stays charged, because a "
-        "refusal is an answer too."
+        "Propose fewer or coarser marginals, or noise. With exact counts the refusal costs one "
+        "statistic, because it is an answer too; with noise the price stays charged."
     )
 
 

@@ -1,5 +1,6 @@
 """Shells whose commands are imported when they are called, so that ``--help`` loads no library."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -7,7 +8,7 @@ from importlib.metadata import version
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from gencard.core.errors import GencardError
 
@@ -59,9 +60,30 @@ class LazyGroup(TyperGroup):
         return name, command and self.homes[command.name or ""].load(command.name or ""), rest
 
 
+class _Command(TyperCommand):
+    """A command that refuses an option given twice, of which the usual parser keeps the last."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Raises BadParameter for an option that is given twice and holds one value."""
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+            for option, number in Counter(given).items():
+                if number < 2 or not isinstance(option, TyperOption):
+                    continue
+                if not (option.multiple or option.is_flag):
+                    raise typer.BadParameter("it is given more than once", ctx=ctx, param=option)
+        return super().parse_args(ctx, args)
+
+
+class _Typer(typer.Typer):
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        """As the base class, for commands whose options are given once."""
+        return super().command(name, **{"cls": _Command, **settings})
+
+
 def new_typer(**settings: Any) -> typer.Typer:
     """An app that shows help as plain text: rich alone would double the time of ``--help``."""
-    return typer.Typer(
+    return _Typer(
         add_completion=False, pretty_exceptions_show_locals=False, rich_markup_mode=None, **settings
     )
 
@@ -81,10 +103,17 @@ def new_shell(name: str, summary: str, group: type[LazyGroup]) -> typer.Typer:
 
 
 def print_error(error: GencardError, advice: str) -> None:
-    """Print reason, text and notes of an error in one line, and the advice in the next."""
-    text = " ".join([error.message, *getattr(error, "__notes__", ())])
+    """Print reason, text and notes of an error in one line, and the advice in the next.
+
+    Notes of several lines, such as a traceback, come after the advice.
+    """
+    notes: list[str] = getattr(error, "__notes__", [])
+    text = " ".join([error.message, *(note for note in notes if "\n" not in note)])
     typer.echo(f"{typer.style(error.reason, fg='red', bold=True)}  {_printable(text)}", err=True)
     typer.echo(typer.style(f"→ {_printable(advice)}", dim=True), err=True)
+    for note in notes:
+        if "\n" in note:
+            typer.echo(visible(note), err=True)
 
 
 def as_written(letter: str) -> str:

@@ -1,7 +1,7 @@
 """steward: what stewards look at, from any machine with a steward's certificate."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.client.steward import Steward
-from gencard.client.stewards.card_review import CardReview
+from gencard.client.stewards.card_review import CardReview, FirstDecision, command_of
 from gencard.client.stewards.registers import AnswerReview, Preview
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
@@ -145,8 +145,9 @@ def show(name: CardToReview, connection: Folder = HERE, as_json: AsJson = False)
     with at_desk(connection) as desk:
         review = desk.review(name)
     say_review(review, as_json)
-    if not as_json and review.waits and not review.refusal:
-        say_next(f"gencard steward approve {review.name} --shown {review.shown}")
+    if not as_json and review.waits:
+        offer = "" if "approve" not in review.next_step else "approve"
+        _say_next_decision(review.name, review.shown, review.firsts, offer)
 
 
 def risk(
@@ -184,7 +185,17 @@ def answers(
         return
     say_review(review, as_json)
     if not as_json:
-        say_next(f"gencard steward release {review.name} --shown {review.shown}")
+        offer = "refuse-answer" if review.reasons else "release-answer"
+        _say_next_decision(review.name, review.shown, review.firsts, offer)
+
+
+def _say_next_decision(name: str, shown: str, firsts: Sequence[FirstDecision], usual: str) -> None:
+    """Suggest the first decision that waits for another steward, else the usual one."""
+    waiting = [first for first in firsts if first.shown == shown]
+    for first in waiting:
+        say_next(command_of(first.kind, name, first.arguments, shown))
+    if usual and not waiting:
+        say_next(command_of(usual, name, {}, shown))
 
 
 def ledger(

@@ -114,10 +114,10 @@ WithoutUniques = Annotated[
     ),
 ]
 RunKinds = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--analyses",
-        help="Analyses to run on the records with `gencard run`, such as linear,crosstab.",
+        help="Analyses to run on the records with `gencard run`, such as linear,crosstab. Repeatable.",
     ),
 ]
 CheckedRuns = Annotated[int, typer.Option(help="With --analyses: most runs under the card.")]
@@ -125,6 +125,12 @@ Generator = Annotated[str, typer.Option(help="Generator, as `gencard generators`
 Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Default: the policy's limit.")]
 
 
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="Missing values: 'level' makes them a level of their own, 'drop' leaves them out."
+    ),
+]
 Part = Annotated[
     str | None,
     typer.Option(
@@ -154,11 +160,12 @@ def measured(
     )
 
 
-def runs(kinds: str | None, checked_runs: int) -> Analyses | None:
+def runs(kinds: list[str] | None, checked_runs: int) -> Analyses | None:
     """The runs on the records that a proposal asks for; None where it names no kind."""
-    if kinds is None:
+    if not kinds:
         return None
-    return Analyses(kinds=tuple(sorted(set(names_in(kinds)))), checked_runs=checked_runs)
+    names = {name for text in kinds for name in names_in(text)}
+    return Analyses(kinds=tuple(sorted(names)), checked_runs=checked_runs)
 
 
 def requested_statistics(

@@ -1,5 +1,6 @@
 """A card as a steward sees it, and what became of a decision."""
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,9 @@ from gencard.client.card_view import CHANGE_HEADS, CardView, change_lines
 from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card, CardState, Change
+from gencard.core.card.mechanism import AS_COUNTED
 from gencard.core.domain import Clique
+from gencard.core.psi_risk.risk import REFUSED
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
 
@@ -18,6 +21,7 @@ WIDEST_MAP = 16
 """Attributes beyond which the table of pairs would not fit a terminal."""
 
 _MOST_PAIRS = 12
+_ONLY_ROUNDED = re.compile(r"rounding \d+")
 _HERE, _BEFORE, _BOTH, _NONE = "here", "before", "both", "·"
 
 
@@ -98,6 +102,7 @@ class CardReview(Displayable):
         refusal: Why approving is refused; empty where it is not.
         two: Two stewards have to approve.
         shown: SHA-256, in hex, of all this: a decision names it, and holds for nothing else.
+        checks: Whether the tables pass the checks of counts; empty if there are no checks.
     """
 
     card: Card
@@ -108,10 +113,22 @@ class CardReview(Displayable):
     shown: str
     together: Together
     firsts: tuple[FirstDecision, ...] = ()
+    checks: str = ""
 
     @property
     def name(self) -> str:
         return self.card.name
+
+    @property
+    def checked(self) -> bool:
+        """Whether approving would offer exact counts with checks, which the records may fail."""
+        if not self.waits or self.price is None:
+            return False
+        requested = self.card.proposed
+        now = {change.field: change.new for change in self.changes}
+        transform = now.get("transform", str(requested.transform))
+        noisy = bool(self.price.epsilon or self.price.rho)
+        return not noisy and transform != str(AS_COUNTED) and not _ONLY_ROUNDED.fullmatch(transform)
 
     @property
     def waits(self) -> bool:
@@ -122,7 +139,8 @@ class CardReview(Displayable):
     def next_step(self) -> str:
         """What a steward may do."""
         if self.waits:
-            return "counter or reject" if self.refusal else "approve, counter or reject"
+            fails = self.refusal or self.checks.startswith(REFUSED)
+            return "counter or reject" if fails else "approve, counter or reject"
         return "revoke" if self.card.envelope and self.card.state is not CardState.REVOKED else ""
 
     def lines(self) -> list[tuple[str, str]]:
@@ -133,6 +151,8 @@ class CardReview(Displayable):
             lines.append(("Approve offers", f"price {self.price}"))
         if self.refusal:
             lines.append(("Approve fails", self.refusal))
+        if self.checks:
+            lines.append(("Checks", self.checks))
         if self.two:
             lines.append(("Stewards", "two must decide"))
         return [*lines, ("Next", self.next_step), ("Shown", self.shown)]

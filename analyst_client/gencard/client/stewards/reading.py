@@ -59,7 +59,8 @@ class RiskReview(Displayable):
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         report = self.report
-        parts: list[Part] = [_FOR_STEWARDS, self._extent(), *_small(report), *_certain(report)]
+        parts: list[Part] = [_FOR_STEWARDS, self._extent(), *report.failing_lines]
+        parts += [*_small(report), *_certain(report)]
         if self.worst:
             lines = [(known, certain, f"{records:,}") for known, certain, records in self.worst]
             parts += ["Keys that make most records certain:"]
@@ -196,7 +197,8 @@ def decision_of(message: pb.DecideResponse, request: pb.DecideRequest) -> Decisi
 def summary_of(message: pb.AnswerToReview) -> AnswerSummary:
     """An answer that waits."""
     time = datetime_of(message.create_time)
-    return AnswerSummary(message.name, message.analyst, message.kind, message.formula, time)
+    question = message.where, message.missing, message.options
+    return AnswerSummary(message.name, message.analyst, message.kind, message.formula, time, *question)
 
 
 def answer_review_of(message: pb.GetAnswerReviewResponse, name: str) -> AnswerReview:

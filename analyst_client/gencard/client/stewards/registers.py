@@ -8,7 +8,9 @@ from typing import Any
 
 from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.stewards.card_review import FirstDecision
+from gencard.core.answers.answer import Answer
 from gencard.core.card.budget import Price, Spend
+from gencard.core.errors import GencardError
 from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.wire.signatures.canonical import time_text
@@ -81,6 +83,9 @@ class AnswerSummary:
         analyst: URI of who asked.
         kind: Kind of analysis; "program" for a program.
         formula: Of a program, its digest.
+        where: The subpopulation; empty for all records.
+        missing: "level", or "drop" if records with a missing value are left out.
+        options: Of the analysis, as JSON; empty for none.
     """
 
     name: str
@@ -88,6 +93,9 @@ class AnswerSummary:
     kind: str
     formula: str
     time: datetime
+    where: str = ""
+    missing: str = ""
+    options: str = ""
 
     def line(self) -> tuple[str, ...]:
         """Under ``ANSWER_HEADS``."""
@@ -126,6 +134,11 @@ class AnswerReview(Displayable):
         """The run in names and values."""
         summary = self.summary
         lines = [("Analyst", short_name(summary.analyst)), (summary.kind.capitalize(), summary.formula)]
+        lines += [("Where", summary.where)] if summary.where else []
+        if summary.missing == "drop":
+            lines.append(("Missing values", "records with one in the formula are left out"))
+        lines += [("Options", summary.options)] if summary.options else []
+        lines += self._extent()
         lines.append(("Asked", time_text(summary.time)))
         if self.cells:
             marks = [cell.mark for cell in self.cells]
@@ -142,6 +155,14 @@ class AnswerReview(Displayable):
         if self.two:
             lines.append(("Stewards", "two must decide"))
         return [*lines, ("Next", "release or refuse"), ("Shown", self.shown)]
+
+    def _extent(self) -> list[tuple[str, str]]:
+        """Number of records of a checked run's answer, and its noise."""
+        try:
+            answer = Answer.of_json(json.loads(self.document)) if self.document else None
+        except (ValueError, GencardError):  # it is printed as it is
+            answer = None
+        return [] if answer is None else [("Records", f"{answer.n:,g}, {answer.noise}")]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         parts: list[Part] = [Facts(self.lines())]

@@ -1,5 +1,6 @@
 """The tasks that look at what would leave beside the records: evaluations, unique rows, risk of psi."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from gencard.controller.jobs.measurement import opened, records_over
@@ -14,9 +15,10 @@ from gencard.core.evaluation.material import Declared, Material, Together
 from gencard.core.evaluation.registry import evaluate, evaluation_named
 from gencard.core.privacy.distances.gower import Missing
 from gencard.core.privacy.uniques import unique_free
-from gencard.core.psi_risk.risk import psi_risk
+from gencard.core.psi_risk.risk import failing_tables, psi_risk
 from gencard.core.types import Progress
 from gencard.core.utility.gap import GapWords
+from gencard.wire.codecs.privacy_codec import transform_of_document
 from gencard.wire.documents.psi_document import psi_of_document
 
 
@@ -48,9 +50,11 @@ def thin_out(job: Job, progress: Progress) -> Job:
 
 def look(job: Job, progress: Progress) -> Job:
     """Records and cliques -> the risk of their exact tables, for stewards alone."""
-    cliques = cliques_of(job["cliques"])
+    cliques, own = cliques_of(job["cliques"]), cliques_of(job["own"])
     records = records_over(cliques, job["records"], most_records=job["most_records"])
-    return {"risk": psi_risk(records, cliques, progress=progress).json()}
+    coding = schema_of_table(job["records"]["schema"]).coding
+    failing = failing_tables(records, own, transform_of_document(job["transform"]), coding)
+    return {"risk": replace(psi_risk(records, cliques, progress=progress), failing=failing).json()}
 
 
 def _material(job: Job) -> Material:

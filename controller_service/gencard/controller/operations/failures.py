@@ -23,7 +23,7 @@ from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationStore
 from gencard.controller.state.runs import RunRow, RunState, RunStore
-from gencard.core.card.budget import Spend, SpendState
+from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.errors import (
     BlackBoxError,
     BoxRunFailedError,
@@ -51,7 +51,13 @@ UNSEEN = (OperationCancelledError, DatasetUnavailableError, DatasetChangedError,
 """Ends of operations that were called off, or that did not come as far as the records."""
 
 NOTHING_LEARNT = (*UNSEEN, StorageError, ClusterError)
-"""Ends that depend on no record. After any other, a reservation stays until a steward has looked."""
+"""Ends that depend on no record: a reservation is given back."""
+
+OF_SERVICE = (InternalError, ServiceUnavailableError)
+"""Failures of the service itself. A reservation stays until another try or a steward ends it."""
+
+REFUSAL_PRICE = Price(statistics=1)
+"""Price of failed work at the records: one statistic, because only the failure is disclosed."""
 
 
 def refund(
@@ -63,24 +69,40 @@ def refund(
     cards: CardBook,
     before: Sequence[GencardError] = (),
 ) -> None:
-    """Void a reservation, in the log too, where it is still held and no end tells anything.
+    """End a reservation whose work failed, if it is still held, and log it.
+
+    It is void if no end depends on records. Else it is settled at the price of a refusal, if it holds
+    statistics. Noise has no smaller price than that of its draw: such a line stays until another try or
+    a steward ends it, and so does one after a failure of the service itself.
 
     Args:
         error: How the operation ended.
         before: How earlier ones ended that the same line was to pay for.
     """
-    silent = all(isinstance(end, NOTHING_LEARNT) for end in (error, *before))
-    if line is None or line.state is not SpendState.RESERVED or not silent:
+    if line is None or line.state is not SpendState.RESERVED:
         return
-    ledger.void(tx, line.line, cards.clock())
+    ends = [end for end in (error, *before) if not isinstance(end, NOTHING_LEARNT)]
+    details = {"line": str(line.line), "reason": ends[0].reason if ends else error.reason}
+    if not ends:
+        ledger.void(tx, line.line, cards.clock())
+    elif _is_priced(line.price) and not any(isinstance(end, OF_SERVICE) for end in ends):
+        ledger.settle_at(tx, line.line, REFUSAL_PRICE, cards.clock())
+        details |= {"statistics": str(REFUSAL_PRICE.statistics)}
+    else:
+        return
     cards.log.append(
         tx,
-        action="void",
+        action="settle" if ends else "void",
         actor=cards.controller,
         resource=line.resource,
-        details={"line": str(line.line), "reason": error.reason},
+        details=details,
         now=cards.clock(),
     )
+
+
+def _is_priced(price: Price) -> bool:
+    """Whether a line holds statistics alone, and so at least the price of a refusal."""
+    return price == Price(statistics=price.statistics) and REFUSAL_PRICE.fits(price)
 
 
 def error_document(error: GencardError) -> bytes:

@@ -141,6 +141,9 @@ def _in_words(course: Course) -> str:
 def in_words(course: Course) -> str:
     """What the forecast says."""
     plan, cap = course.forecast, course.amount.cap
+    if plan is None and course.young:
+        end = "; the cap is reached" if cap is not None and course.amount.spent >= cap else ""
+        return f"no rate yet: spending began on {course.days[0][0]:%Y-%m-%d}{end}"
     if plan is None:
         return "nothing spent in the last four weeks"
     rate = f"about {number(_rounded(plan.daily))} a day"

@@ -139,8 +139,14 @@ class Decisions:
     ceremonies: Ceremonies
 
     def options(self, session: Session, form: Form) -> str:
-        """What the browser asks its authenticator by, as JSON; empty where no passkey is needed."""
+        """What the browser asks its authenticator by, as JSON; empty where no passkey is needed.
+
+        Raises:
+            GencardError: The decision would be refused; the form is still open in the browser.
+        """
         action = action_of(form)
+        self.desk.preview(session.who, action.kind, action.resource, action.arguments)
+        self.desk.check_offer(session.who, action)
         if not self.desk.needs_two(session.who, action):
             return ""
         return self.ceremonies.assertion_options(_purpose(session, action), session)

@@ -263,7 +263,9 @@ def known_person(folder: Path, name: str) -> Enrolled:
     """A person by name; raises InvalidInputError where there is none, or the file is malformed."""
     entry = folder / "identities" / f"{name}.toml"
     if not re.fullmatch(r"[a-z0-9._-]+", name) or not entry.is_file():
-        raise InvalidInputError(field="name", problem=f"nobody is enrolled as {name!r}")
+        raise InvalidInputError(
+            field="name", problem=f"nobody is enrolled as {name!r}; the list of people names everybody"
+        )
     return enrolled_in(entry)
 
 

@@ -95,9 +95,21 @@ class Roster:
         self._seen: tuple[_Stamp, Mapping[str, Enrolled]] = ((), {})
 
     def admits(self, identity: Identity, tls_key: str) -> bool:
-        """Whether a connection with this TLS key may act for somebody; replaced keys may not."""
-        enrolled = self._find(identity)
-        return enrolled is not None and enrolled.connects_with(tls_key)
+        """Whether a person of this name is enrolled, who may call with this TLS key.
+
+        Raises:
+            UnauthenticatedError: The person is disabled, or the key was replaced; it says which. Only a
+                caller with a certificate of the authority gets here.
+        """
+        enrolled = self._people().get(identity.uri)
+        if enrolled is not None and enrolled.disabled:
+            raise UnauthenticatedError(
+                why="the person of this certificate is disabled",
+                advice="Ask the controller's steward to enable you; cards and budgets are kept.",
+            )
+        if enrolled is not None and not enrolled.connects_with(tls_key):
+            raise UnauthenticatedError(why="the key of this certificate was replaced by a newer one")
+        return enrolled is not None
 
     def signing_key(self, identity: Identity) -> Ed25519PublicKey:
         """The key that somebody signs cards with; raises UnauthenticatedError for strangers."""

@@ -1,10 +1,12 @@
 """Datasets of the settings as they are offered; their records are read for a version, or a check."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+
+import numpy as np
 
 from gencard.controller.policy.statistics import objection
 from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout
@@ -12,9 +14,11 @@ from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
-from gencard.controller.records.vault import open_source
+from gencard.controller.records.vault import check_detected, open_source
 from gencard.controller.settings.settings import DatasetTable
+from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
+from gencard.core.types import Counts
 
 
 def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
@@ -27,6 +31,9 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
     schema = read_schema(entry.schema_file)
+    for place in (entry.data, entry.holdout):
+        if isinstance(place, Path):
+            check_detected(place, entry.format.format())
     with _opened(entry, schema) as source:
         digest = source.digest(salt)
         version, kind = source.version(salt, digest), source.version_kind
@@ -84,15 +91,32 @@ def check_records(entry: DatasetTable, *, holdout: bool = False) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class SmallTable:
+    """A table of one attribute or a pair that has cells of few records.
+
+    Args:
+        clique: Attributes of the table.
+        few: Number of its cells that hold one record or more, and fewer than the threshold.
+        fewest: Levels of the cells with the fewest records, in the order of ``clique``, and the records.
+    """
+
+    clique: Clique
+    few: int
+    fewest: tuple[tuple[tuple[str, ...], int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SmallCells:
-    """How many cells of a dataset's pairs hold few records: exact facts, for the steward alone.
+    """Cells of a dataset's pairs that hold few records: exact facts, for the steward alone.
 
     Args:
         pairs: Pairs of attributes that the policy allows.
         single: Cells that hold one record.
-        few: Cells that hold one record or more, and fewer than ``FEW``.
+        few: Cells that hold one record or more, and fewer than ``threshold``.
         occupied: Cells that hold one record or more.
         records: Of the dataset.
+        threshold: Of the policy's checks, or ``FEW`` without one.
+        tables: Single attributes, then pairs with small cells; those with most small cells first.
     """
 
     pairs: int
@@ -100,26 +124,54 @@ class SmallCells:
     few: int
     occupied: int
     records: int
+    threshold: int
+    tables: tuple[SmallTable, ...]
 
 
 FEW = 10
 """Records below which statistical offices usually hold a cell back."""
 
+_NAMED_CELLS = 3
+"""Cells of a table that are named."""
+
 
 def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
     """Count the cells that an exact release of the pairs would show; raises DatasetError."""
     domain, policy = schema.coding.domain, entry.policy.policy()
+    threshold = policy.transform.threshold or FEW
     pairs = [
         pair for pair in combinations(domain.attributes, 2) if objection(pair, policy, domain) is None
     ]
-    single = few = occupied = 0
+    singles: list[Clique] = [(name,) for name in domain.attributes]
     with enough_memory(), _opened(entry, schema) as source:
-        whole, *tables = source.count([domain.attributes[:1], *pairs])
-    for counts in tables:
-        single += int((counts == 1).sum())
-        few += int(((counts > 0) & (counts < FEW)).sum())
-        occupied += int((counts > 0).sum())
-    return SmallCells(len(pairs), single, few, occupied, int(whole.sum()))
+        tables = source.count([*singles, *pairs])
+    pair_tables = tables[len(singles) :]
+    levels = {one.name: one.coding.level_names for one in schema.coding.attributes}
+    small = [
+        _small_table(clique, counts, threshold, levels)
+        for clique, counts in zip([*singles, *pairs], tables, strict=True)
+    ]
+    return SmallCells(
+        len(pairs),
+        sum(int((counts == 1).sum()) for counts in pair_tables),
+        sum(one.few for one in small[len(singles) :]),
+        sum(int((counts > 0).sum()) for counts in pair_tables),
+        int(tables[0].sum()),
+        threshold,
+        tuple(sorted(filter(lambda one: one.few, small), key=lambda one: (len(one.clique), -one.few))),
+    )
+
+
+def _small_table(
+    clique: Clique, counts: Counts, threshold: int, levels: Mapping[str, Sequence[str]]
+) -> SmallTable:
+    places = np.argwhere((counts > 0) & (counts < threshold))
+    lowest = sorted((int(counts[tuple(place)]), tuple(map(int, place))) for place in places)
+    named = tuple(
+        (tuple(levels[name][code] for name, code in zip(clique, place, strict=True)), records)
+        for records, place in lowest[:_NAMED_CELLS]
+    )
+    return SmallTable(clique, len(places), named)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from gencard.controller.records.round_edges import (
     rung,
     rung_above,
 )
-from gencard.controller.records.schema_file import PublicSchema
+from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels, date_of_days, days_of_date
 from gencard.core.errors import InvalidInputError
@@ -112,16 +112,22 @@ def draft_schema(
 
         file_format, looks = USUAL, table_profiles(place, place.secret(), progress)
     else:
-        file_format = detect(place)
+        file_format, records = detect(place)
         looks = profiles(place, file_format, progress)
+        if records not in (None, looks[0].records):
+            problem = (
+                f"has {records:,} records, of which the engine reads {looks[0].records:,}; state "
+                "format.delimiter, quote, escape and skip in the settings"
+            )
+            raise InvalidInputError(field="data", problem=problem)
     drafts = tuple(_drafted(profile, today) for profile in looks)
     codings = [(one.name, one.coding) for one in drafts if one.coding is not None]
     if not codings:
         raise InvalidInputError(field="data", problem="has no column that a schema could declare")
     schema = PublicSchema(
         title=title,
-        description="Say what this is, where it comes from, and under which terms.",
-        declared_by="nobody yet",
+        description="",
+        declared_by=UNDECLARED,
         reviewed=False,
         coding=Coding(tuple(Attribute(name, coding) for name, coding in codings)),
         readings={one.name: one.reading for one in drafts if one.coding and one.reading != PLAIN},

@@ -93,6 +93,13 @@ class PublicSchema:
         return Persons.of(self.person, self.most_records, salt) if self.person else None
 
 
+PLACEHOLDER = "Say what this is, where it comes from, and under which terms."
+"""Description in drafts of earlier versions; it is not published."""
+
+UNDECLARED = "nobody yet"
+"""Who declares a draft."""
+
+
 class _AttributeTable(DerivedTable):
     name: str
     description: str = ""
@@ -227,7 +234,7 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
     readings = {part.name: part.reading() for part in entry.attributes if not part.is_derived}
     return PublicSchema(
         title=entry.title,
-        description=entry.description,
+        description="" if entry.description == PLACEHOLDER else entry.description,
         declared_by=entry.declared_by,
         reviewed=entry.reviewed,
         coding=entry.coding(),

@@ -1,8 +1,8 @@
 """The main job: records -> psi, once for a card; psi -> rows, signed.
 
 Each step leaves what the next one needs in the state, so that a run after a crash starts where the
-last one stopped. A measurement that fails after the records were opened keeps its reservation: how
-it failed may say something about them.
+last one stopped. A measurement of exact counts that fails after the records were opened costs one
+statistic, because that it failed may depend on them; one with noise keeps its reservation.
 """
 
 import os
@@ -97,7 +97,7 @@ class ReleaseRun:
         return psi
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Give the price back, unless another release of the card waits for it, or told of records."""
+        """End the reservation, unless another release of the card waits for it; see ``refund``."""
         releases = self.releases
         lines = (releases.ledger.held(tx, resource=row.resource, kind=kind) for kind in (SPENT_ON, FIT))
         line = next(filter(None, lines), None)
@@ -134,7 +134,7 @@ class ReleaseRun:
         job = self.jobs.synthesise(
             dataset_entry,
             psi=psi,
-            generator=offer_of(card).terms.generator,
+            card=signed_card(card),
             rows=rows,
             seed=seed,
             rows_file=rows_file,

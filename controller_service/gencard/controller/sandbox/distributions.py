@@ -102,8 +102,19 @@ def checked(names: Iterable[str]) -> Checked:
     return _checked[key]
 
 
+_TRIES = 5
+"""Comparisons of files that change meanwhile, as while software is installed beside them."""
+
+
 def _compared(distributions: tuple[Installed, ...]) -> Checked:
     """The distributions, where their files have the hashes of their RECORDs."""
+    for _ in range(_TRIES - 1):
+        with suppress(GeneratorChangedError):
+            return _compared_once(distributions)
+    return _compared_once(distributions)
+
+
+def _compared_once(distributions: tuple[Installed, ...]) -> Checked:
     entries = tuple(sorted({path for each in distributions for path in each.entries}))
     _wait_for_clock(entries)
     files = _files_in(entries)
@@ -111,9 +122,9 @@ def _compared(distributions: tuple[Installed, ...]) -> Checked:
     try:
         _check_hashes(distributions, {_File(*file) for file in files})
     except OSError:
-        raise GeneratorChangedError from None
+        raise GeneratorChangedError.since_start() from None
     if stamp_of(entries) != stamp:
-        raise GeneratorChangedError
+        raise GeneratorChangedError.since_start()
     return Checked(distributions, entries, stamp)
 
 

@@ -4,24 +4,28 @@ All of it is read-only, at the paths that it has outside. Nothing of the control
 settings, keys, state or records.
 """
 
+import ast
 import os
 import platform
+import py_compile
 import shutil
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from glob import glob
+from hashlib import sha256
 from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from gencard.controller.sandbox.distributions import checked, stamp_of
-from gencard.core.errors import GeneratorChangedError
+from gencard.controller.sandbox.distributions import Checked, checked, stamp_of
+from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from gencard.wire.signatures.canonical import Document
 
 PYTHON = "python"
@@ -77,6 +81,8 @@ class Environment:
         compiled: A folder of compiled copies, see ``CompiledCopies``; empty for none.
         distributions: Those of ``shown`` that were compared with RECORDs.
         stamp: Of distributions and compiled copies then; empty where there are none.
+        libraries: Names of the distributions that a program declares.
+        records: Digest of name, version and RECORD of all ``distributions``; empty if not compared.
     """
 
     shown: tuple[str, ...] = ()
@@ -85,11 +91,32 @@ class Environment:
     compiled: str = ""
     distributions: tuple[str, ...] = ()
     stamp: str = ""
+    libraries: tuple[str, ...] = ()
+    records: str = ""
 
     def check_unchanged(self) -> None:
-        """Raises GeneratorChangedError where a file has been changed since it was compared."""
-        if self.stamp and _stamp(stamp_of(self.distributions), self.compiled) != self.stamp:
-            raise GeneratorChangedError
+        """Check that no file has other content than when it was compared.
+
+        Installers share files between environments by hard links. A link made or removed elsewhere
+        changes the time of a file's last change (ctime) and not its content: the distributions are then
+        compared with their RECORDs again.
+
+        Raises:
+            GeneratorChangedError: A file was changed, is missing, or was added.
+        """
+        if not self.stamp or _stamp(stamp_of(self.distributions), self.compiled) == self.stamp:
+            return
+        _, _, copies = self.stamp.partition(" ")
+        same_copies = not self.compiled or stamp_of([self.compiled]) == copies
+        if not (self.records and same_copies and self._is_same_content()):
+            raise GeneratorChangedError.since_start()
+
+    def _is_same_content(self) -> bool:
+        try:
+            again = checked((*BASE, *self.libraries))
+        except InvalidInputError:
+            return False
+        return (_records(again), again.entries) == (self.records, self.distributions)
 
 
 def environment_of_document(document: Mapping[str, Any]) -> Environment:
@@ -101,6 +128,8 @@ def environment_of_document(document: Mapping[str, Any]) -> Environment:
         document["compiled"],
         tuple(document["distributions"]),
         document["stamp"],
+        tuple(document.get("libraries", ())),
+        document.get("records", ""),
     )
 
 
@@ -113,10 +142,18 @@ def python_environment(libraries: Iterable[str], compiled: str = "") -> Environm
     Raises:
         InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
     """
-    libraries_checked = checked((*BASE, *libraries))
+    names = tuple(libraries)
+    libraries_checked = checked((*BASE, *names))
     visible, hidden, links = _interpreter()
     entries, stamp = libraries_checked.entries, _stamp(libraries_checked.stamp, compiled)
-    return Environment(tuple(sorted({*visible, *entries})), hidden, links, compiled, entries, stamp)
+    shown, records = tuple(sorted({*visible, *entries})), _records(libraries_checked)
+    return Environment(shown, hidden, links, compiled, entries, stamp, names, records)
+
+
+def _records(libraries: Checked) -> str:
+    """Digest of what was compared: names, versions and RECORDs."""
+    facts = [f"{one.name}\0{one.version}\0{one.record}\n" for one in libraries.distributions]
+    return sha256("".join(facts).encode()).hexdigest()
 
 
 def _stamp(distributions: str, compiled: str) -> str:
@@ -266,13 +303,24 @@ class CompiledCopies:
         work: A private folder, in which it is made.
         boxes: Names of the built-in boxes that will run.
         libraries: Distributions that programs of analysts will declare.
+        imports: What other programs import, as ``program.Program.imports`` gives it. These modules are
+            compiled from their sources, and not imported here: the service does not run them.
+        declared: Distributions that hold them.
     """
 
-    def __init__(self, work: Path, boxes: Iterable[str], libraries: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        work: Path,
+        boxes: Iterable[str],
+        libraries: Iterable[str] = (),
+        imports: Iterable[str] = (),
+        declared: Iterable[str] = (),
+    ) -> None:
         self._parent = work / "compiled"
         special = [name for box in boxes for name in _MODULES_OF.get(box, ())]
         special += [name for library in libraries for name in ANALYSES.get(library, ())]
         self._modules = ", ".join((*_MODULES, *special))
+        self._imports, self._declared = sorted({*imports}), sorted({*declared})
         self._stamp: str | None = None
         self._making = Lock()
 
@@ -302,8 +350,12 @@ class CompiledCopies:
             return False
 
     def _compile(self, folder: Path) -> int:
+        script = f"import {self._modules}"
+        if self._imports:
+            script += f"\nfrom {__name__} import compile_sources"
+            script += f"\ncompile_sources({self._imports!r}, {self._declared!r})"
         return subprocess.run(
-            [sys.executable, "-I", "-X", f"pycache_prefix={folder}", "-c", f"import {self._modules}"],
+            [sys.executable, "-I", "-X", f"pycache_prefix={folder}", "-c", script],
             check=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -313,3 +365,56 @@ class CompiledCopies:
             umask=_READABLE,
             timeout=_PATIENCE,
         ).returncode
+
+
+def compile_sources(imports: Iterable[str], libraries: Iterable[str]) -> None:
+    """Make compiled copies of modules and of those that they import, without running any.
+
+    A copy has the name and the place that Python gives it; a source that is not valid has none.
+
+    Args:
+        imports: See ``zygote.load``.
+        libraries: Distributions that hold them, besides ``BASE``.
+    """
+    entries = map(Path, checked((*BASE, *libraries)).entries)
+    places = {entry.name.partition(".")[0]: entry.with_suffix("") for entry in entries}
+    left, known = [name.replace(":", ".") for name in imports], set[str]()
+    while left:
+        name = left.pop()
+        source = _source_of(name, places)
+        if name in known:
+            continue
+        known.add(name)
+        left += [name.rpartition(".")[0]] if "." in name else []
+        if source is None:
+            continue
+        with suppress(OSError, SyntaxError, ValueError, RecursionError, py_compile.PyCompileError):
+            is_package = source.name == "__init__.py"
+            package = name if is_package else name.rpartition(".")[0]
+            left += _imported_at_start(ast.parse(source.read_bytes()), package)
+            py_compile.compile(str(source), doraise=True)
+
+
+def _source_of(module: str, places: Mapping[str, Path]) -> Path | None:
+    """The file of a module in Python of these packages; None for all others."""
+    top, _, rest = module.partition(".")
+    if top not in places:
+        return None
+    place = places[top].joinpath(*rest.split(".")) if rest else places[top]
+    sources = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    return next((source for source in sources if source.is_file()), None)
+
+
+def _imported_at_start(tree: ast.Module, package: str) -> Iterator[str]:
+    """Modules, or members of modules, that a text imports while it is imported itself."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            left += ast.iter_child_nodes(node)

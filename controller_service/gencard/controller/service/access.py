@@ -135,7 +135,9 @@ class Caller:
         """
         # TLS checks the time at the handshake alone, and a connection may be open for an hour. A
         # certificate cannot be recalled before it ends; the list of people counts at each call.
-        if not self.begins <= now <= self.ends or not admits(self.identity, self.tls_key):
+        if now > self.ends:
+            raise UnauthenticatedError(why=f"the certificate ended on {self.ends:%Y-%m-%d}")
+        if now < self.begins or not admits(self.identity, self.tls_key):
             raise UnauthenticatedError
 
 

@@ -233,6 +233,9 @@ def _answer(row: RunRow) -> pb.AnswerToReview:
         analyst=row.submitter,
         kind=question.kind,
         formula=question.formula,
+        where=question.where,
+        missing=question.missing,
+        options=question.options,
         create_time=timestamp(row.created),
     )
 

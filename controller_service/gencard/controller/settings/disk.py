@@ -53,7 +53,9 @@ def flush_folder(folder: Path) -> None:
 def check_new(folder: Path) -> None:
     """Raises InvalidInputError where a folder holds something already, or is none."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInputError(field="folder", problem="is not empty, and no file is overwritten")
+        raise InvalidInputError(
+            field="folder", problem="is not empty, and no file is overwritten; choose another folder"
+        )
 
 
 @contextmanager

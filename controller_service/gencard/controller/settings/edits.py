@@ -79,6 +79,15 @@ def mark_reviewed(file: Path, declared_by: str | None = None) -> PublicSchema:
     return _write_schema(file, document)
 
 
+def describe_schema(file: Path, texts: Mapping[str, str]) -> PublicSchema:
+    """Set title or description; the schema then needs a review. Raises as ``edit_attribute``."""
+    document = _document(file)
+    for name, text in texts.items():
+        document[name] = text
+    document["reviewed"] = False
+    return _write_schema(file, document)
+
+
 def add_dataset(file: Path, text: str) -> DatasetTable:
     """Add a dataset to the settings, after those that are there.
 

@@ -6,6 +6,8 @@ import os
 import re
 import stat
 import tomllib
+from collections.abc import Collection
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -93,12 +95,27 @@ def validated(kind: type[_Model], table: Table, file: str) -> _Model:
     raise refusal
 
 
-def refusal_of(error: ValidationError, file: str) -> InvalidInputError:
-    """The first field that is wrong, and how, in words that hold no value."""
+def refusal_of(error: ValidationError, file: str, sections: Collection[str] = ()) -> InvalidInputError:
+    """The first field that is wrong, and how, in words that hold no value.
+
+    Args:
+        sections: Names of the tables at the top of the file.
+    """
     first = error.errors(include_input=False, include_url=False)[0]
     field = ": ".join(filter(None, (file, ".".join(str(part) for part in first["loc"]))))
     problem = _PROBLEMS.get(first["type"], f"is not valid ({first['type'].replace('_', ' ')})")
-    return InvalidInputError(field=field, problem=problem.format_map(first.get("ctx", {})))
+    problem = problem.format_map(first.get("ctx", {}))
+    if first["type"] == "extra_forbidden":
+        names = sections if len(first["loc"]) == 1 and sections else _names_of(Section)
+        close = get_close_matches(str(first["loc"][-1]), names, n=1)
+        problem += f"; did you mean {close[0]!r}" if close else ""
+    return InvalidInputError(field=field, problem=problem)
+
+
+def _names_of(kind: type[BaseModel]) -> set[str]:
+    """Names of all settings, as a file has them."""
+    own = {field.alias or name for name, field in kind.model_fields.items()}
+    return own.union(*map(_names_of, kind.__subclasses__()))
 
 
 def toml_text(value: object) -> str:

@@ -121,6 +121,14 @@ class Amounts(Section):
     def price(self) -> Price:
         return Price(self.statistics, self.epsilon, self.rho)
 
+    def lowered_to(self, other: "Amounts") -> "Amounts":
+        """Return the smaller amount in each currency."""
+        return Amounts(
+            statistics=min(self.statistics, other.statistics),
+            epsilon=min(self.epsilon, other.epsilon),
+            rho=min(self.rho, other.rho),
+        )
+
 
 class NoiseTable(Section):
     """Noise of a card for which the analyst requests none of the ``mechanisms``."""
@@ -340,6 +348,26 @@ class Caps(Section):
     """Budgets of single projects, by name, in place of ``project``."""
     analysts: dict[str, Amounts] = Field(default_factory=dict)
     """Budgets of single analysts, by name, in place of ``analyst``."""
+
+    def lowered_to(self, other: "Caps") -> "Caps":
+        """Return the caps of both that allow less, for everybody and for each named holder."""
+        projects, analysts = (
+            {
+                name: own.get(name, usual).lowered_to(others.get(name, other_usual))
+                for name in {**own, **others}
+            }
+            for own, usual, others, other_usual in (
+                (self.projects, self.project, other.projects, other.project),
+                (self.analysts, self.analyst, other.analysts, other.analyst),
+            )
+        )
+        return Caps(
+            dataset=self.dataset.lowered_to(other.dataset),
+            project=self.project.lowered_to(other.project),
+            analyst=self.analyst.lowered_to(other.analyst),
+            projects=projects,
+            analysts=analysts,
+        )
 
     def caps(self) -> accounts.Caps:
         """Raises InvalidNumberError where one is too large for the ledger."""

@@ -25,11 +25,14 @@ from gencard.controller.shell.terminal import (
     AsJson,
     ConfigFile,
     StewardName,
+    caps_text,
     console,
     controller_state,
     note_rules,
     say,
+    say_in_force,
     say_json,
+    service_statement,
     table,
 )
 from gencard.controller.state.cards import ENDED, CardStore, as_of
@@ -45,8 +48,6 @@ dataset_app = new_typer(help="Add, list or remove datasets.")
 caps_app = new_typer(
     help="Show or set caps: the most that may ever be spent on a dataset.", invoke_without_command=True
 )
-
-_RELOADED = "A running service reads the change automatically; `serve` reports it."
 
 
 @dataset_app.command()
@@ -92,7 +93,7 @@ def add(
     say(f"  2. gencard-controller schema review {options}")
     say(f"  3. Read policy and caps of {name} in {config}.")
     say(f"  4. gencard-controller check --config {shlex.quote(str(config))}")
-    say(_RELOADED)
+    say_in_force(config)
 
 
 @dataset_app.command(name="list")
@@ -120,17 +121,8 @@ def _dataset_document(entry: DatasetTable) -> dict[str, object]:
         "schema": str(entry.schema_file),
         "reviewed": read_schema(entry.schema_file).reviewed,
         "policy": entry.policy.policy().summary,
-        "caps": "; ".join(f"{holder}: {amount}" for holder, amount in _caps(entry).items()),
+        "caps": caps_text(entry.caps.caps().in_words()),
     }
-
-
-def _caps(entry: DatasetTable) -> dict[str, str]:
-    """Amounts, by whose they are."""
-    caps = entry.caps
-    amounts = {"all": caps.dataset, "each project": caps.project, "each analyst": caps.analyst}
-    amounts |= {f"project {name}": amount for name, amount in caps.projects.items()}
-    amounts |= {f"analyst {name}": amount for name, amount in caps.analysts.items()}
-    return {holder: str(amount.price()) for holder, amount in amounts.items()}
 
 
 @dataset_app.command()
@@ -158,7 +150,8 @@ def remove(
         "What was spent counts again if a dataset of this name is added. Do not offer these "
         "records under another"
     )
-    say("name: it would have a budget of its own. Restart the service if it is running.")
+    say("name: it would have a budget of its own. A running service serves it until a restart.")
+    say_in_force(config)
 
 
 def _open_cards(settings: Settings, dataset: str) -> list[str]:
@@ -176,14 +169,23 @@ def _open_cards(settings: Settings, dataset: str) -> list[str]:
 
 @caps_app.callback()
 def show_caps(context: typer.Context, config: ConfigFile = HERE) -> None:
-    """Show caps, the most that may ever be spent; `ledger` shows what was spent."""
+    """Show caps, the most that may ever be spent; `ledger` shows what was spent.
+
+    If a service is running, also show what it enforces, and which settings it has not taken over.
+    """
     if context.invoked_subcommand is not None:
         return
-    caps = table("Caps", "dataset", "of", "cap")
-    for entry in Settings.load(config).datasets:
-        for holder, amount in _caps(entry).items():
-            caps.add_row(entry.name, holder, amount)
+    statement = service_statement(config)
+    caps = table("Caps", "dataset", "of", "cap", *([] if statement is None else ["in force"]))
+    wanted = {name: held.in_words() for name, held in caps_of(Settings.load(config)).items()}
+    held = {} if statement is None else statement.caps
+    for name in dict.fromkeys((*wanted, *held)):
+        for holder in dict.fromkeys((*wanted.get(name, {}), *held.get(name, {}))):
+            cells = [wanted.get(name, {}).get(holder, "none")]
+            cells += [] if statement is None else [held.get(name, {}).get(holder, "none")]
+            caps.add_row(name.removeprefix(PREFIX), holder, *cells)
     console.print(caps)
+    say_in_force(config)
 
 
 @caps_app.command(name="set")
@@ -229,9 +231,12 @@ def set_caps(
 
         edit_caps(config, name, (scope, holder), amounts, check)
     note_rules(config, steward)
-    caps = _dataset_document(dataset_entry(config, name))["caps"]
-    say(f"{name}: {caps}")
-    say(_RELOADED)
+    wanted = caps_of(Settings.load(config))[f"{PREFIX}{name}"].in_words()
+    say(f"{name}: {caps_text(wanted)}")
+    statement = say_in_force(config, f"{PREFIX}{name}")
+    if statement is not None and statement.digest and statement.caps.get(f"{PREFIX}{name}") != wanted:
+        say("The settings file has the new cap, but the running service does not enforce it.")
+        raise typer.Exit(1)
 
 
 def _check_holder(settings: Settings, scope: str, holder: str) -> None:

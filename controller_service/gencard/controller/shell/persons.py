@@ -177,7 +177,10 @@ def _steward(settings: Settings, name: str, *, removing: bool) -> str:
             problem = f"{name} is disabled; run `gencard-controller person enable {name}` first"
             raise InvalidInputError(field="name", problem=problem)
         return uri
-    raise InvalidInputError(field="name", problem=f"nobody is enrolled as {name!r}")
+    raise InvalidInputError(
+        field="name",
+        problem=f"nobody is enrolled as {name!r}; `gencard-controller person list` names everybody",
+    )
 
 
 def _page_origin(settings: Settings) -> str:

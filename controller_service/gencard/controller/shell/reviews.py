@@ -205,9 +205,12 @@ def review(
     config: ConfigFile = HERE,
 ) -> None:
     """Record in the settings who reviewed a black box. The review holds for its present digest."""
-    facts = next((one.facts for one in _listed(config) if one.box.name == name), None)
+    listed = _listed(config)
+    facts = next((one.facts for one in listed if one.box.name == name), None)
     if facts is None:
-        raise InvalidInputError(field="name", problem="is not a black box of the settings")
+        names = ", ".join(one.box.name for one in listed) or "none"
+        problem = f"{name!r} is not a black box of the settings, which have {names}"
+        raise InvalidInputError(field="name", problem=problem)
     if facts.tier is Tier.PRIVATE:
         raise InvalidInputError(field="name", problem="is of tier private, which needs no review")
     try:

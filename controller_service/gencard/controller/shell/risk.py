@@ -1,7 +1,5 @@
 """risk: what the exact counts of a card reveal about the records, for the steward alone."""
 
-from collections.abc import Sequence
-
 from rich.markup import escape
 
 from gencard.controller.controller_state import ControllerState
@@ -21,8 +19,7 @@ from gencard.controller.shell.terminal import (
     steward_uri,
     table,
 )
-from gencard.controller.stewards.risk import RiskState, RiskView
-from gencard.core.domain import Clique
+from gencard.controller.stewards.risk import ExactTables, RiskState, RiskView
 from gencard.core.psi_risk.risk import PsiRisk
 from gencard.core.typed_json import PLAIN
 
@@ -44,7 +41,7 @@ def risk(
         with state.database.transaction() as tx:
             tables = state.desk().risks.tables(tx, state.cards.card(tx, name))
             state.desk().risks.log(tx, steward_uri(state.settings, steward), name)
-        report = _look(state, dataset_entry, tables.cliques)
+        report = _look(state, dataset_entry, tables)
     if as_json:
         say_json({"card": name, "together_with": list(tables.cards), **report.json()})
         return
@@ -53,12 +50,12 @@ def risk(
     _say(RiskView(name, RiskState.READY, dataset_entry.schema.coding, report=report), report)
 
 
-def _look(opened: ControllerState, dataset_entry: DatasetEntry, cliques: Sequence[Clique]) -> PsiRisk:
+def _look(opened: ControllerState, dataset_entry: DatasetEntry, tables: ExactTables) -> PsiRisk:
     limits = opened.settings.limits
     jobs = Descriptions(opened.salt, limits.model_cells, limits.records)
     with console.status("Reading the records") as status:
         answer = tasks.LOOK(
-            jobs.look(dataset_entry, cliques),
+            jobs.look(dataset_entry, tables.cliques, tables.own, tables.transform),
             progress=lambda step, share: status.update(f"Examining {step}: {share:.0%}"),
         )
     return PLAIN.read(PsiRisk, answer["risk"], field="risk")
@@ -67,6 +64,8 @@ def _look(opened: ControllerState, dataset_entry: DatasetEntry, cliques: Sequenc
 def _say(view: RiskView, report: PsiRisk) -> None:
     small = report.small
     say(f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables")
+    for line in report.failing_lines:
+        say(line)
     few = f"cells of fewer than {report.threshold}"
     cells = table("Small counts", "table", "cells of 1 record", few, "records in them")
     numbers = (f"{small.single:,}", f"{small.small:,}", f"{small.records:,}")

@@ -13,11 +13,16 @@ from rich.markup import escape
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_draft import DraftedAttribute
-from gencard.controller.records.schema_file import read_schema
-from gencard.controller.settings.edits import AttributeEdit, edit_attribute, mark_reviewed
+from gencard.controller.records.schema_file import UNDECLARED, PublicSchema, read_schema
+from gencard.controller.settings.edits import (
+    AttributeEdit,
+    describe_schema,
+    edit_attribute,
+    mark_reviewed,
+)
 from gencard.controller.settings.files import Table, read_table, toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
-from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, table
+from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, say_in_force, table
 from gencard.core.coding import Edges, Labels
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
@@ -93,6 +98,27 @@ def set_attribute(
 
 
 @app.command()
+def describe(
+    title: Annotated[str | None, typer.Option(help="Public title of the dataset.")] = None,
+    description: Annotated[
+        str | None,
+        typer.Option(help="What the dataset is, where it comes from, and under which terms."),
+    ] = None,
+    dataset: DatasetName = None,
+    config: ConfigFile = HERE,
+) -> None:
+    """Set title and description of a dataset, which everybody sees. The schema then needs a review."""
+    options = {"title": title, "description": description}
+    texts = {name: text for name, text in options.items() if text is not None}
+    if not texts:
+        raise InvalidInputError(field="describe", problem="needs --title or --description")
+    entry = dataset_entry(config, dataset)
+    schema = describe_schema(entry.schema_file, texts)
+    _say_about(schema)
+    _say_review(entry, config)
+
+
+@app.command()
 def review(
     declared_by: Annotated[
         str | None, typer.Option(help="Who declares the schema, as shown on cards.")
@@ -110,6 +136,7 @@ def review(
         typer.confirm("Everybody will see this. Have you read every line?", abort=True)
     mark_reviewed(entry.schema_file, declared_by)
     say(f"{entry.schema_file} is marked as reviewed.")
+    say_in_force(config)
 
 
 def _levels(labels: str | None, edges: str | None) -> Table:
@@ -165,8 +192,13 @@ def _change(entry: DatasetTable, edit: AttributeEdit, config: Path) -> None:
             "Cards agreed under the previous schema can generate no more rows, because their "
             "counts would differ."
         )
+    _say_review(entry, config)
+
+
+def _say_review(entry: DatasetTable, config: Path) -> None:
     options = f"--dataset {entry.name} --config {shlex.quote(str(config))}"
     say(f"The schema needs a review. Next: gencard-controller schema review {options}")
+    say_in_force(config)
 
 
 def _attribute_table(entry: DatasetTable, name: str) -> Table:
@@ -183,7 +215,17 @@ def _say_schema(entry: DatasetTable) -> None:
         levels = ", ".join(attribute.coding.level_names)
         attributes.add_row(escape(attribute.name), escape(levels), escape(attribute.description))
     console.print(attributes)
-    say(f"Declared by {schema.declared_by}. File: {entry.schema_file}")
+    _say_about(schema)
+    say(f"File: {entry.schema_file}")
+
+
+def _say_about(schema: PublicSchema) -> None:
+    """Print title, description and who declares the schema, and how to set what is missing."""
+    say(f"Title: {schema.title}")
+    missing = "none; set it with: gencard-controller schema describe --description TEXT"
+    say(f"Description: {schema.description or missing}")
+    how = "; name them with: gencard-controller schema review --declared-by NAME"
+    say(f"Declared by: {schema.declared_by}{how if schema.declared_by == UNDECLARED else ''}")
 
 
 def dataset_entry(config: Path, name: str | None) -> DatasetTable:
@@ -193,7 +235,11 @@ def dataset_entry(config: Path, name: str | None) -> DatasetTable:
     if plain is None and len(entries) == 1:
         return next(iter(entries.values()))
     if plain not in entries:
-        raise InvalidInputError(field="dataset", problem=f"must be one of {', '.join(entries)}")
+        names = ", ".join(entries) or "none"
+        problem = f"there is no {plain!r}; there are {names}"
+        if plain is None:
+            problem = f"must be named with --dataset where there are several: {names}"
+        raise InvalidInputError(field="dataset", problem=problem)
     return entries[plain]
 
 

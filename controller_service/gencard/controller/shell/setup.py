@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,6 @@ from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
 from gencard.controller.records.catalogue import PREFIX, Catalogue
 from gencard.controller.records.records import (
-    FEW,
     SmallCells,
     check_records,
     check_rights,
@@ -30,7 +30,7 @@ from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.records.tables.address import records_at
 from gencard.controller.records.undeclared import undeclared_values
-from gencard.controller.reloading import Reload, SettingsWatch
+from gencard.controller.reloading import Refused, Reload, SettingsWatch, digest_of
 from gencard.controller.settings.drafting import Draft, draft
 from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
@@ -44,11 +44,13 @@ from gencard.controller.shell.terminal import (
     console,
     controller_state,
     say,
+    say_in_force,
     table,
 )
 from gencard.controller.state.event_log import ahead_of
 from gencard.controller.state.events import Event
 from gencard.controller.upkeep import logs
+from gencard.controller.upkeep.backup import is_served
 from gencard.controller.upkeep.readiness import (
     check_apart,
     check_caps,
@@ -58,6 +60,8 @@ from gencard.controller.upkeep.readiness import (
 )
 from gencard.controller.wiring import Controller, lead, report, report_refused, tls_files
 from gencard.controller.wiring import serve as serve_settings
+from gencard.core.card.analyses import NO_ANALYSES
+from gencard.core.card.mechanism import AS_COUNTED
 from gencard.core.card.noise import Mechanism
 from gencard.core.errors import (
     DatasetError,
@@ -147,6 +151,18 @@ def _say_uncovered(entry: DatasetTable, catalogue: Catalogue) -> None:
         say(f"{entry.name}: analyses.{' and analyses.'.join(offered)} has no effect: {NOT_COVERED}.")
 
 
+def _say_dropped_runs(entry: DatasetTable) -> None:
+    """Say that no card of exact counts has runs, because the policy checks or rounds counts."""
+    policy = entry.policy.policy()
+    if policy.transform == AS_COUNTED or policy.analyses.most == NO_ANALYSES:
+        return
+    say(
+        f"{entry.name}: policy.transform and policy.analyses exclude each other: cards of exact counts "
+        "get no runs (READS_RECORDS_ONCE_MORE), because answers would undo checks and rounding. "
+        "Only cards with noise get checked runs. Remove transform, or offer noise."
+    )
+
+
 def check(
     show_values: Annotated[
         bool,
@@ -181,6 +197,7 @@ def check(
             say(warning)
         for entry in settings.datasets:
             _say_uncovered(entry, state.cards.catalogue)
+            _say_dropped_runs(entry)
     if settings.cluster is not None and settings.cluster.notice:
         say(settings.cluster.notice)
     _check_all_records(settings, show_values=show_values)
@@ -198,6 +215,8 @@ def check(
     for name in demo_people_in(config.absolute().parent):
         say(f"{name}: private keys are in this folder, for trials only; not for real records.")
     _say_unrecorded_keys(settings)
+    if is_served(settings.state.folder):
+        say_in_force(config)
 
 
 def _say_unrecorded_keys(settings: Settings) -> None:
@@ -262,15 +281,39 @@ def _check_files(settings: Settings) -> None:
 
 
 def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]]) -> None:
-    """Print how many small cells exact counts would show, for the decision to offer them."""
-    few = f"cells of fewer than {FEW}"
-    heads = ("dataset", "pairs", "cells of 1 record", few, "occupied cells", "exact counts")
-    cells = table("Small cells in the exact counts of all pairs (for the steward only)", *heads)
+    """Print the small cells that exact counts would show, for the decision to offer them."""
+    heads = ("dataset", "pairs", "cells of 1 record", "small cells", "below", "occupied cells")
+    title = "Small cells in the exact counts of all pairs (for the steward only)"
+    cells = table(title, *heads, "exact counts")
     for entry, counted in small:
-        numbers = (counted.pairs, counted.single, counted.few, counted.occupied)
+        numbers = (counted.pairs, counted.single, counted.few, counted.threshold, counted.occupied)
         offered = "offered" if Mechanism.EXACT in entry.policy.mechanisms else "not offered"
         cells.add_row(entry.name, *(f"{number:,}" for number in numbers), offered)
     console.print(cells)
+    for entry, counted in small:
+        if counted.tables:
+            _say_small_tables(entry, counted)
+
+
+MOST_TABLES = 20
+"""Tables with small cells that ``check`` names for each dataset."""
+
+
+def _say_small_tables(entry: DatasetTable, counted: SmallCells) -> None:
+    """Print attributes and pairs with small cells, and the levels of the smallest cells."""
+    title = f"{entry.name}: tables with cells of fewer than {counted.threshold} (for the steward only)"
+    tables = table(escape(title), "table", "small cells", "fewest records in")
+    for one in counted.tables[:MOST_TABLES]:
+        fewest = "; ".join(f"{', '.join(levels)}: {records}" for levels, records in one.fewest)
+        tables.add_row(escape(" × ".join(one.clique)), f"{one.few:,}", escape(fewest))
+    console.print(tables)
+    if len(counted.tables) > MOST_TABLES:
+        say(f"And {len(counted.tables) - MOST_TABLES:,} more.")
+    if entry.policy.policy().transform.checks and Mechanism.EXACT in entry.policy.mechanisms:
+        say(
+            f"{entry.name}: a card with one of these tables in exact counts is refused at the records. "
+            "Merge the levels in the schema, forbid the pair in the policy, or offer noise."
+        )
 
 
 def _say_too_many(small: Sequence[tuple[DatasetTable, SmallCells]], most: int) -> None:
@@ -328,6 +371,7 @@ def serve(
         return
     with console.status("Starting"):
         controller = serve_settings(settings, unreviewed=unreviewed, leading=leading)
+    controller.state_in_force(Reload(), digest_of(config, settings))
     _say_what_is_served(controller, settings)
     console.print("[dim]Press Ctrl-C to stop.[/]")
     while not is_over.wait(WATCH_SECONDS):
@@ -365,22 +409,29 @@ def _say_ahead(ahead: Event, now: datetime) -> None:
 
 
 def _reload(controller: Controller, watch: SettingsWatch, config: Path) -> None:
-    """Read the settings again; a mistake in them is said, and those before stay in force."""
+    """Read the settings again, print what is not in force and why; settings before that stay."""
+    settings, digest = None, ""
     try:
+        digest = digest_of(config, settings)
         settings = Settings.load(config)
         watch.follow(settings)
-        outcome = controller.reload(settings)
+        digest = digest_of(config, settings)
+        outcome = controller.reload(settings, digest)
     except GencardError as error:
         report_refused(error)
+        with suppress(GencardError):
+            controller.state_in_force(Reload(refused=(Refused(config.name, error),)), digest)
         say(f"Settings refused; the previous settings stay in force: {error}")
         return
     except Exception as error:  # whatever it is, the service goes on
         report("settings", secrets.token_hex(8), type(error).__name__)
         return
-    if outcome == Reload((), ()):
+    if outcome == Reload():
         say("Settings reloaded; nothing has changed.")
     for place in outcome.changed:
         say(f"Settings reloaded: {place}")
+    for refused in outcome.refused:
+        say(f"Settings refused; the previous settings stay in force: {refused.text}")
     for place in outcome.waiting:
         say(f"Needs a restart: {place}")
 

@@ -5,6 +5,7 @@ import json
 import os
 import pwd
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from rich.table import Table
 from gencard.controller.controller_state import ControllerState, open_controller_state
 from gencard.controller.people.identities import read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
+from gencard.controller.reloading import InForce, digest_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.event_log import kept_rules
 from gencard.controller.state.events import Event
@@ -28,6 +30,7 @@ from gencard.controller.state.leadership import fence_of_machine
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.desk import Desk
+from gencard.controller.upkeep.backup import is_served
 from gencard.core.errors import GencardError
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -156,6 +159,60 @@ def note_rules(config: Path, steward: str | None) -> None:
                 _log_rules(state, steward)
     except GencardError as error:
         say(f"The change is made, but could not be recorded in the log yet: {error}")
+
+
+PATIENCE = 10.0
+"""Seconds to wait until the running service has read a change; it looks at the files each second."""
+
+
+def service_statement(config: Path) -> InForce | None:
+    """Statement of the running service after it has read the files as they are now; None without one.
+
+    After ``PATIENCE`` the statement may be older: its digest then differs from that of the files.
+    """
+    settings = Settings.load(config)
+    folder, digest, end = settings.state.folder, digest_of(config, settings), time.monotonic() + PATIENCE
+    with console.status("Waiting until the running service has read the settings"):
+        while is_served(folder):
+            statement = InForce.read(folder)
+            unwatched = statement.caps and not statement.digest
+            if statement.digest == digest or unwatched or time.monotonic() > end:
+                return statement
+            time.sleep(0.1)
+    return None
+
+
+def say_in_force(config: Path, caps_of: str = "") -> InForce | None:
+    """Print whether the running service enforces the settings, and what it does not enforce and why.
+
+    Args:
+        caps_of: Name of a dataset whose caps in force are printed, too.
+
+    Returns:
+        Statement of the running service; None if there is none.
+    """
+    statement = service_statement(config)
+    if statement is None:
+        say("No service is running on this machine; the settings take effect at its next start.")
+        return None
+    if caps_of:
+        held = statement.caps.get(caps_of, {})
+        say(f"The running service enforces for {caps_of}: {caps_text(held) or 'nothing yet'}")
+    if statement.digest != digest_of(config, Settings.load(config)):
+        say(
+            "The running service has not read the change yet: it looks at the files each second while "
+            "`serve` runs. `gencard-controller caps` shows what it enforces."
+        )
+    elif not statement.objections:
+        say("The running service has read the change; all settings are in force.")
+    for line in statement.objections:
+        say(line)
+    return statement
+
+
+def caps_text(caps: Mapping[str, str]) -> str:
+    """Caps in one line."""
+    return "; ".join(f"{holder}: {amount}" for holder, amount in caps.items())
 
 
 def _log_rules(opened: ControllerState, steward: str | None) -> None:

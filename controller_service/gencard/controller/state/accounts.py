@@ -72,6 +72,12 @@ class Caps:
         )
         return self.own.get((account.scope, name), usual)
 
+    def in_words(self) -> dict[str, str]:
+        """Amounts in words, by whose they are."""
+        amounts = {"all": self.dataset, "each project": self.project, "each analyst": self.analyst}
+        amounts |= {f"{scope} {name}": cap for (scope, name), cap in self.own.items()}
+        return {holder: str(cap) for holder, cap in amounts.items()}
+
 
 def columns_of(price: Price) -> dict[str, int]:
     """A price in whole units; nano-epsilon and nano-rho are rounded up."""

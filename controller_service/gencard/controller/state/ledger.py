@@ -32,6 +32,11 @@ class Ledger:
     def __init__(self, caps: Mapping[str, Caps]) -> None:
         self._caps = dict(caps)
 
+    @property
+    def caps(self) -> Mapping[str, Caps]:
+        """Caps in force, by dataset name."""
+        return dict(self._caps)
+
     def set_caps(self, caps: Mapping[str, Caps]) -> None:
         """Put these caps in force from the next reservation on."""
         self._caps = dict(caps)

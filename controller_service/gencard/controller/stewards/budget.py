@@ -16,6 +16,9 @@ from gencard.core.card.budget import ZERO, Price, SpendState
 WINDOW = timedelta(days=28)
 """The present rate is that of the last four weeks: weekdays weigh alike in it."""
 
+LEAST_DAYS = 3
+"""Days of spending, the present one included, before a rate is stated: one morning is no rate."""
+
 _FARTHEST = timedelta(days=3650)
 """A forecast beyond ten years says nothing."""
 
@@ -57,12 +60,14 @@ class Course:
     Args:
         amount: As it stands.
         days: Spent by the end of each day on which anything was, oldest first.
-        forecast: None where nothing was spent in the last four weeks.
+        forecast: None where nothing was spent in the last four weeks, or spending began too late.
+        young: Whether spending began fewer than ``LEAST_DAYS`` days ago, so that there is no rate yet.
     """
 
     amount: Amount
     days: tuple[tuple[date, Decimal], ...]
     forecast: Forecast | None
+    young: bool = False
 
 
 def by_currency(price: Price) -> dict[str, Decimal]:
@@ -121,11 +126,17 @@ def _course(amount: Amount, days: Mapping[date, Price], now: datetime) -> Course
     spending = [(day, value) for day, value in daily if value]
     sums = accumulate(value for _, value in spending)
     totals = tuple(zip((day for day, _ in spending), sums, strict=True))
-    return Course(amount, totals, forecast(amount, spending, now))
+    return Course(amount, totals, forecast(amount, spending, now), _is_young(spending, now))
+
+
+def _is_young(days: list[tuple[date, Decimal]], now: datetime) -> bool:
+    return bool(days) and (now.astimezone(UTC).date() - days[0][0]).days + 1 < LEAST_DAYS
 
 
 def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) -> Forecast | None:
     """When a cap is reached at the present rate; None where nothing was spent in the last four weeks.
+
+    None too in the first days of spending: the rate of a morning says nothing about a month.
 
     Args:
         days: What was spent on each day, oldest first.
@@ -138,7 +149,7 @@ def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) ->
     since = now.astimezone(UTC).date() - WINDOW
     recent = [(day, value) for day, value in days if day > since]
     total = sum((value for _, value in recent), ZERO)
-    if not total:
+    if not total or _is_young(days, now):
         return None
     # a first day's spending is not spread over weeks that nobody has seen yet
     first = min(day for day, _ in days)

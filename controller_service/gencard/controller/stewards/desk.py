@@ -15,7 +15,7 @@ from gencard.controller.state.events import Event
 from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.runs import RunRow
-from gencard.controller.stewards.actions import Kind
+from gencard.controller.stewards.actions import Action, Decision, Kind
 from gencard.controller.stewards.answers import AnswerView
 from gencard.controller.stewards.archive import Archive
 from gencard.controller.stewards.cards import CardView
@@ -36,7 +36,7 @@ from gencard.controller.stewards.registers import (
     RefusalView,
 )
 from gencard.controller.stewards.risk import Risks
-from gencard.core.errors import GencardError, UnauthenticatedError
+from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.signatures.canonical import digest_of
 from gencard.wire.signatures.identity import Identity
@@ -106,6 +106,34 @@ class Desk(Deciding):
             offer, refusal = effect.offer(tx, card)
             together = effect.together(tx, card, offer)
         return CardView(card, offer, refusal, preview.two, preview.shown, together, preview.firsts)
+
+    def decide(
+        self, who: Identity, action: Action, request_id: str, keys: Collection[str] = ()
+    ) -> Decision:
+        """Decide as ``Deciding`` does, but offer no table that is known to fail the card's checks.
+
+        Raises:
+            InvalidInputError: The measurement of the offer would be refused.
+            GencardError: As ``Deciding.decide``.
+        """
+        self.check_offer(who, action)
+        return super(Desk, self).decide(who, action, request_id, keys)
+
+    def check_offer(self, who: Identity, action: Action) -> None:
+        """Raises InvalidInputError if an offer holds a table that is known to fail the card's checks."""
+        if action.kind not in (Kind.APPROVE, Kind.COUNTER):
+            return
+        dropped = {frozenset(clique) for clique in action.arguments.get("drop", ())}
+        tables = self.risks.failing(who, action.resource)
+        left = [one.clique for one in tables if frozenset(one.clique) not in dropped]
+        if left:
+            names = "; ".join(", ".join(clique) for clique in left)
+            drop = " ".join(f"--drop {','.join(clique)}" for clique in left)
+            raise InvalidInputError(
+                field="card",
+                problem=f"cannot be measured: tables fail the checks of the policy: {names}",
+                advice=f"Offer the card without them (counter {drop}), or reject it.",
+            )
 
     def purposes(self, who: Identity, names: Collection[str]) -> Mapping[str, str]:
         """What the cards among some resources are for, by name."""

@@ -145,6 +145,8 @@ class PersonEffect:
         reachable(argument(arguments, "address", str, "") or self.address)
         if resource != f"{PERSON}{request.name}":
             raise InvalidInputError(field="name", problem=f"is {request.name!r} in the request")
+        if "fingerprint" in arguments:  # also in a preview, so that a typing error is seen before
+            self._check_fingerprint(arguments, request.fingerprint)
         return examined(
             self.folder,
             request,
@@ -204,10 +206,7 @@ class PersonEffect:
 
     def _enrolled(self, tx: Connection, by: str, action: Action) -> Applied:
         enrolment = self.examined(action.resource, action.arguments)
-        fingerprint = "".join(argument(action.arguments, "fingerprint", str, "").split()).lower()
-        if fingerprint != enrolment.request.fingerprint:
-            problem = "does not match the request, which may have been changed in transit"
-            raise InvalidInputError(field="fingerprint", problem=problem)
+        self._check_fingerprint(action.arguments, enrolment.request.fingerprint)
         address = argument(action.arguments, "address", str, "") or self.address
         authority, now = self._authority(), self.clock()
         answer = answer_to(self.folder, enrolment, authority, address=address, now=now)
@@ -217,6 +216,17 @@ class PersonEffect:
             self.passkeys.forget(tx, enrolment.identity.uri, by)
         result = {"answer": answer.document.decode(), "fingerprint": answer.fingerprint}
         return Applied(result, lambda: write(self.folder, enrolment.enrolled))
+
+    @staticmethod
+    def _check_fingerprint(arguments: Mapping[str, Any], fingerprint: str) -> None:
+        """Raises InvalidInputError if the person's fingerprint is not that of the request."""
+        if "".join(argument(arguments, "fingerprint", str, "").split()).lower() != fingerprint:
+            raise InvalidInputError(
+                field="fingerprint",
+                problem="does not match the request, which may have been changed in transit",
+                advice="Compare what you typed with what the person gave you. If it is the same, ask "
+                "the person for the request again.",
+            )
 
     def _authority(self) -> KeyPair:
         if not (self.authority_key or self.folder / "authority" / "key.pem").is_file():

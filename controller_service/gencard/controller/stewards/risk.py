@@ -29,6 +29,7 @@ from gencard.controller.state.operations import UNFINISHED, OperationRow
 from gencard.controller.state.tables import risks
 from gencard.controller.stewards.cards import CardEffect
 from gencard.core.card.card import Card
+from gencard.core.card.mechanism import AS_COUNTED, Transform
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
@@ -41,9 +42,10 @@ from gencard.core.errors import (
     ServiceUnavailableError,
 )
 from gencard.core.psi_risk.facts import Combination
-from gencard.core.psi_risk.risk import PsiRisk
+from gencard.core.psi_risk.risk import FailingTable, PsiRisk
 from gencard.core.typed_json import PLAIN
-from gencard.wire.signatures.canonical import digest_of, sha256
+from gencard.wire.codecs.privacy_codec import transform_document
+from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.identity import Identity, Role
 
 KIND, LOOK = "risk", "look-at-risk"
@@ -67,17 +69,25 @@ class ExactTables:
 
     Args:
         cards: Names of the other cards.
+        own: Tables of the card itself.
+        transform: Checks and rounding of the card's own tables.
     """
 
     cliques: tuple[Clique, ...]
     cards: tuple[str, ...]
     version: str
+    own: tuple[Clique, ...] = ()
+    transform: Transform = AS_COUNTED
 
     @property
     def digest(self) -> str:
         """Two looks at the same tables of the same records have the same."""
         cliques = sorted({tuple(sorted(clique)) for clique in self.cliques})
-        return digest_of({"cliques": [list(clique) for clique in cliques], "version": self.version})
+        tables: Document = {"cliques": [list(clique) for clique in cliques], "version": self.version}
+        if self.transform.checks and self.own:
+            tables["own"] = sorted(sorted(clique) for clique in self.own)
+            tables["transform"] = transform_document(self.transform)
+        return digest_of(tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +195,14 @@ class Risks:
         cliques = (*own, *chain.from_iterable(others.values()))
         if not cliques:
             raise InvalidInputError(field="card", problem=NO_COUNTS, advice=BOUNDED)
-        return ExactTables(cliques, tuple(sorted(others)), dataset_entry.version)
+        transform = terms.transform if own else AS_COUNTED
+        return ExactTables(cliques, tuple(sorted(others)), dataset_entry.version, tuple(own), transform)
+
+    def failing(self, who: Identity, name: str) -> tuple[FailingTable, ...]:
+        """Tables of a card that fail its checks, as far as the present tables were examined."""
+        view = self.view(who, name)
+        examined = view.state is RiskState.READY and view.report is not None
+        return view.report.failing if examined and view.report is not None else ()
 
     def _terms(self, tx: Connection, card: Card) -> Proposal:
         """Of a proposal that waits, what approving would offer: the policy may grant less."""
@@ -275,7 +292,8 @@ class RiskRun:
             card = self.risks.cards.card(tx, name)
             tables = self.risks.tables(tx, card)
         dataset_entry = self.risks.cards.catalogue.named(dataset_of(name))
-        answer = run.job(tasks.LOOK, self.jobs.look(dataset_entry, tables.cliques))
+        job = self.jobs.look(dataset_entry, tables.cliques, tables.own, tables.transform)
+        answer = run.job(tasks.LOOK, job)
         with self.risks.database.transaction() as tx:
             self.risks.keep(tx, card, tables, answer["risk"])
             self.operations.finish(tx, run.row.name, b"")

@@ -106,8 +106,20 @@ def state_lock(folder: Path) -> Iterator[None]:
     lock = _opened(folder / "lock")
     try:
         if not _taken(lock):
-            raise InvalidInputError(field="state.folder", problem="is in use by another service")
+            problem = "is in use by another service; stop it first, or name another folder"
+            raise InvalidInputError(field="state.folder", problem=problem)
         yield
+    finally:
+        os.close(lock)
+
+
+def is_served(folder: Path) -> bool:
+    """Whether a service on this machine holds the state's folder now."""
+    if not (folder / "lock").exists():
+        return False
+    lock = _opened(folder / "lock")
+    try:
+        return not _took(lock)
     finally:
         os.close(lock)
 

@@ -7,7 +7,8 @@ follows from it too. The metrics therefore say what was requested, not how it en
 * operations are queued, running or ended;
 * calls that fetch results or look at a card again are not counted, since a client makes them after a
   success, or after a failure; only faults of the service and refused callers are;
-* a run on the records counts with the price that was reserved, not with the one that it came to;
+* runs, evaluations and measurements count with the price that was reserved, not with the one that they
+  came to;
 * neither verdicts of audits, nor answers and failures that wait for a steward, nor the length of the log
   are shown. Stewards see them.
 
@@ -15,6 +16,7 @@ Times are shown as ages of operations that have not ended: see docs/threat-model
 disclose.
 """
 
+import json
 import secrets
 import socket
 import threading
@@ -33,7 +35,9 @@ from sqlalchemy import Connection, func, select
 
 from gencard.controller.answers.answers import KIND as RUN
 from gencard.controller.controller_state import ControllerState
+from gencard.controller.evaluation import KIND as EVALUATION
 from gencard.controller.notify.messages import certificate_ends
+from gencard.controller.releases.releases import SPENT_ON
 from gencard.controller.service.server import bound
 from gencard.controller.state.accounts import Account, Scope, columns_of
 from gencard.controller.state.cards import offer_of
@@ -108,7 +112,7 @@ class Watched(Collector):
     def _shares(self, tx: Connection) -> Metric:
         family = GaugeMetricFamily(
             "gencard_ledger_used_ratio",
-            "Share of a dataset's cap that is spent or reserved; runs count as when they began.",
+            "Share of a dataset's cap that is spent or reserved; work counts as when it began.",
             labels=("dataset", "currency"),
         )
         for dataset in sorted(self.state.ledger.datasets):
@@ -123,19 +127,31 @@ class Watched(Collector):
         return family
 
     def _given_back(self, tx: Connection, dataset: str) -> int:
-        """Statistics that runs on the records could have cost beyond what they came to.
+        """Statistics that work on the records could have cost beyond what it came to.
 
-        What a run comes to depends on what it released: its numbers, or one statistic for a failure.
+        What it comes to depends on how it ended: the price of its numbers, or one statistic for a
+        failure.
         """
         kept = lines.c.state != SpendState.VOIDED
-        query = select(lines.c.resource, lines.c.statistics).where(
-            lines.c.dataset == dataset, lines.c.kind == RUN, kept
-        )
-        cost, runs = 0, Counter[str]()
-        for resource, statistics in tx.execute(query):
-            cost += statistics
-            runs[resource.partition("/answers/")[0]] += 1
-        return sum(number * self._most(tx, card) for card, number in runs.items()) - cost
+        query = select(lines).where(lines.c.dataset == dataset, kept)
+        cost, runs, most = 0, Counter[str](), 0
+        evaluated = self._evaluated(tx)
+        for line in tx.execute(query).mappings():
+            if line["kind"] == RUN:
+                cost += line["statistics"]
+                runs[line["resource"].partition("/answers/")[0]] += 1
+            elif line["kind"] == SPENT_ON:
+                price = offer_of(self.state.cards.card(tx, line["resource"])).price
+                most += max(0, price.statistics - line["statistics"])
+            elif line["kind"] == EVALUATION:
+                most += max(0, evaluated.get(line["number"], 0) - line["statistics"])
+        return most + sum(number * self._most(tx, card) for card, number in runs.items()) - cost
+
+    def _evaluated(self, tx: Connection) -> dict[int, int]:
+        """Statistics that evaluations reserved, by line."""
+        query = select(operations.c.request).where(operations.c.kind == EVALUATION)
+        requests = map(json.loads, tx.execute(query).scalars())
+        return {one["line"]: one.get("statistics", 0) for one in requests if one.get("line") is not None}
 
     def _most(self, tx: Connection, card: str) -> int:
         """Most statistics that a run under a card may cost, as the card states it."""

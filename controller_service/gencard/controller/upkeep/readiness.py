@@ -120,13 +120,19 @@ def _vain_runs(policy: Policy) -> Iterator[str]:
         return
     exact = Mechanism.EXACT in policy.mechanisms
     if most.reviewed_runs and (policy.transform != AS_COUNTED or not exact):
-        yield "offers reviewed runs, which need exact counts without rounding or checks"
+        yield (
+            "offers reviewed runs, which need exact counts without rounding or checks: remove "
+            "transform, or reviewed_runs"
+        )
     if (
         most.checked_runs
         and policy.transform != AS_COUNTED
         and set(policy.mechanisms) == {Mechanism.EXACT}
     ):
-        yield "offers checked runs, but only exact counts with rounding or checks"
+        yield (
+            "offers checked runs, but only exact counts with rounding or checks, which answers of runs "
+            "would undo: remove transform, or add a mechanism with noise"
+        )
     if most.checked_runs and not most.kinds:
         yield "offers checked runs, but no kinds"
 

@@ -82,7 +82,10 @@ def place(backup: Path, state: State) -> BackupList:
             field="state.url", problem="names a database that must be restored with its own tools"
         )
     if any(path.name != "lock" for path in state.folder.glob("*")):
-        raise InvalidInputError(field="state.folder", problem="is not empty, and no file is overwritten")
+        raise InvalidInputError(
+            field="state.folder",
+            problem="is not empty, and no file is overwritten; name an empty state.folder",
+        )
     backup_list = list_of(backup)
     try:
         copied(backup / FILE, state.folder / FILE)
@@ -121,7 +124,9 @@ def alone(state: State) -> Iterator[Leadership | None]:
     leadership = Leadership(state.database_url, state.folder)
     try:
         if not leadership.try_lead():
-            raise InvalidInputError(field="state.url", problem="is in use by another service")
+            raise InvalidInputError(
+                field="state.url", problem="is in use by another service; stop it first"
+            )
         yield leadership
     finally:
         leadership.close()

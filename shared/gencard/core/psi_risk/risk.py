@@ -7,20 +7,25 @@ was not released, and which attributes can be guessed with confidence.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
 
+from gencard.core.card.mechanism import AS_COUNTED, Transform
+from gencard.core.coding import Coding, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.json_codecs import written
 from gencard.core.psi_risk.facts import WIDEST_KEY, Combination, KeyFacts, certain_facts
 from gencard.core.psi_risk.guesses import Guesses, confident_guesses
 from gencard.core.psi_risk.released import ReleasedTables
 from gencard.core.psi_risk.wide import WideTables, wide_tables
+from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.psi import failing
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import Counts, Progress, ignore_progress
 
@@ -28,6 +33,8 @@ THRESHOLD = 10
 """Counts below it are called small."""
 
 WORST_TABLES = 10
+
+REFUSED = "The measurement of this card would be refused."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,76 @@ class SmallCells:
     single: int
     small: int
     records: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailingTable:
+    """A table that fails the checks of its own card, so that the measurement would be refused.
+
+    Args:
+        clique: Attributes of the table.
+        checks: Names of the checks that it fails, such as ``threshold``.
+        cells: Number of cells that fail.
+        levels: Levels of the failing cell with the fewest records, in the order of ``clique``.
+        records: Records in that cell.
+    """
+
+    clique: Clique
+    checks: tuple[str, ...]
+    cells: int
+    levels: tuple[str, ...]
+    records: int
+
+    def __str__(self) -> str:
+        """One line, for a steward."""
+        pairs = zip(self.clique, self.levels, strict=True)
+        cell = ", ".join(f"{name} = {level}" for name, level in pairs)
+        table, checks = " × ".join(self.clique), " and ".join(self.checks)
+        cells = "1 cell fails" if self.cells == 1 else f"{self.cells:,} cells fail"
+        records = "1 record" if self.records == 1 else f"{self.records:,} records"
+        return f"{table}: {cells} {checks}; fewest in {cell}: {records}"
+
+
+_CHECKS = {
+    "threshold": ("threshold",),
+    "freedom": ("freedom",),
+    "dominance": ("dominance_count", "dominance_percent"),
+    "remainder": ("remainder_percent",),
+    "zeros": ("zeros",),
+}
+"""Fields of a transform, by the name of the check."""
+
+
+def failing_tables(
+    records: Dataset, cliques: Sequence[Clique], transform: Transform, coding: Coding
+) -> tuple[FailingTable, ...]:
+    """Tables of a card that fail its checks, each with the cell of fewest records that fails."""
+    if not transform.checks or not cliques:
+        return ()
+    tables = []
+    for clique, counts in zip(cliques, count_all(records, cliques), strict=True):
+        domain = records.domain.project(clique)
+        possible_empty = impossible_cells(domain, coding.structural_zeros)
+        fails = failing(counts, transform, possible_empty)
+        if not fails.any():
+            continue
+        checks = tuple(
+            name
+            for name, parts in _CHECKS.items()
+            if failing(
+                counts,
+                replace(AS_COUNTED, **{part: getattr(transform, part) for part in parts}),
+                possible_empty,
+            ).any()
+        )
+        lowest = int(np.argmin(np.where(fails, counts, np.iinfo(np.int64).max)))
+        cell = np.unravel_index(lowest, counts.shape)
+        levels = tuple(
+            coding.attribute(name).coding.level_names[int(code)]
+            for name, code in zip(clique, cell, strict=True)
+        )
+        tables.append(FailingTable(clique, checks, int(fails.sum()), levels, int(counts[cell])))
+    return tuple(tables)
 
 
 def small_cells(clique: Clique, counts: Counts, threshold: int) -> SmallCells:
@@ -96,6 +173,7 @@ class PsiRisk:
             diagonal.
         guesses: Confident guesses and cells that certainly hold somebody, for keys of one and two.
         wide: What tables of four attributes give, and what only integer programs prove.
+        failing: Tables of the card that fail its checks: the measurement would be refused.
     """
 
     attributes: Clique
@@ -110,12 +188,21 @@ class PsiRisk:
     small_pairs: tuple[tuple[int, ...], ...] = field(repr=False)
     guesses: tuple[Guesses, ...]
     wide: WideTables
+    failing: tuple[FailingTable, ...] = field(default=(), metadata=written(omit=True))
 
     @property
     def wrong(self) -> int:
         """Claims of certainty that the records contradict; always 0 for tables of these records."""
         facts = self.facts[-1].wrong if self.facts else 0
         return facts + self.wide.wrong + sum(guesses.wrong for guesses in self.guesses)
+
+    @property
+    def failing_lines(self) -> tuple[str, ...]:
+        """Sentences for a steward about tables that fail the card's checks; empty if all pass."""
+        if not self.failing:
+            return ()
+        advice = "Leave these tables out, or reject the card:"
+        return (f"{REFUSED} {advice}", *map(str, self.failing))
 
     @property
     def not_covered(self) -> tuple[str, ...]:

@@ -233,13 +233,14 @@ def shows_a_difference(wanted: Grant, granted: Iterable[Grant]) -> bool:
 
     Of two versions of the records, every block that both workloads span shows by subtraction which
     records came or went, and the block of the empty set, the number of records, is in every workload.
-    Under two schemas, edges that moved by a little show the records between them. Rounded counts add
-    nothing to the same counts unrounded; rounded to two different multiples they say more than either.
+    Under two schemas, edges that moved by a little show the records between them. Counts rounded to two
+    different multiples say more than either, and unrounded counts undo the rounding of earlier ones.
+    Rounded counts add nothing to the same counts that were granted unrounded before.
     """
     return any(_differ(wanted, grant) for grant in granted)
 
 
-def _differ(one: Grant, other: Grant) -> bool:
-    if (one.version, one.coding) != (other.version, other.coding):
+def _differ(wanted: Grant, granted: Grant) -> bool:
+    if (wanted.version, wanted.coding) != (granted.version, granted.coding):
         return True
-    return one.rounding != other.rounding and min(one.rounding, other.rounding) > 1
+    return granted.rounding not in (1, wanted.rounding)

@@ -114,9 +114,11 @@ function openForm(key) {
   const details = document.querySelector(`[data-key-form="${CSS.escape(key)}"]`);
   if (!details) return false;
   details.open = true;
-  const field = details.querySelector("input:not([type=hidden])") || details.querySelector("button, summary");
-  field.focus();
-  field.scrollIntoView({ block: "nearest" });
+  // a remark is optional: the first field that must be filled comes first
+  const field = details.querySelector("input:required:not([type=hidden])") ||
+    details.querySelector("input:not([type=hidden])") || details.querySelector("button, summary");
+  (field || details).scrollIntoView({ block: "nearest" });
+  if (field) field.focus();
   return true;
 }
 

@@ -1,5 +1,6 @@
 """The view of answers that wait: number by number, beside the dry run, with the rule that marks it."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,6 +15,7 @@ from gencard.controller.stewards.desk import Desk
 from gencard.core.answers.answer import Answer
 from gencard.core.output_checks.rules import Colour, Rule
 from gencard.core.program_outputs import DIGITS, Number
+from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.identity import Identity
 
 RULES: Mapping[Rule, str] = {
@@ -74,6 +76,7 @@ def _answers(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: A
 
 def _answer(request: Request, desk: Desk, who: Identity) -> Context:
     view = desk.answer(who, request.path_params["name"])
+    answer = None if view.answer is None else Answer.of_json(view.answer)
     cells = [_marked(cell) for cell in view.cells]
     outputs = groupby(zip(view.cells, cells, strict=True), key=lambda pair: pair[0].output)
     return {
@@ -82,11 +85,28 @@ def _answer(request: Request, desk: Desk, who: Identity) -> Context:
         "outputs": [(name, [table for _, table in pairs]) for name, pairs in outputs],
         "counts": {str(colour): sum(one.colour is colour for one in cells) for colour in Colour},
         "numbers": len(cells),
-        "tables": [] if view.answer is None else list(_tables(Answer.of_json(view.answer))),
+        "missing": MISSING_WORDS[view.question.missing],
+        "options": _options(view.question),
+        "about": None
+        if answer is None
+        else {"n": _text(answer.n), "noise": answer.noise, "notes": answer.notes},
+        "tables": [] if answer is None else list(_tables(answer)),
         "marks": [(*_mark(mark), mark["part"]) for mark in view.marks or ()],
         "digits": range(1, DIGITS + 1),
         "tones": TONES,
     }
+
+
+MISSING_WORDS = {
+    "level": "a level of their own",
+    "drop": "records with a missing value in the formula are left out",
+}
+"""What is done with missing values, by the word of a question."""
+
+
+def _options(question: Question) -> list[tuple[str, str]]:
+    options = json.loads(question.options) if question.options else {}
+    return [(name, json.dumps(value, ensure_ascii=False)) for name, value in options.items()]
 
 
 def _marked(cell: Cell) -> Marked:

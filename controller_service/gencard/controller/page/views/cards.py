@@ -8,10 +8,11 @@ from starlette.requests import Request
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.accounts import Scope
+from gencard.controller.state.cards import offer_of
 from gencard.controller.stewards.cards import Together
 from gencard.controller.stewards.desk import Desk
 from gencard.core.card.budget import FREE, ZERO, Price
-from gencard.core.card.card import Card, CardState, Offer
+from gencard.core.card.card import Card, CardState
 from gencard.core.card.card import Change as TermsChange
 from gencard.core.card.mechanism import AS_COUNTED
 from gencard.core.card.terms import Proposal
@@ -101,7 +102,7 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
         "waits": card.state is CardState.REQUESTED,
         "revocable": bool(card.envelope) and card.state is not CardState.REVOKED,
         "price": price,
-        "besides": [] if card.offer is None else besides(card.offer),
+        "besides": [] if card.offer is None else besides(card),
         "budgets": budgets(desk, who, card, price if view.offer else None),
         "terms": terms_diff(card.proposed, offered, changes),
         "statistics": statistics_diff(card.proposed, offered, changes),
@@ -145,14 +146,20 @@ def _left(cap: Price, spent: Price) -> Price:
     )
 
 
-def besides(offer: Offer) -> list[tuple[str, str]]:
-    """What an offer says besides terms and price."""
+_ENDS = {CardState.OFFERED: "Offer ends", CardState.AGREED: "Card ends", CardState.RELEASED: "Card ends"}
+"""Label of the time at which an offer or the card made from it ends, by the card's state."""
+
+
+def besides(card: Card) -> list[tuple[str, str]]:
+    """Further facts of a card's offer: prices in addition, and when offer or card end or ended."""
+    offer = offer_of(card)
     lines = [
         ("Evaluations, in addition", offer.measures_price),
         ("Runs, in addition at most", offer.analyses_price),
     ]
     texts = [(label, str(price)) for label, price in lines if price != FREE]
-    return [*texts, ("Offer ends", f"{offer.expire_time:%Y-%m-%d}")]
+    ends = _ENDS.get(card.state)
+    return [*texts, (ends, f"{offer.expire_time:%Y-%m-%d}")] if ends else texts
 
 
 def terms_diff(

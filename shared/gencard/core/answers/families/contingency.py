@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import log, sqrt
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray
@@ -170,8 +170,9 @@ class Strata:
 
 def share_intervals(counts: FloatArray, alpha: float = 0.05) -> FloatArray:
     """Wilson's interval of each cell's share of all; shape ``(2, k)``, lower and upper bounds."""
-    n, shares = counts.sum(), counts / counts.sum()
-    z = float(stats.norm.isf(alpha / 2))
+    n = counts.sum()
+    shares = np.clip(counts / n, 0.0, 1.0)  # noise leaves some below 0: their sampling error is of 0
+    z = -float(special.ndtri(alpha / 2))
     centre = (shares + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(shares * (1 - shares) / n + z**2 / (4 * n**2))
     return np.array([centre - half, centre + half])

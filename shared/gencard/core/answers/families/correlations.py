@@ -10,7 +10,7 @@ from itertools import combinations
 from math import atanh, sqrt, tanh
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
 from gencard.core.answers.design import Question
@@ -92,7 +92,7 @@ def _pairs(
     keys = {name: key(question, name) for name in attributes}
     tables = []
     for one, other in combinations(attributes, 2):
-        table = level_table(margins, question, (one,), (other,), keys)
+        table = level_table(margins, question, (one,), (other,), keys, signed=True)
         if min(table.counts.shape) < 2:
             problem = f"'{one}' or '{other}' does not vary"
             raise NoEstimateError(kind=question.kind, problem=problem)
@@ -167,7 +167,7 @@ def correlation_interval(correlation: float, n: float, alpha: float = 0.05) -> t
     """By Fisher's transformation."""
     if not (n > 3 and abs(correlation) < 1):
         return float("nan"), float("nan")
-    half = float(stats.norm.isf(alpha / 2)) / sqrt(n - 3)
+    half = -float(special.ndtri(alpha / 2)) / sqrt(n - 3)
     return tanh(atanh(correlation) - half), tanh(atanh(correlation) + half)
 
 
