@@ -81,8 +81,8 @@ class AttackFinding(Finding):
         )
 
     def rounded(self, _material: Material) -> "AttackFinding":
-        proportions = map(rounded_proportion, (self.attack, self.control, self.naive))
-        return AttackFinding(*proportions, above=self.stands_out)
+        attack, control, naive = map(rounded_proportion, (self.attack, self.control, self.naive))
+        return AttackFinding(attack, control, naive, self.stands_out)
 
 
 def singling_out_finding(material: Material) -> AttackFinding:
