@@ -43,8 +43,8 @@ class AttackFinding(Finding):
     """One attack: correct guesses about train, about holdout (control) and at random (naive).
 
     Args:
-        above: Whether the attack succeeded, by the numbers before they were rounded; None in those, and
-            in findings of earlier versions.
+        above: Whether the attack succeeded, by the numbers before they were rounded; None in findings
+            that are not rounded, or of earlier versions.
     """
 
     attack: Proportion
@@ -69,7 +69,7 @@ class AttackFinding(Finding):
 
     @property
     def undecided(self) -> bool:
-        return not self.stands_out and self.risk.high > LARGEST_OPEN_RISK
+        return self.above is False and self.risk.high > LARGEST_OPEN_RISK
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -147,7 +147,7 @@ class MembershipFinding(Finding):
 
     @property
     def undecided(self) -> bool:
-        return not self.stands_out and self.high >= LARGEST_OPEN_AREA
+        return self.above is False and self.high >= LARGEST_OPEN_AREA
 
     @property
     def lines(self) -> tuple[Line, ...]:
