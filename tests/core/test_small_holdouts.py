@@ -161,6 +161,14 @@ class TestRelease:
         assert large.detectable < BLIND
         assert not large.undecided
 
+    @pytest.mark.parametrize("name", ["dcr", "clones", "membership", "linkability"])
+    def test_rounding_changes_no_verdict(self, name):
+        """Rounded to a holdout of 50 records, an area of 0.59 is 0.5 to 0.6."""
+        for seed, copies in ((1, 0.2), (2, 0.2), (1, 0.0)):
+            made = world(seed, 50, copies, records=1_000)
+            finding = found(name, made)
+            assert finding.rounded(made).stands_out == finding.stands_out
+
     def test_findings_of_earlier_versions_are_judged_as_they_were(self):
         clones = CloneFinding(1_000, 0.3, 0.2, 0.1, None)
         distance = found("dcr", world(3, 40, 0.0))

@@ -8,12 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from scipy import stats
 
 from gencard.client.report import plots
 from gencard.client.report.card_page import card_page
 from gencard.client.report.finding_plots import draw
 from gencard.client.report.findings import sentence
 from gencard.client.report.utility import UtilityOptions, utility_report
+from gencard.core.answers.families import contingency
+from gencard.core.answers.families.correlations import (
+    correlation_pvalue,
+    kendall_pvalue,
+    kendall_tau,
+)
+from gencard.core.audit.arms.exploration import _Block
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -203,6 +211,32 @@ class TestFindings:
         assert finding.synthetic[0] is None
         assert finding.original[0] is not None
         assert "no rows at c" in sentence(finding)
+
+
+class TestAnswers:
+    """P-values and ratios beside scipy, where the records do not define them."""
+
+    def test_two_records_are_no_evidence_of_a_correlation(self):
+        assert np.isnan(correlation_pvalue(1.0, 2))
+        assert stats.pearsonr([1, 2], [3, 5]).pvalue == 1  # we leave it out
+        assert correlation_pvalue(1.0, 3) == 0
+
+    def test_a_constant_has_no_rank_correlation_and_no_p_value(self):
+        expected = stats.kendalltau([1, 1, 1], [1, 2, 3])
+        table = np.array([[1.0, 1.0, 1.0]])
+        assert np.isnan(expected.pvalue)
+        assert np.isnan(kendall_tau(table))
+        assert np.isnan(kendall_pvalue(table))
+
+    def test_a_table_of_one_row_has_no_association(self):
+        assert np.isnan(contingency.cramers_v(np.array([[3.0, 4.0]])))
+
+    def test_a_block_in_which_the_inputs_agree_reproduces_nothing_that_could_be_measured(self):
+        change = np.array([[1.0, 0.5], [0.9, 0.6], [1.1, 0.4]])
+        still = _Block(change, np.zeros(2), np.zeros(2)).evidence(("a", "b"), 1.0)
+        moved = _Block(change, np.ones(2), np.ones(2)).evidence(("a", "b"), 1.0)
+        assert still.reproduced is None
+        assert moved.reproduced == pytest.approx(0.75)
 
 
 def test_a_utility_report_says_undefined():

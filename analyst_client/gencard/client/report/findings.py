@@ -273,7 +273,8 @@ def _(finding: attacks.AttackFinding) -> str:
         f"random: a risk of {percent(risk.estimate)} ({interval(risk.low, risk.high)})."
     )
     weak = "The attack is no better than random guessing, so its risk is not meaningful."
-    return result if finding.whole.beats_random_guessing() else f"{result} {weak}"
+    is_weak = not (finding.stands_out or finding.whole.beats_random_guessing())
+    return f"{result} {weak}" if is_weak else result
 
 
 @sentence.register

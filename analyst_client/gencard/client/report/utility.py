@@ -104,7 +104,9 @@ class UtilityReport(WrittenAsJson, Displayable):
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""
-        return {"format": FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **asdict(self)} | {
+        content = asdict(self)
+        del content["has_gap"]
+        return {"format": FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **content} | {
             "tables": {str(width): mean for width, mean in self.tables},
             "regression": _object(self.regression),
             "tree": _object(self.tree),
@@ -199,5 +201,8 @@ def _shares(accuracies: Any) -> tuple[str, str]:
 def _object(propensity: Propensity | None) -> dict[str, Any] | None:
     if propensity is None:
         return None
-    error = propensity.expected_error if isfinite(propensity.expected_error) else None
-    return asdict(propensity) | {"expected_error": error, "standardised": propensity.standardised}
+    document = asdict(propensity) | {"standardised": propensity.standardised}
+    error = document.pop("expected_error")
+    if propensity.standardised is None:  # what is expected is not known: say how badly
+        document["expected_error"] = error if isfinite(error) else None
+    return document

@@ -3,7 +3,7 @@
 The definitions are in ``privacy.attacks``, ``privacy.uniques`` and ``privacy.disclosure``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -18,6 +18,7 @@ from gencard.core.evaluation.precision import (
     rounded_outward,
     rounded_proportion,
 )
+from gencard.core.json_codecs import written
 from gencard.core.privacy.attacks.attack import Attack, Proportion, Risk
 from gencard.core.privacy.attacks.neighbours import Membership, inference, linkability
 from gencard.core.privacy.attacks.singling_out import singling_out
@@ -31,19 +32,25 @@ WIDTH, NEIGHBOURS = 3, 10
 LARGEST_OPEN_RISK, LARGEST_OPEN_AREA = 0.2, 0.6
 """Where the interval of an attack without success reaches so far, its targets were too few to decide."""
 
-NUMBERS = 6
-"""Numbers that an attack releases: correct guesses and attempts of three kinds."""
+NUMBERS = 7
+"""Numbers that an attack releases: right guesses and attempts of three kinds, and its verdict."""
 
-AREA_NUMBERS = 3
+AREA_NUMBERS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class AttackFinding(Finding):
-    """One attack: correct guesses about train, about holdout (control) and at random (naive)."""
+    """One attack: correct guesses about train, about holdout (control) and at random (naive).
+
+    Args:
+        above: Whether the attack succeeded, by the numbers before they were rounded; None in findings
+            that are not rounded, or of earlier versions.
+    """
 
     attack: Proportion
     control: Proportion
     naive: Proportion
+    above: bool | None = field(default=None, metadata=written(omit=True))
 
     @property
     def whole(self) -> Attack:
@@ -56,11 +63,13 @@ class AttackFinding(Finding):
 
     @property
     def stands_out(self) -> bool:
+        if self.above is not None:
+            return self.above
         return self.risk.low > 0 and self.whole.beats_random_guessing()
 
     @property
     def undecided(self) -> bool:
-        return not self.stands_out and self.risk.high > LARGEST_OPEN_RISK
+        return self.above is False and self.risk.high > LARGEST_OPEN_RISK
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -72,7 +81,8 @@ class AttackFinding(Finding):
         )
 
     def rounded(self, _material: Material) -> "AttackFinding":
-        return AttackFinding(*map(rounded_proportion, (self.attack, self.control, self.naive)))
+        attack, control, naive = map(rounded_proportion, (self.attack, self.control, self.naive))
+        return AttackFinding(attack, control, naive, self.stands_out)
 
 
 def singling_out_finding(material: Material) -> AttackFinding:
@@ -123,19 +133,21 @@ class MembershipFinding(Finding):
     Args:
         area: Chance, 0 to 1, that a random record of train is nearer to the rows than one of holdout.
         low, high: Its 95 % interval.
+        above: As in ``AttackFinding``.
     """
 
     area: float
     low: float
     high: float
+    above: bool | None = field(default=None, metadata=written(omit=True))
 
     @property
     def stands_out(self) -> bool:
-        return self.low > 0.5
+        return self.low > 0.5 if self.above is None else self.above
 
     @property
     def undecided(self) -> bool:
-        return not self.stands_out and self.high >= LARGEST_OPEN_AREA
+        return self.above is False and self.high >= LARGEST_OPEN_AREA
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -144,7 +156,7 @@ class MembershipFinding(Finding):
     def rounded(self, material: Material) -> "MembershipFinding":
         size = min(len(material.records), len(material.unseen))
         low, high = rounded_outward(self.low, self.high, size)
-        return MembershipFinding(rounded_between(self.area, size), low, high)
+        return MembershipFinding(rounded_between(self.area, size), low, high, self.stands_out)
 
 
 def membership_finding(material: Material) -> MembershipFinding:

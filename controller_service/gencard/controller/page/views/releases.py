@@ -13,6 +13,7 @@ from gencard.controller.stewards.desk import Desk
 from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text
+from gencard.core.types import UNDEFINED
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.identity import Identity
 
@@ -142,7 +143,9 @@ def _block(block: BlockEvidence, largest: float, level: float) -> Mapping[str, A
         "length": bar(block.strength, largest),
         "strength": f"{block.strength:.1f}",
         "strong": block.p_value <= level,
-        "reproduced": f"{100 * block.reproduced:.3g} %".replace("-", "\N{MINUS SIGN}"),
+        "reproduced": UNDEFINED
+        if block.reproduced is None
+        else f"{100 * block.reproduced:.3g} %".replace("-", "\N{MINUS SIGN}"),
         "p_value": f"{block.p_value:.2g}",
     }
 

@@ -12,7 +12,7 @@ References:
 """
 
 from dataclasses import dataclass
-from math import log, sqrt
+from math import log, nan, sqrt
 
 import numpy as np
 from scipy import special
@@ -66,9 +66,9 @@ def freedom(table: FloatArray) -> int:
 
 
 def cramers_v(table: FloatArray) -> float:
-    """Cramér's V, 0 to 1; 0 where a side has a single level."""
+    """Cramér's V, 0 to 1; NaN where a side has a single level."""
     smaller = min(table.shape) - 1
-    return sqrt(pearson(table).statistic / (table.sum() * smaller)) if smaller > 0 else 0.0
+    return sqrt(pearson(table).statistic / (table.sum() * smaller)) if smaller > 0 else nan
 
 
 def adjusted_residuals(table: FloatArray) -> FloatArray:

@@ -156,9 +156,12 @@ def concordance(table: FloatArray) -> float:
 
 
 def correlation_pvalue(correlation: float, n: float) -> float:
-    """Two-sided, by Student's t with n - 2 degrees of freedom: exact for normal variables."""
+    """Two-sided, by Student's t with n - 2 degrees of freedom: exact for normal variables.
+
+    NaN without a degree of freedom: any two records are on a line.
+    """
     if not (n > 2 and abs(correlation) < 1):
-        return 0.0 if abs(correlation) == 1 else float("nan")
+        return 0.0 if n > 2 and abs(correlation) == 1 else float("nan")
     t = correlation * sqrt((n - 2) / ((1 - correlation) * (1 + correlation)))
     return float(2 * special.stdtr(n - 2, -abs(t)))
 
@@ -172,13 +175,15 @@ def correlation_interval(correlation: float, n: float, alpha: float = 0.05) -> t
 
 
 def kendall_pvalue(table: FloatArray) -> float:
-    """Two-sided, by the normal approximation with ties (Kendall 1970)."""
+    """Two-sided, by the normal approximation with ties (Kendall 1970); NaN without variation."""
     n, rows, columns = table.sum(), table.sum(axis=1), table.sum(axis=0)
     pairs = n * (n - 1)
     variance = (pairs * (2 * n + 5) - _fives(rows) - _fives(columns)) / 18
     variance += 2 * _pair_count(rows) * _pair_count(columns) / pairs
     variance += _triples(rows) * _triples(columns) / (9 * pairs * (n - 2))
-    return float(2 * special.ndtr(-abs(concordance(table)) / sqrt(variance))) if variance > 0 else 1.0
+    if not variance > 0:
+        return float("nan")
+    return float(2 * special.ndtr(-abs(concordance(table)) / sqrt(variance)))
 
 
 def _centred(values: FloatArray, counts: FloatArray) -> FloatArray:
