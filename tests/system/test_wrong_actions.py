@@ -1,4 +1,4 @@
-"""Wrong and unlucky actions of operators, stewards, auditors and authors: docs/wrong-actions.md is true."""
+"""Wrong actions of operators, stewards, auditors and authors: docs/wrong-actions.md is true."""
 
 import pytest
 
