@@ -1,12 +1,14 @@
 """The views of budgets, releases, audits, answers, people and the log, in a browser."""
 
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 from sqlalchemy import update
 
+from gencard.client import Steward as Visitor
 from gencard.client import install_answer, new_request
 from gencard.controller.state.tables import releases
 from gencard.core.card.budget import Price
@@ -15,8 +17,10 @@ from gencard.wire.documents.enrolment import grouped
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Identity
 from tests.page.browsing import needs_chromium
+from tests.page.by_http import http_steward, page_running
 from tests.page.served import signed_in, uri_of, with_page
 from tests.system.sandboxes import needs_sandbox
+from tests.system.stewards import Steward
 
 pytestmark = [needs_sandbox, needs_chromium, pytest.mark.timeout(300)]
 
@@ -209,3 +213,30 @@ def test_two_stewards_enrol_by_the_fingerprint_and_one_disables(lived_in, sam, c
     page.get_by_role("status").wait_for()
     assert page.locator("tr", has_text="zoe").get_by_text("disabled", exact=True).is_visible()
     sam.watch.assert_calm()
+
+
+ANALYSES = 'analyses = { kinds = ["crosstab"], checked_runs = 5, release = "steward" }\n'
+SET_OFF = "sex == 'female' or sex == 'male'"
+
+
+def test_what_was_asked_stands_beside_an_answer(tmp_path):
+    """Missing values, subpopulation, options and number of records, on the page and in the shell."""
+    with page_running(tmp_path, ANALYSES) as house:
+        with house.analyst() as ana:
+            granted = {"kinds": ["crosstab"], "checked_runs": 5}
+            card = ana.propose("survey", [("sex", "health")], purpose="To see", analyses=granted)
+            Steward(house.controller.controller_state).approve(card.name)
+            card = ana.card(card.name).accept()
+            with pytest.raises(AnswerWaitingError) as waiting:
+                card.run("sex ~ health", "crosstab", missing="drop", where=SET_OFF, progress=False)
+        name = waiting.value.fields["answer"]
+        with http_steward(house, "sam") as sam:
+            text = unescape(sam.http.get(f"/answers/{name}").text)
+        assert "records with a missing value in the formula are left out" in text
+        assert SET_OFF in text
+        (number,) = re.findall("<dt>Records</dt><dd>([0-9,]+), exact</dd>", text)
+        with Visitor.connect(house.address, folder=house.person("sam")) as steward:
+            lines = dict(steward.answer(name).lines())
+        assert lines["Records"] == f"{number}, exact"
+        assert lines["Where"] == SET_OFF
+        assert lines["Missing values"] == "records with one in the formula are left out"

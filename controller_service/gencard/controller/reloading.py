@@ -21,7 +21,7 @@ from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
 from gencard.controller.records.records import check_rights, entry_of
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.settings.disk import write_whole
+from gencard.controller.settings.disk import IN_FORCE, write_whole
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.upkeep.readiness import check_catalogue
 from gencard.core.errors import DatasetUnavailableError, GencardError
@@ -189,13 +189,13 @@ class InForce:
 
     def write(self, folder: Path) -> None:
         """Put the statement into the state's folder; raises StorageError."""
-        write_whole(folder / _IN_FORCE, [json.dumps(asdict(self)).encode()])
+        write_whole(folder / IN_FORCE, [json.dumps(asdict(self)).encode()])
 
     @classmethod
     def read(cls, folder: Path) -> "InForce":
         """Statement in the state's folder; an empty one if there is none."""
         with suppress(OSError, ValueError, TypeError):
-            fields: Any = json.loads((folder / _IN_FORCE).read_text(encoding="utf-8"))
+            fields: Any = json.loads((folder / IN_FORCE).read_text(encoding="utf-8"))
             return cls(**fields)
         return cls()
 
@@ -204,9 +204,6 @@ class InForce:
         """One line for each setting of the files that is not in force."""
         refused = [f"Not in force: {text}" for text in self.refused]
         return refused + [f"Needs a restart: {place}" for place in self.waiting]
-
-
-_IN_FORCE = "in_force.json"
 
 
 def digest_of(config: Path, settings: Settings | None) -> str:

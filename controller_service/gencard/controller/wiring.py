@@ -364,8 +364,8 @@ def serve(
             resources.callback(leading.leadership.close)
             leading.leadership.check()
         resources.enter_context(state_lock(settings.state.folder))
-        InForce().write(settings.state.folder)  # that of an earlier run no longer holds
         check_restored(settings.state)
+        InForce().write(settings.state.folder)  # that of an earlier run no longer holds
         return _served(settings, clock, unreviewed, resources, leading)
 
 

@@ -77,6 +77,9 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
+IN_FORCE = "in_force.json"
+"""Statement of the running service about its settings, in the state's folder; no part of the state."""
+
 ROWS, KEPT, JOURNALS = "releases", "kept", "journals"
 """Where rows of releases lie, what black boxes left, and the runs of audits that have not ended."""
 

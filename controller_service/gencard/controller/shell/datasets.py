@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -40,7 +41,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.upkeep.readiness import check_caps
-from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.shell import new_typer
 from gencard.wire.codecs.card_codec import card_of_bytes
 
@@ -175,7 +176,9 @@ def show_caps(context: typer.Context, config: ConfigFile = HERE) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    statement = service_statement(config)
+    statement = None
+    with suppress(StorageError):  # ``say_in_force`` says that it is not known
+        statement = service_statement(config)
     caps = table("Caps", "dataset", "of", "cap", *([] if statement is None else ["in force"]))
     wanted = {name: held.in_words() for name, held in caps_of(Settings.load(config)).items()}
     held = {} if statement is None else statement.caps

@@ -31,7 +31,7 @@ from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.upkeep.backup import is_served
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, StorageError
 from gencard.wire.signatures.identity import Identity, Role
 
 console = Console(highlight=False)
@@ -191,7 +191,11 @@ def say_in_force(config: Path, caps_of: str = "") -> InForce | None:
     Returns:
         Statement of the running service; None if there is none.
     """
-    statement = service_statement(config)
+    try:
+        statement = service_statement(config)
+    except StorageError:
+        say("Whether a service is running is not known: this account may not read the state's folder.")
+        return None
     if statement is None:
         say("No service is running on this machine; the settings take effect at its next start.")
         return None

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from gencard.controller.audits.card_audits import CardAudits
 from gencard.controller.audits.resumption import KIND as AUDIT
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.settings.disk import flush_folder
+from gencard.controller.settings.disk import IN_FORCE, flush_folder
 from gencard.controller.settings.settings import State
 from gencard.controller.state.audits import AuditStore
 from gencard.controller.state.first_decisions import FirstDecisions
@@ -58,6 +58,10 @@ class Restored:
     ended: int
 
 
+_OF_SERVICE = ("lock", IN_FORCE)
+"""Files that a service leaves in its state's folder and that are no part of the state."""
+
+
 def check_restored(state: State) -> None:
     """A backup is not served before somebody said what became of everything since.
 
@@ -81,7 +85,7 @@ def place(backup: Path, state: State) -> BackupList:
         raise InvalidInputError(
             field="state.url", problem="names a database that must be restored with its own tools"
         )
-    if any(path.name != "lock" for path in state.folder.glob("*")):
+    if any(path.name not in _OF_SERVICE for path in state.folder.glob("*")):
         raise InvalidInputError(
             field="state.folder",
             problem="is not empty, and no file is overwritten; name an empty state.folder",
@@ -106,7 +110,7 @@ def clear(state: State) -> None:
     for path in state.folder.glob("*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
-        elif path.name != "lock":
+        elif path.name not in _OF_SERVICE:
             path.unlink(missing_ok=True)
 
 
