@@ -586,6 +586,43 @@ def _lives(design: str) -> FloatArray:
     return np.asarray(np.multiply.outer(table, groups))
 
 
+def _rare() -> list[Setting]:
+    """Designs whose rarest cell or group is answered in some draws and not in others."""
+    noise, kept = "Laplace 1", []
+    for records in (6.0, 12.0, 24.0):
+        few = records / 2_000
+        groups = np.array([0.5 - few / 2, 0.5 - few / 2, few])
+        flat = np.multiply.outer(np.full(4, 0.25), groups)
+        two = np.array([0.6, 0.4])
+        fourfold = np.array([[0.5, 0.3], [0.2 - few, few]])
+        pair = np.multiply.outer(np.full(4, 0.25), [1 - few, few])
+        lives = _lives("even").sum(axis=2)
+        made: list[tuple[str, str, FloatArray, str, bool]] = [
+            ("crosstab", "y ~ b", fourfold, "yb", False),
+            ("logistic", "y ~ C(a)", np.multiply.outer(two, groups), "ya", False),
+            ("poisson", "y ~ C(a)", np.multiply.outer(_poisson(0.8, 5), groups), "ya", False),
+            ("means", "y ~ a", flat, "ya", False),
+            ("ttest", "y ~ b", pair, "yb", True),
+            ("anova", "y ~ a", flat, "ya", True),
+            ("kaplan-meier", "t ~ e + g", np.multiply.outer(lives, [1 - few, few]), "teg", False),
+            ("cox", "t ~ e + C(g)", np.multiply.outer(lives, [1 - few, few]), "teg", False),
+        ]
+        kept += [
+            Setting(
+                f"{kind} {formula}, rarest of {records:.0f}",
+                Analysis(kind),
+                formula,
+                shares,
+                tuple(attributes),
+                2_000,
+                noise,
+                null=null,
+            )
+            for kind, formula, shares, attributes, null in made
+        ]
+    return kept
+
+
 def _of_the_issue() -> list[Setting]:
     """Reported settings: many cells with few records each."""
     scores = np.linspace(-1.5, 1.5, 7)
@@ -645,4 +682,5 @@ def _of_the_issue() -> list[Setting]:
         )
         for records in (1_500, 5_000, 10_000, 20_000)
     ]
+    made += _rare()
     return [Setting(**{**vars(one), "shares": one.shares / one.shares.sum()}) for one in made]
