@@ -265,7 +265,11 @@ _MODULES_OF = {
 """What built-in boxes load besides."""
 
 SCRIPTS = ("gencard.wire.black_box", "numpy.random")
-"""What every script in Python finds loaded; more would be loaded with rights that no program has."""
+"""Modules that every script in Python finds loaded, besides what it imports of declared distributions.
+
+They are loaded with the rights that close the sandbox, which no program has: modules of Gencard, and of
+distributions whose files were compared with their RECORDs and whose digests the card names.
+"""
 
 
 def modules_of(box: str) -> tuple[str, ...]:
