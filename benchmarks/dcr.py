@@ -262,8 +262,8 @@ def _own_targets(runs: list[Run], large: dict[str, Run], differing: int) -> list
 
 
 _RECORDS = 500
-_SHARES = {"clones": {25: 0.3, 100: 0.1, 500: 0.05}, "dcr": {25: 0.4, 100: 0.25, 500: 0.15}}
-"""Shares of copies, by evaluation and holdout: about those that it says it shows."""
+_SHARES = {"clones": {25: 0.2, 100: 0.07, 500: 0.025}, "dcr": {25: 0.35, 100: 0.18, 500: 0.1}}
+"""Shares of copies, by evaluation and holdout: a little more than those that it says it shows."""
 
 _LEAST_POWER, _MOST_ALARMS = 0.7, 0.1
 
