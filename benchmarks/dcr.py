@@ -8,6 +8,10 @@ runs in an environment and a process of its own, on one thread; seconds are the 
 program would take many minutes it is given fewer records, and ~ marks seconds by the square of their
 number. Two records that are nearest to nobody bring the same ranges to all.
 
+Copies beside holdouts of several sizes: 500 records of six attributes of seven levels, as many rows;
+how often the evaluations ``clones`` and ``dcr`` stand out without copies, and with as many as they say
+that they show in 8 of 10.
+
 One core needs 0.3 s for the arithmetic of 32,561 x 32,561 pairs, every one of them: four differences of
 floats and nine comparisons of bytes for each.
 """
@@ -28,6 +32,11 @@ from numpy.typing import NDArray
 
 from benchmarks import bench, dcr_once
 from benchmarks.peers import ONE_THREAD, Figures, Peer, Peers, peers_python
+from gencard.core.coding import Attribute, Coding, Labels
+from gencard.core.dataset import Dataset
+from gencard.core.evaluation.distances import DistanceFinding
+from gencard.core.evaluation.material import NOTHING_DECLARED, Material
+from gencard.core.evaluation.registry import evaluation_named
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "oracles" / "metrics"
 
@@ -147,9 +156,14 @@ def run(quick: bool, peers: bool = False) -> bench.Result:
         runs = [run for rows in sizes for run in (_own(job, rows), *_theirs(others, job, rows))]
         large = _large(Path(folder), quick)
         small = [_own(job, _SMALL), *_theirs(others, job, _SMALL)]
+    beside = [shown(name, size, 20 if quick else 200) for name in _SHARES for size in _SHARES[name]]
     return bench.Result(
-        [_adult_table(runs), _large_table(large), others.table()],
-        [*([] if quick else _speed(runs)), *_own_targets(runs, large, _differing(small))],
+        [_adult_table(runs), _large_table(large), others.table(), _holdout_table(beside)],
+        [
+            *([] if quick else _speed(runs)),
+            *_own_targets(runs, large, _differing(small)),
+            *_holdout_targets(beside),
+        ],
     )
 
 
@@ -244,6 +258,91 @@ def _own_targets(runs: list[Run], large: dict[str, Run], differing: int) -> list
     return [
         bench.Target("memory", max(ours), 300, "at most", "MiB"),
         bench.Target("different answers", differing, 0, "at most"),
+    ]
+
+
+_RECORDS = 500
+_SHARES = {"clones": {25: 0.2, 100: 0.07, 500: 0.025}, "dcr": {25: 0.35, 100: 0.18, 500: 0.1}}
+"""Shares of copies, by evaluation and holdout: a little more than those that it says it shows."""
+
+_LEAST_POWER, _MOST_ALARMS = 0.7, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How often an evaluation stands out beside a holdout.
+
+    Args:
+        stated: Share of copies that it says it shows in 8 of 10, on average; more than 1 is none.
+        copies: Share of copies among the rows.
+        seen: Share of the evaluations that stand out then; ``alarms`` without copies.
+        interval: Share of those without copies in which the interval of the rows lies above one half.
+    """
+
+    evaluation: str
+    holdout: int
+    stated: float
+    copies: float
+    seen: float
+    alarms: float
+    interval: float | None
+
+
+def shown(evaluation: str, holdout: int, times: int) -> Shown:
+    """Evaluate made-up releases, with and without copies."""
+    copies = _SHARES[evaluation][holdout]
+    honest, copied = (
+        [_found(evaluation, holdout, share, seed) for seed in range(times)] for share in (0.0, copies)
+    )
+    above = [one.low > 0.5 for one in honest if isinstance(one, DistanceFinding)]
+    return Shown(
+        evaluation,
+        holdout,
+        float(np.mean([one.detectable for one in honest])),
+        copies,
+        float(np.mean([one.stands_out for one in copied])),
+        float(np.mean([one.stands_out for one in honest])),
+        float(np.mean(above)) if above else None,
+    )
+
+
+def _found(evaluation: str, holdout: int, copies: float, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    coding = Coding(tuple(Attribute(name, Labels(tuple("abcdefg"))) for name in "uvwxyz"))
+    train, others, rows = (rng.integers(0, 7, (size, 6)) for size in (_RECORDS, holdout, _RECORDS))
+    copied = rng.random(_RECORDS) < copies
+    rows[copied] = train[rng.integers(0, _RECORDS, int(copied.sum()))]
+    release, records, unseen = (Dataset(coding.domain, codes) for codes in (rows, train, others))
+    made = Material(release, coding, (), NOTHING_DECLARED, seed, records, unseen)
+    return evaluation_named(evaluation).find(made)
+
+
+def _holdout_table(beside: Sequence[Shown]) -> bench.Table:
+    return bench.Table(
+        "Copies beside a holdout; 500 records and rows",
+        ("evaluation", "holdout", "says it shows", "copies", "stands out", "without", "by the interval"),
+        [
+            (
+                one.evaluation,
+                one.holdout,
+                round(one.stated, 2),
+                one.copies,
+                one.seen,
+                one.alarms,
+                one.interval,
+            )
+            for one in beside
+        ],
+    )
+
+
+def _holdout_targets(beside: Sequence[Shown]) -> list[bench.Target]:
+    enough = [one.seen for one in beside if one.copies >= one.stated]
+    return [
+        bench.Target("copies that stand out, of those said", min(enough), _LEAST_POWER, "at least"),
+        bench.Target(
+            "alarms without copies", max(one.alarms for one in beside), _MOST_ALARMS, "at most"
+        ),
     ]
 
 

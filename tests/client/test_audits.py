@@ -15,7 +15,7 @@ from gencard.client.audit_run import WAITS, Clock, NoticedBox
 from gencard.core import errors
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.report import Verdict
-from gencard.core.audit.wording import wording
+from gencard.core.audit.wording import opening, wording
 from gencard.core.errors import BlackBoxError, GencardError
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.maximum_entropy.family import ipf
@@ -232,5 +232,7 @@ def test_the_report_is_saved(card, world, tmp_path):
     report.save_json(tmp_path / "report.json")
     report.save_html(tmp_path / "report.html")
     assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "no-evidence"
-    assert card.name in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert card.name in page
+    assert f'<p class="big">{opening(report.facts)}</p>' in page
     assert type(report).of_json(tmp_path / "report.json").facts == report.facts
