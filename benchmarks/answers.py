@@ -10,6 +10,9 @@ or too many for 0.97, by binomial tests of all coefficients together at one per 
 these bounds. An analysis with a coverage below 0.93 or above 0.97 is drawn again, four times as often
 and with other random numbers; of those draws each coverage has to lie between the two. ``--quick`` has
 too few draws for that.
+
+``benchmarks.answers_grid`` has small populations of each kind of answer and design, and judges every
+number of their answers.
 """
 
 import sys
@@ -22,17 +25,18 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.answers_cases import Case, cases
+from benchmarks.answers_grid import Seeded, grid
 from gencard.core.answers.answer import Coefficients
 from gencard.core.answers.kinds import answered, plain_answer
 from gencard.core.answers.margins import Margins, PsiMargins, RecordMargins
-from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped, simulated
+from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
 from gencard.core.answers.noise.reconciled import NoisyMargins
-from gencard.core.card.noise import Laplace, Mechanism, laplace
+from gencard.core.card.noise import laplace
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
 from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.noise import noisy
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.types import FloatArray, IntArray
+from gencard.core.types import FloatArray
 
 EPSILONS = ("0.5", "1", "4")
 LEAST, MOST = 0.93, 0.97
@@ -44,24 +48,6 @@ _FALSE_ALARMS = 0.01
 _SEED = 20_26
 _AGAIN = 4
 """Times as many draws where an observed coverage is outside the claim."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seeded:
-    """Noise with the law of the mechanism, which can be drawn again."""
-
-    rng: np.random.Generator
-
-    def laplace(self, counts: IntArray, scale: float) -> IntArray:
-        stddev = Laplace.stddev(scale)
-        drawn = simulated(counts.shape, stddev, Mechanism.LAPLACE, rng=self.rng)
-        return counts + drawn.astype(np.int64)
-
-    def gaussian(self, counts: IntArray, scale: float) -> IntArray:
-        raise NotImplementedError
-
-    def choose(self, scores: IntArray, scale: float) -> int:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +149,7 @@ def run(quick: bool) -> bench.Result:
     often = replace(draws, noise=_AGAIN * draws.noise)
     doubtful = [(one.case, one.epsilon) for one in rows if _outside([one]) and not quick]
     again = [row(*one, often, stream=1) for one in _counted(doubtful)]
+    every_kind, grid_targets, grid_figures = grid(quick)
     title = (
         f"Coverage of 95 % intervals over {draws.noise:,} draws, least and most of all coefficients, "
         f"from and to where it may lie, beside the least of others; median widths"
@@ -170,10 +157,15 @@ def run(quick: bool) -> bench.Result:
     return bench.Result(
         [
             bench.Table(title, _COLUMNS, [one.cells(alarms) for one in rows]),
+            every_kind,
             bench.Table(f"Again, {often.noise:,} draws", _COLUMNS, [one.cells(alarms) for one in again]),
         ],
-        [*_targets(rows, draws, alarms), *([] if quick else [_drawn_again(again)])],
-        {"rows": [_figures(one) for one in rows], "again": [_figures(one) for one in again]},
+        [*_targets(rows, draws, alarms), *grid_targets, *([] if quick else [_drawn_again(again)])],
+        {
+            "grid": grid_figures,
+            "rows": [_figures(one) for one in rows],
+            "again": [_figures(one) for one in again],
+        },
     )
 
 

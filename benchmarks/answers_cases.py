@@ -189,7 +189,7 @@ def _linear(file: str, text: str, columns: Columns) -> Case:
     base = table.reshape(len(table), -1).sum(axis=1) / table.sum()
     shares = np.empty_like(table)
     for cell in np.ndindex(features.shape):
-        inside = _with_moments(levels, base, float(means[cell]), variance)
+        inside = with_moments(levels, base, float(means[cell]), variance)
         shares[(slice(None), *cell)] = inside * features[cell] / table.sum()
     return Case(f"{file}: {text}", Analysis.LINEAR, question, shares, int(table.sum()))
 
@@ -200,7 +200,7 @@ def _ordered(question: Question, values: FloatArray) -> FloatArray:
     return np.transpose(values, [attributes.index(n) for n in question.coding.domain.attributes[1:]])
 
 
-def _with_moments(levels: FloatArray, base: FloatArray, mean: float, variance: float) -> FloatArray:
+def with_moments(levels: FloatArray, base: FloatArray, mean: float, variance: float) -> FloatArray:
     """The distribution nearest to ``base`` with a mean and a variance: tilted, by Newton."""
     functions = np.stack([levels - mean, ((levels - mean) ** 2 - variance) / variance], axis=1)
     tilt, shares = np.zeros(2), base

@@ -134,6 +134,11 @@ def finish(name: str, run: Callable[..., Result], options: argparse.Namespace) -
     sys.exit(0 if all(target.met for target in result.targets) else 1)
 
 
+def defined(value: float | None) -> float:
+    """A measure for a target: one that is not defined is no number, which meets no bound."""
+    return float("nan") if value is None else value
+
+
 def seconds(function: Callable[[], object], repeats: int = 5) -> float:
     """Median wall time of one call, in seconds, after one call to warm up."""
     function()

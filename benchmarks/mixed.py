@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from benchmarks import bench
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.utility.table_utility import mean_table_utility
@@ -88,8 +89,8 @@ def utility(original: pd.DataFrame, synthetic: pd.DataFrame) -> float:
     domain = Domain.of({name: int(codes.max()) + 1 for name, codes in columns.items()})
     pooled = Dataset.of_columns(domain, list(columns.values()))
     whole = np.arange(len(both))
-    return mean_table_utility(
-        pooled.take(whole[: len(original)]), pooled.take(whole[len(original) :]), 2
+    return bench.defined(
+        mean_table_utility(pooled.take(whole[: len(original)]), pooled.take(whole[len(original) :]), 2)
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import bench
 from gencard.core.dataset import Dataset
 from gencard.core.privacy.uniques import replicated_uniques
 from gencard.core.utility.table_utility import table_utilities
@@ -29,10 +30,10 @@ class Scores:
 
     def add(self, synthetic: Dataset, *, converged: bool = True) -> None:
         """Count one synthesis."""
-        self._uniques.append(100 * replicated_uniques(self.original, synthetic).share)
+        self._uniques.append(100 * bench.defined(replicated_uniques(self.original, synthetic).share))
         for width, scores in ((2, self._pairs), (3, self._triples)):
             tables = table_utilities(self.original, synthetic, width).values()
-            scores.append([table.standardised for table in tables])
+            scores.append([bench.defined(table.standardised) for table in tables])
         self.unconverged += not converged
 
     def __len__(self) -> int:

@@ -16,7 +16,7 @@ from docs.house.measures import measure
 from docs.house.sources import ROOT, ROOTS
 from docs.house.trace import trace
 
-MOST_MODULES = 523  # 511 before workers by gRPC, influence, groups, linear programs, trials, files
+MOST_MODULES = 524  # 511 before workers by gRPC, influence, groups, linear programs, trials, files
 MOST_FLAT_FOLDERS = 0
 MOST_EXCESS_FILES = 0
 """Files above 16 in a folder, all folders together."""
@@ -30,7 +30,7 @@ MOST_SMALL_WITH_ONE_IMPORTER = 0
 UNREACHABLE: set[str] = set()
 """Last parts of the names of modules that only tests and benchmarks import; none may be added."""
 
-MOST_RUN = {"propose": 61, "generate": 106}
+MOST_RUN = {"propose": 61, "generate": 108}
 """Files that one call runs, on both sides; two more than seen, for what runs now and then."""
 
 STEP = re.compile(r"^\d+\. `([\w/]+\.py)`: \S", re.MULTILINE)

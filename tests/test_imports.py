@@ -9,6 +9,7 @@ from docs.house.sources import ROOT, ROOTS, SOURCES, imported_by, reached_from
 
 BASE = {
     "core.derivation",
+    "core.derived_cells",
     "core.domain",
     "core.dataset",
     "core.coding",

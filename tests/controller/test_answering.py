@@ -393,3 +393,19 @@ class TestTables:
         counts = [table for table in tables if table.name.startswith("counts")]
         assert len(counts) == 2
         assert all(value % base == 0 for table in counts for row in table.values for value in row)
+
+
+@pytest.mark.parametrize(
+    ("kind", "formula"),
+    [("loglinear", "~ region"), ("loglinear", "~ region + sex"), ("crosstab", "ill ~ region")],
+)
+def test_a_level_that_no_record_has_is_not_called_a_small_count(tmp_path, kind, formula):
+    """Every cell with a record has far more than the threshold; the steward reads "zero"."""
+    path = tmp_path / "records.csv"
+    frame = people()
+    frame[frame.region != "Isle"].to_csv(path, index=False)
+    assert rules(asking(path)(kind, formula)) == {"zero"}
+
+
+def test_a_small_count_is_called_one(ask):
+    assert "threshold" in rules(ask("loglinear", "~ region"))

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from gencard.controller.people.certificates import read_authority, trust_domain_of
 from gencard.controller.people.enrolment import demo_people
 from gencard.controller.people.identities import read_identities
+from gencard.controller.records import schema_draft
+from gencard.controller.records.detection import detect
 from gencard.controller.records.round_edges import round_edges, round_quantiles
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.records.vault import Vault
+from gencard.controller.records.vault import Records, Vault
 from gencard.controller.settings.drafting import Draft, draft
 from gencard.controller.settings.files import secret_bytes, signing_key
 from gencard.controller.settings.settings import Settings
@@ -402,6 +404,22 @@ class TestFiles:
         assert keeps_to_it(path)
         settings = Settings.load(draft(tmp_path / "c", path, now=NOW).settings)
         assert settings.datasets[0].format.format() == made.format
+
+    def test_the_settings_state_every_mark(self, tmp_path):
+        path = tmp_path / "t.csv"
+        path.write_text("c0,c1\n" + "#x,1\n1,1\n" * 100)
+        files = draft(tmp_path / "c", path, now=NOW)
+        marks = 'delimiter = ",", quote = "\\"", escape = "\\"", comment = "", header = true, skip = 0'
+        assert f"format = {{ {marks} }}" in files.settings.read_text()
+        with Records(path, drafted(path).format) as records:
+            assert records.rows("SELECT count(*) FROM records") == [(200,)]
+
+    def test_records_that_the_engine_counts_otherwise_are_not_drafted(self, tmp_path, monkeypatch):
+        path = tmp_path / "t.csv"
+        path.write_text("a,b\n" + "1,x\n2,y\n" * 10)
+        monkeypatch.setattr(schema_draft, "detect", lambda place: (detect(place)[0], 21))
+        with pytest.raises(InvalidInputError, match="21 records, of which the engine reads 20"):
+            draft_schema(path, "t", today=NOW.date())
 
     @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
     def test_delimiters_and_quoted_values(self, tmp_path, delimiter):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gencard.controller.jobs import executor as executor_module
 from gencard.controller.jobs import process, tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.process import WorkerProcess
@@ -338,3 +339,74 @@ class TestWorker:
         assert isinstance(error, GencardError)
         assert error.reason == "INVALID_PSI"
         assert CANARY not in str(error)
+
+
+class TestSeries:
+    """Jobs of one series share a process, one after the other."""
+
+    def run(self, executor, folder, series="one", **changes):
+        job = synthesis(folder) | changes
+        executor.submit(tasks.SYNTHESISE, job, owner="ann", series=series).result(60)
+
+    @pytest.fixture
+    def pids(self, executor, monkeypatch):
+        """Process of each job, in order."""
+        pids, real = [], WorkerProcess.talk
+
+        def talk(process, request):
+            pids.append(process.pid)
+            return real(process, request)
+
+        monkeypatch.setattr(WorkerProcess, "talk", talk)
+        return pids
+
+    def test_jobs_of_a_series_and_no_others_share_a_process(self, executor, pids, tmp_path):
+        for series in ("one", "one", "two", "", "one", ""):
+            self.run(executor, tmp_path, series)
+        first, second, other, alone, third, again = pids
+        assert first == second == third
+        assert len({first, other, alone, again}) == 4
+
+    def test_one_that_fails_is_followed_by_the_next(self, executor, pids, tmp_path):
+        self.run(executor, tmp_path)
+        with pytest.raises(GencardError):
+            self.run(executor, tmp_path, generator="nothing")
+        self.run(executor, tmp_path)
+        assert len(set(pids)) == 1
+
+    def test_one_that_crashes_or_is_killed_is_followed_by_another_process(
+        self, executor, pids, tmp_path
+    ):
+        self.run(executor, tmp_path)
+        with pytest.raises(JobFailedError):
+            self.run(executor, tmp_path, rows="many")
+        self.run(executor, tmp_path)
+        os.kill(pids[-1], signal.SIGKILL)
+        assert eventually(lambda: not is_alive(pids[-1]))
+        self.run(executor, tmp_path)
+        assert pids[0] == pids[1]
+        assert len(set(pids)) == 3
+
+    def test_processes_that_wait_are_few_and_end(self, executor, pids, tmp_path, monkeypatch):
+        for series in ("one", "two", "three"):
+            self.run(executor, tmp_path, series)
+        assert eventually(lambda: [is_alive(pid) for pid in pids] == [False, True, True])
+        executor.shutdown()
+        assert eventually(lambda: not any(map(is_alive, pids)))
+
+    def test_one_that_waits_for_long_ends(self, reports, pids, tmp_path, monkeypatch):
+        monkeypatch.setattr(executor_module, "IDLE_SECONDS", 0.2)
+        with ProcessExecutor(2, **LIMITS, report=reports) as executor:
+            self.run(executor, tmp_path)
+            assert eventually(lambda: not is_alive(pids[0]))
+            self.run(executor, tmp_path)
+        assert len(set(pids)) == 2
+
+    def test_a_job_that_is_cancelled_takes_its_process_with_it(self, executor, pids, tmp_path):
+        self.run(executor, tmp_path)
+        running = executor.submit(tasks.MEASURE, endless(), owner="ann", series="one")
+        assert eventually(lambda: len(pids) == 2)
+        running.cancel()
+        assert eventually(lambda: not is_alive(pids[0]))
+        self.run(executor, tmp_path)
+        assert pids[0] == pids[1] != pids[2]

@@ -45,7 +45,7 @@ class TestHeaders:
         ]
         path = csv(tmp_path / "records.csv", "\n".join(lines) + "\n")
         assert len(lines[0]) > 1 << 17
-        found = detection.detect(path)
+        found, _ = detection.detect(path)
         assert found.delimiter == delimiter
 
     @pytest.mark.parametrize(

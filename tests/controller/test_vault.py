@@ -21,10 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gencard.controller.jobs import process
-from gencard.controller.records import file_format as formats
-from gencard.controller.records.encoding import Reading
+from gencard.controller.records.encoding import Reading, how_read
 from gencard.controller.records.file_format import FileFormat
-from gencard.controller.records.vault import Records, Vault, silently
+from gencard.controller.records.vault import Records, Vault, check_detected, silently
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.errors import (
     DatasetChangedError,
@@ -403,31 +402,87 @@ TEXTS = {
     "lines of two lengths": "a,b\n1,x\n2,y,3\n",
     "no lines": "\n",
 }
+FIRST_LINES_OF_THEIR_OWN = {"comments", "lines before"}
+"""Lines before the header, which the engine by itself leaves out."""
+UNREADABLE = {"lines of two lengths", "no lines"}
 
 
-class TestDetection:
-    """Marks and columns of a CSV file are detected when it is opened, and not at each query."""
+def read(path, file_format):
+    try:
+        with Records(path, file_format) as records:
+            return records.rows("DESCRIBE records"), records.rows("SELECT * FROM records")
+    except GencardError as error:
+        return error.reason
 
-    @pytest.mark.parametrize(
-        "file_format", [FileFormat(), FileFormat(delimiter=",", skip=1)], ids=["detected", "stated"]
-    )
+
+def by_itself(path, options):
+    """What the engine makes of a file whose marks it detects, as far as these are not stated."""
+    table = f"read_csv('{path}', all_varchar = true, header = true, comment = ''{options})"
+    try:
+        with duckdb.connect() as engine:
+            rows = engine.execute(f"SELECT * FROM {table}").fetchall()
+            return engine.execute(f"DESCRIBE SELECT * FROM {table}").fetchall(), rows
+    except duckdb.Error:
+        return "DATASET_UNAVAILABLE"
+
+
+class TestMarks:
+    """Nothing about a CSV file is left to the engine's detection when its records are counted."""
+
     @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-    def test_it_is_the_same_as_at_each_query(self, text, file_format, tmp_path, monkeypatch):
+    def test_names_and_values_are_those_of_the_engine(self, text, tmp_path):
         path = tmp_path / "records.csv"
         path.write_text(text, newline="")
+        stated = FileFormat(delimiter=",", skip=1)
+        options = ", delim = ',', quote = '\"', escape = '\"', skip = 1"
+        ours, theirs = read(path, stated), by_itself(path, options)
+        if "\n\n" not in text:  # after which the engine reads the header as a record, too
+            assert ours == theirs or isinstance(ours, str)
 
-        def read():
-            try:
-                with Records(path, file_format) as records:
-                    return records.rows("DESCRIBE records"), records.rows("SELECT * FROM records")
-            except GencardError as error:
-                return error.reason
+    @pytest.mark.parametrize("name", [name for name in TEXTS if name not in FIRST_LINES_OF_THEIR_OWN])
+    def test_a_delimiter_that_is_not_stated_is_that_of_the_first_lines(self, name, tmp_path):
+        path = tmp_path / "records.csv"
+        path.write_text(TEXTS[name], newline="")
+        ours, theirs = read(path, FileFormat()), by_itself(path, "")
+        assert ours == theirs or isinstance(ours, str)
+        assert isinstance(ours, str) == (name in UNREADABLE)
 
-        once = read()
-        monkeypatch.setattr(
-            formats, "_csv_table", lambda _, *arguments: "read_csv({}, {})".format(*arguments)
-        )
-        assert once == read()
+    @pytest.mark.parametrize("name", sorted(FIRST_LINES_OF_THEIR_OWN))
+    def test_where_the_engine_would_count_otherwise_the_format_must_be_stated(self, name, tmp_path):
+        path = tmp_path / "records.csv"
+        path.write_text(TEXTS[name], newline="")
+        with suppress(DatasetUnavailableError), pytest.raises(InvalidInputError, match="not stated"):
+            check_detected(path, FileFormat())
+
+    @pytest.mark.parametrize(
+        ("text", "marks", "rows"),
+        [
+            ("a;b\n1;'x;y'\n", {"delimiter": ";", "quote": "'"}, [("1", "x;y")]),
+            ('a,b\n1,"x\\"y"\n', {"delimiter": ",", "escape": "\\"}, [("1", 'x"y')]),
+            ("# of 2026\na,b\n# more\n1,x\n", {"delimiter": ",", "comment": "#"}, [("1", "x")]),
+            ("by us\nsince 1990\na,b\n1,x\n", {"delimiter": ",", "skip": 2}, [("1", "x")]),
+            ("1,x\n2,y\n", {"delimiter": ",", "header": False}, [("1", "x"), ("2", "y")]),
+            ('a,b\n1,"x\n', {"delimiter": ",", "quote": ""}, [("1", '"x')]),
+        ],
+    )
+    @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+    def test_marks_that_are_stated_are_used(self, text, marks, rows, encoding, tmp_path):
+        path = tmp_path / "records.csv"
+        path.write_text(text, newline="", encoding=encoding)
+        if "comment" in marks and encoding != "utf-8":
+            with pytest.raises(InvalidInputError, match=r"format\.comment"):
+                FileFormat(encoding, **marks)
+            return
+        description, values = read(path, FileFormat(encoding, **marks))
+        assert values == rows
+        expected = ["a", "b"] if marks.get("header", True) else ["column0", "column1"]
+        assert [name for name, *_ in description] == expected
+
+    def test_new_marks_at_their_usual_values_are_the_same_version(self):
+        before = how_read(FileFormat(delimiter=","), {})
+        assert how_read(FileFormat(delimiter=",", escape='"', comment="", header=True), {}) == before
+        assert "escape" not in before
+        assert how_read(FileFormat(delimiter=",", escape="\\"), {}) != before
 
     @pytest.mark.parametrize(
         "file_format", [FileFormat(), FileFormat(delimiter=","), FileFormat("cp1252")]

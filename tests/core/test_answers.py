@@ -154,6 +154,7 @@ FACTORS = st.sampled_from(
     ]
 )
 FRAME_NAMES = {"home region": "home_region"}
+TRUTH = "I(ill == 'yes')"
 
 
 @settings(max_examples=25, deadline=None)
@@ -162,13 +163,20 @@ FRAME_NAMES = {"home region": "home_region"}
     st.booleans(),
 )
 def test_a_design_is_formulaics_model_matrix_of_the_records(terms, constant):
-    """Names, order and values, though no row of the records is ever looked at."""
+    """Names, order and values, though no row of the records is ever looked at.
+
+    Truth values are levels, as in statsmodels; formulaic takes them for numbers.
+    """
     text = " + ".join(["1" if constant else "0", *map(":".join, terms)])
     dataset = records(200)
     design = read_design(f"~ {text}", CODING)
     codes = dataset.codes[:, [CODING.domain.axis(name) for name in design.attributes]].astype(int)
-    theirs = model_matrix(text.replace("`home region`", "home_region"), frame_of(dataset))
-    names = tuple(name.replace("home_region", "home region") for name in theirs.columns)
+    frame = frame_of(dataset)
+    frame["is_ill"] = (frame["ill"] == "yes").astype(str).astype("category")
+    theirs = model_matrix(text.replace("`home region`", "home_region").replace(TRUTH, "is_ill"), frame)
+    names = tuple(
+        name.replace("home_region", "home region").replace("is_ill", TRUTH) for name in theirs.columns
+    )
     assert tuple(name.replace("`", "") for name in design.names) == names
     np.testing.assert_allclose(design.matrix(codes), np.asarray(theirs, dtype=float), atol=1e-12)
 

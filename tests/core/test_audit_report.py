@@ -1,6 +1,7 @@
 """The report: what it says, in words and in JSON, and what it never says."""
 
 import json
+import re
 from copy import deepcopy
 from dataclasses import replace
 from itertools import combinations
@@ -8,15 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gencard.boxes.reference import CopiesRows, Honest
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import (
+    LARGEST_EFFECT,
     LEVEL_SHARES,
     AuditReport,
     Check,
     EarlierTry,
+    Effect,
+    PlantedEvidence,
+    PlantedRuns,
+    UniquesEvidence,
     Verdict,
 )
 from gencard.core.audit.run import audit
@@ -24,6 +32,7 @@ from gencard.core.audit.wording import (
     QUESTIONS,
     effect_sentence,
     limits,
+    opening,
     power_by_arm,
     report_of_json_object,
     report_to_json_object,
@@ -153,8 +162,8 @@ class TestWords:
             "Evidence of leakage: the generator uses more of the records than Phi (level 0.00833 at "
             "try 2, 6 runs a side, interactions of up to 3 attributes)."
         )
-        assert "found by: order. Clearest in " in summary(leaky)
-        assert " x ".join(leaky.effect.block) in summary(leaky)
+        assert "found by: order. The order of the rows differs between the sides." in summary(leaky)
+        assert " × ".join(leaky.effect.block) not in summary(leaky)  # no number of another test
 
     @pytest.mark.parametrize("check", [None, Check.MEAN])
     def test_it_never_says_safe(self, report, check):
@@ -273,3 +282,145 @@ class TestLimits:
     def test_the_effect_is_that_of_the_strongest_interaction(self, report):
         assert " × ".join(report.effect.block) in effect_sentence(report)
         assert set(QUESTIONS) == set(Check)
+
+
+RUNS = 6
+shares = st.one_of(
+    st.sampled_from([0.0, 1.0, -0.0156, 1.16, 2.85, -0.518, 1e-300, 1e6]),
+    st.floats(-5, 5, allow_subnormal=False),
+)
+powers = st.one_of(st.sampled_from([0.0, 1.0, LARGEST_EFFECT]), st.floats(0, 10))
+counts = st.lists(st.integers(0, 24), min_size=RUNS, max_size=RUNS).map(tuple)
+copies = st.sampled_from([0, 1, 2, 24, 5_000])
+planted_runs = st.builds(PlantedRuns, counts, counts)
+
+
+@st.composite
+def generated(draw):
+    """Changes to a report: any p-values, effects and powers that numbers can be."""
+    value = draw(shares)
+    ends = draw(st.one_of(st.just((0.0, 0.0)), st.tuples(st.floats(0, 4), st.floats(0, 4))))
+    number = draw(st.integers(1, 24))
+    planted = st.builds(
+        PlantedEvidence,
+        cubes=st.integers(1, 9),
+        planted=st.just(number),
+        rare=st.integers(0, 48),
+        even=planted_runs,
+        odd=planted_runs,
+        one_in=copies,
+        alone=st.integers(0, 2 * number),
+    )
+    uniques = st.builds(
+        UniquesEvidence, uniques=st.integers(1, 99), original=counts, twins=counts, one_in=copies
+    )
+    p_values = st.one_of(st.sampled_from([0.0, 1e-320, 1e-9, 1.0]), st.floats(0, 1))
+    return {
+        "effect": Effect(("a", "b", "c"), value, value - ends[0], value + ends[1], draw(powers)),
+        "planted": draw(st.none() | planted),
+        "uniques": draw(st.none() | uniques),
+        "recognised": draw(st.none() | powers),
+        "checks": {check: draw(p_values) for check in Check},
+        "tries": draw(st.integers(0, 2)),
+    }
+
+
+def changed(report, changes):
+    """The report with generated evidence, and earlier tries with the same."""
+    checks = tuple(
+        replace(one, p_value=changes["checks"][one.check], direction=0, not_run="")
+        for one in report.checks
+    )
+    rest = {name: value for name, value in changes.items() if name not in ("checks", "tries")}
+    earlier = (EarlierTry(RUNS, 400, True, checks),) * changes["tries"]
+    return replace(report, checks=checks, earlier=earlier, **rest)
+
+
+class TestSentences:
+    """Sentences about numbers, over reports whose numbers are whatever numbers can be."""
+
+    @given(generated())
+    @settings(max_examples=300)
+    def test_no_sentence_states_a_number_that_says_nothing(self, report, changes):
+        one = changed(report, changes)
+        texts = [
+            summary(one).removeprefix(wording(one)),
+            opening(one),
+            effect_sentence(one),
+            *limits(one),
+        ]
+        for text in texts:
+            for share in re.findall(r"([-\d.e+]+) %", text):
+                assert 0 < float(share) <= 100, text
+            assert not re.search(r"(?<![\w.e])0(?![\w.,])", text), text
+            assert not re.search(r"[-\N{MINUS SIGN}]\d", re.sub(r"\de-\d|psi\w*", "", text)), text
+            assert not any(word in text for word in ("nan", "inf ", "not even all", "None of the 0")), (
+                text
+            )
+
+    @given(generated())
+    @settings(max_examples=200)
+    def test_a_leak_is_described_by_the_tests_that_found_it(self, report, changes):
+        one = changed(report, changes)
+        if one.verdict is Verdict.NO_EVIDENCE:
+            assert "found a difference" in opening(one)
+            return
+        found = {result.check for result in one.rejecting}
+        said = summary(one)
+        assert ("reproduce" in said) <= (Check.MEAN in found)
+        assert ("lanted unique records" in said) == (Check.PLANTED in found)
+        assert ("Unique records of the dataset" in said) == (Check.UNIQUES in found)
+        weights = {result.check: result.p_value / result.share for result in one.rejecting}
+        decided = min(weights.values())
+        assert any(
+            f" is {check} " in opening(one) for check, weight in weights.items() if weight == decided
+        )
+
+    @given(generated())
+    @settings(max_examples=100)
+    def test_documents_of_both_editions_are_read_as_they_were_written(self, report, changes):
+        one = changed(report, changes)
+        for each in (one, replace(one, first_edition=True)):
+            document = json.loads(json.dumps(report_to_json_object(each), allow_nan=False))
+            again = report_of_json_object(document)
+            assert report_to_json_object(again) == document
+            assert replace(again, first_edition=each.first_edition) == each
+            with pytest.raises(InvalidInputError):
+                report_of_json_object(document | {"summary": "The generator is safe."})
+            with pytest.raises(InvalidInputError):
+                report_of_json_object(document | {"first_edition": True})
+
+    @pytest.mark.parametrize(
+        ("changes", "said", "never"),
+        [
+            ({"alone": 0}, "would not have been found", "one of 0"),
+            ({"one_in": 0}, "Copying of unique records would not have been found", "not even all"),
+            ({"alone": 24}, "any of the 24 planted", "one of 24"),
+        ],
+    )
+    def test_power_that_a_report_stated_badly(self, report, changes, said, never):
+        runs = PlantedRuns((0,) * RUNS, (0,) * RUNS)
+        evidence = PlantedEvidence(3, 12, 0, runs, runs, one_in=2, alone=1)
+        honest = replace(rejected_by(report, None), planted=replace(evidence, **changes))
+        assert said in summary(honest)
+        assert never not in summary(honest)
+
+    def test_an_honest_pass_opens_with_its_tests(self, report):
+        effect = replace(report.effect, value=1.16, low=-0.518, high=2.85)
+        honest = replace(rejected_by(report, None), effect=effect)
+        assert opening(honest).startswith("None of the ")
+        assert "%" not in effect_sentence(honest)
+
+    def test_a_leak_of_planted_records_opens_with_them(self, report):
+        runs = PlantedRuns((3,) * RUNS, (0,) * RUNS)
+        evidence = PlantedEvidence(3, 12, 0, runs, runs, one_in=2, alone=1)
+        effect = replace(report.effect, value=-0.0156, low=-0.3, high=0.2)
+        made = tuple(replace(one, not_run="") for one in report.checks)
+        leaky = rejected_by(replace(report, checks=made), Check.PLANTED)
+        leaky = replace(leaky, planted=evidence, effect=effect)
+        sentence = (
+            "Of 12 planted unique records, 3 came out on average where they were planted, none where"
+        )
+        assert f"found by: planted. {sentence}" in summary(leaky)
+        assert sentence in opening(leaky)
+        assert "%" not in summary(leaky).removeprefix(wording(leaky))

@@ -78,12 +78,18 @@ class TestCodes:
 
     def test_one_record_and_its_copy(self, name):
         one = coded((2, 3), [[1, 2]])
+        if name == "mean table utility":
+            assert BY_CODES[name](one, one) is None
+            return
         assert BY_CODES[name](one, one) == pytest.approx(expected(name, 0, uniques=1, told=1), abs=1e-9)
 
     def test_constant_attributes(self, name):
         """Also such as can hold one level only."""
         for sizes in ((1, 1), (5, 5)):
             one, other = (coded(sizes, [[0, 0]] * rows) for rows in (7, 9))
+            if name == "mean table utility":
+                assert BY_CODES[name](one, other) is None
+                continue
             assert BY_CODES[name](one, other) == pytest.approx(expected(name, 0, told=7), abs=1e-9)
 
     def test_six_hundred_levels_are_told_apart(self, name):
@@ -132,6 +138,9 @@ def test_gaps_of_no_record_and_of_constant_attributes():
     none = none.take(np.arange(0))
     assert gap_error(none, none, gap) == gap_error(same, same, gap) == 0
     assert gap_error(same, far, gap) == pytest.approx(np.sqrt(4 / 3))
+    assert gap_error(none, none, gap, fewest=1) is gap_error(same, none, gap, fewest=1) is None
+    assert gap_error(same, far, gap, fewest=1) == 2
+    assert gap_error(same, far, gap, fewest=4) is None
     with pytest.raises(DomainMismatchError):
         gap_error(same, same.project(("a", "b")), gap)
 

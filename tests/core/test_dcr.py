@@ -190,7 +190,7 @@ def test_uniform_records_are_clones_by_chance():
 def test_clones_of_numbers_have_no_chance_level():
     none = np.zeros(0)
     found = clones(Nearest(none, none, none), 5, None)
-    assert (found.share, found.chance, found.expected) == (0.0, None, None)
+    assert (found.share, found.chance, found.expected) == (None, None, None)
     for real, cells in ((5, 0), (-1, 5)):
         with pytest.raises(InvalidNumberError):
             clones(Nearest(none, none, none), real, cells)

@@ -289,3 +289,18 @@ def test_stored_numbers_tell_how_large_their_groups_are():
     margins = RecordMargins.of(one.cells, one.counts * 1.0)
     stored = read_question("age ~ sex", Analysis.MEANS, CODING, options={"response": "stored"})
     assert len(facts.facts_of_answer(stored, ALL, margins, one, USUAL_RULES).rows) == 1 + 2
+
+
+@pytest.mark.parametrize("apart", [1e-1, 1e-2, 1e-3, 1e-4, 1e-5])
+def test_the_basis_of_functions_that_are_nearly_dependent_is_orthonormal(apart):
+    """As by a singular value decomposition: what exact facts determine, and nothing else."""
+    rng = np.random.default_rng(4)
+    rows = (rng.random((12, 40)) < 0.4).astype(float)
+    rows = np.vstack([rows, rows[:6] + apart * rng.standard_normal((6, 40)), rows[:3] * 1e4])
+    basis = inference._basis(Facts(rows, np.ones(len(rows)), np.ones(len(rows))))
+    assert np.abs(basis @ basis.T - np.eye(len(basis))).max() < 1e-9
+    assert np.linalg.matrix_rank(np.vstack([rows, np.ones(40)])) == len(basis)
+    assert np.all(
+        inference._is_spanned(np.vstack([rows, rng.standard_normal((5, len(rows))) @ rows]), basis)
+    )
+    assert not np.any(inference._is_spanned(rng.standard_normal((20, 40)), basis))

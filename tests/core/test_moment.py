@@ -1,5 +1,9 @@
 """Moments: linear statistics by name, and the functions that they stand for."""
 
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +13,7 @@ from gencard.core.card.mechanism import Transform
 from gencard.core.card.noise import laplace
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     InvalidCodingError,
@@ -17,7 +22,14 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.moment import Moment, MomentKind
-from gencard.core.statistics.linear import LinearStatistic, statistic_of, statistics_of
+from gencard.core.statistics.linear import (
+    LinearStatistic,
+    are_functions_of,
+    numbers,
+    statistic_of,
+    statistics_of,
+)
+from gencard.core.statistics.measure import measure_dataset
 from gencard.core.typed_json import PLAIN
 
 CODING = Coding(
@@ -91,6 +103,65 @@ class TestMoment:
         ):
             statistic = statistic_of(moment, CODING)
             assert PLAIN.read(LinearStatistic, PLAIN.write(statistic), field="linear") == statistic
+
+
+@st.composite
+def edges_with_step(draw):
+    """Edges whose intervals hold few enough values to write them all."""
+    decimals = draw(st.integers(0, 2))
+    steps = draw(st.lists(st.integers(1, 40), min_size=1, max_size=5))
+    units = np.cumsum([draw(st.integers(-300, 300)), *steps])
+    edges = tuple(float(unit) / 10**decimals for unit in units)
+    return Edges(edges, decimals=decimals, dates=decimals == 0 and draw(st.booleans()))
+
+
+class TestAnIntervalCountsAsTheMeanOfTheValuesItCanHold:
+    @given(edges_with_step())
+    def test_as_all_values_written_down(self, edges):
+        unit = Fraction(1, 10**edges.decimals)
+        ends = [round(edge / unit) for edge in edges.edges]
+        last = len(ends) - 2
+        held = [
+            [place * unit for place in range(low, high + (at == last))]
+            for at, (low, high) in enumerate(pairwise(ends))
+        ]
+        means = [sum(values) / len(values) for values in held]
+        assert list(numbers(Attribute("x", edges))) == means
+        np.testing.assert_allclose(edges.midpoints, list(map(float, means)), rtol=0, atol=1e-12)
+
+    def test_records_of_zero_have_a_mean_of_zero(self):
+        coding = Coding((Attribute("x", Edges((0.0, 1.0, 2.0, 3.0), decimals=0)),))
+        psi = measure_dataset(
+            Dataset(coding.domain, np.zeros((10, 1), dtype=int)),
+            statistics_of([Moment(MomentKind.VARIANCE, ("x",))], coding),
+        )
+        (measured,) = psi.linear
+        assert measured.values.tolist() == [10, 0, 0]
+
+    @pytest.mark.parametrize("edges", [(0.0, 500.0, 1_000.0), (0.0, 0.37, 40_000.0)])
+    def test_a_grid_too_fine_for_squares_is_rounded_as_little_as_can_be(self, edges):
+        attribute = Attribute("price", Edges(edges, decimals=2))
+        coding = Coding((attribute,))
+        _, mean, squares = statistic_of(Moment(MomentKind.VARIANCE, ("price",)), coding).functions
+        exact = [number**2 for number in numbers(attribute)]
+        assert [Fraction(value, mean.denominator) for value in mean.values] == list(numbers(attribute))
+        assert all(
+            abs(Fraction(value, squares.denominator) - right) <= Fraction(1, 2 * squares.denominator)
+            for value, right in zip(squares.values, exact, strict=True)
+        )
+        assert max(squares.values) >= 10**6
+
+    def test_functions_of_the_first_cards_are_known(self):
+        edges = Edges((0.0, 1.0, 2.0, 3.0), decimals=0)
+        coding, real = (Coding((Attribute("x", one),)) for one in (edges, replace(edges, decimals=None)))
+        moments = [Moment(MomentKind.VARIANCE, ("x",))]
+        now, before = statistics_of(moments, coding), statistics_of(moments, real)
+        assert now != before
+        assert are_functions_of(now, moments, coding)
+        assert are_functions_of(before, moments, coding)
+        assert not are_functions_of(now, moments, real)
+        others = statistics_of([Moment(MomentKind.MEAN, ("x",))], coding)
+        assert not are_functions_of(others, moments, coding)
 
 
 class TestProposal:

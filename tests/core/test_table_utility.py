@@ -136,10 +136,12 @@ class TestLaws:
             table_utility(count(dataset, pair), count(other, pair)).standardised
             for pair in combinations("abc", 2)
         ]
-        assert mean_table_utility(dataset, other, 2) == pytest.approx(np.mean(each))
+        known = [value for value in each if value is not None]
+        expected = pytest.approx(np.mean(known)) if known else None
+        assert mean_table_utility(dataset, other, 2) == expected
 
     def test_one_cell_holds_all(self):
-        assert table_utility(np.array([3, 0]), np.array([5, 0])).standardised == 0
+        assert table_utility(np.array([3, 0]), np.array([5, 0])).standardised is None
 
 
 class TestBadInput:

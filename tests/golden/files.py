@@ -7,6 +7,8 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "golden"
 BUNDLES = FOLDER / "bundles"
+LATER = FOLDER / "later"
+"""A bundle of another controller, made by the last code that wrote its kind, and its public keys."""
 
 
 def golden(name: str) -> bytes:

@@ -13,6 +13,7 @@ from gencard.client.connection.credentials import public_key
 from gencard.client.files.rows import read_rows, write_rows
 from gencard.core.card.terms import Tier
 from gencard.core.errors import GencardError, NotReplayableError
+from gencard.core.statistics.linear import statistics_of
 from gencard.run.levels import Numbers
 from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
 from gencard.wire.documents.card_document import card_statement
@@ -23,7 +24,7 @@ from gencard.wire.log.log_entry import log_entry_document, log_entry_of_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes
 from gencard.wire.signatures.dsse import RECEIPT, predicate_of, statement, subject_digest
-from tests.golden.files import BUNDLES, FOLDER
+from tests.golden.files import BUNDLES, FOLDER, LATER
 
 NAMES = sorted(path.name for path in BUNDLES.iterdir())
 NOT_REPLAYED = {"audited", "private-mst", "private-bayes", "without-uniques"}
@@ -33,8 +34,12 @@ PERSON = FOLDER / "people" / "ana"
 
 @pytest.fixture(scope="module")
 def keys() -> Keys:
+    return keys_in(PERSON)
+
+
+def keys_in(folder: Path) -> Keys:
     def known(name: str) -> object:
-        return public_key(PERSON / name, name)
+        return public_key(folder / name, name)
 
     return Keys(
         KeyHistory(known("controller_card_key.pub"), CARDS),
@@ -76,6 +81,22 @@ def test_it_replays_to_the_byte(name, keys, tmp_path):
         numbers = None if name == "intervals" else Numbers(receipt.drawing_seed)
         write_rows(dataset, coding, tmp_path / kept.name, numbers)
         assert (tmp_path / kept.name).read_bytes() == kept.read_bytes()
+
+
+def test_moments_of_whole_numbers_hold_by_the_values_that_psi_states():
+    """In that card, an interval of whole numbers, dates or decimals counts as the middle of edges."""
+    bundle = Bundle.of([LATER / "whole-numbers"])
+    known = keys_in(LATER / "whole-numbers-keys")
+    outcomes = {check.outcome for check in verify(bundle, known, NOW)}
+    assert outcomes <= {Outcome.PASSED, Outcome.NOTED}
+    receipt, dataset, coding = rebuild(bundle, known)
+    assert dataset.digest() == receipt.rows_digest
+    check_delivered_file(bundle.one("rows").path, dataset, coding, [receipt.drawing_seed])
+    psi = bundle.psi()
+    stated = tuple(one.statistic for one in psi.linear)
+    card = card_of_statement(dsse.opened((LATER / "whole-numbers" / "card.json").read_bytes())[0])
+    assert stated != statistics_of(card.terms.moments, coding)
+    assert psi_document(psi) == (LATER / "whole-numbers" / "psi.json").read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["card", "receipt", "psi"])

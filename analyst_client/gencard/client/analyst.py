@@ -21,7 +21,7 @@ from gencard.client.terms import Marginals, Measured, proposed
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
-from gencard.core.statistics.formula import analysis_of, sufficient_cliques
+from gencard.core.statistics.formula import analysis_of
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import card_of, terms_message
 from gencard.wire.signatures.identity import Identity
@@ -237,6 +237,7 @@ class Analyst(Party):
         formula: str,
         *,
         kind: str = "logistic",
+        missing: str = "level",
         generator: str = "ipf",
         rows: int | None = None,
         **measured: Unpack[Measured],
@@ -248,23 +249,34 @@ class Analyst(Party):
             formula: Model formula as in R or patsy, such as ``grade ~ group + C(birth) * family``; names
                 with spaces are written in backticks or as ``Q("...")``.
             kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
+            missing: "level": missing values are a level; "drop": records with one will be left out.
             generator: Name of the generator in the catalogue.
             rows: Most rows in one release; default: the policy's limit.
-            measured: How the marginals are measured; see ``Measured``.
+            measured: How the marginals are measured, and ``where``; see ``Measured``.
 
         Raises:
             InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
                 with the formula, or with what it needs.
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
-        from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
+        # both load pandas
+        from gencard.formulas.answering import question_cliques  # noqa: PLC0415
+        from gencard.formulas.formulas import read_formula  # noqa: PLC0415
 
         analysis, entry = analysis_of(kind), self.dataset(dataset)
         parsed_formula = read_formula(formula, entry.coding)
-        cliques = sufficient_cliques(parsed_formula, analysis, entry.coding.domain)
+        cliques = question_cliques(
+            parsed_formula, analysis, entry.coding, where=measured.get("where") or "", missing=missing
+        )
         ask = partial(self.propose, entry.name, cliques, generator=generator, rows=rows, **measured)
         return Plan(
-            parsed_formula, analysis, cliques, entry.coding, ask(purpose="plan", dry_run=True), ask
+            parsed_formula,
+            analysis,
+            cliques,
+            entry.coding,
+            ask(purpose="plan", dry_run=True),
+            ask,
+            drops_missing=missing == "drop",
         )
 
     @checked()

@@ -26,7 +26,7 @@ from gencard.client.arguments import checked
 from gencard.client.files.folder import write_bytes
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
-from gencard.core.types import Progress
+from gencard.core.types import UNDEFINED, Progress
 
 Item = TypeVar("Item")
 
@@ -285,13 +285,22 @@ def _style(place: int, numbers: bool) -> str:
     return _CELL_STYLE.replace("left", "right", 1) if numbers and place else _CELL_STYLE
 
 
-def percent(share: float) -> str:
-    """A share of 1 in per cent.
+def percent(share: float | None) -> str:
+    """A share of 1 in per cent; "undefined" for None.
 
     >>> percent(-0.01234)
     '−1.23 %'
     """
-    return f"{100 * share:.3g} %".replace("-", "−")
+    return UNDEFINED if share is None else f"{100 * share:.3g} %".replace("-", "−")
+
+
+def number(value: float | None, form: str = ".3g") -> str:
+    """A number in a format of Python's; "undefined" for None.
+
+    >>> number(1.2345), number(None)
+    ('1.23', 'undefined')
+    """
+    return UNDEFINED if value is None else format(value, form)
 
 
 def interval(low: float, high: float) -> str:

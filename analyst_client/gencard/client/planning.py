@@ -38,6 +38,7 @@ class Plan(Displayable):
         coding: The dataset's schema.
         answer: The card that the controller would offer, priced only.
         ask: Proposes these marginals on the dataset.
+        drops_missing: Records with a missing value are left out of the analysis.
     """
 
     formula: Formula
@@ -46,6 +47,7 @@ class Plan(Displayable):
     coding: Coding = field(repr=False)
     answer: Card
     ask: Callable[..., Card] = field(repr=False)
+    drops_missing: bool = False
 
     @checked()
     def propose(self, *, purpose: str, generator: str | None = None, rows: int | None = None) -> Card:
@@ -108,8 +110,11 @@ class Plan(Displayable):
             ("Next", self.next_step),
         ]
         if self.missing:
-            note = "dropping these records would be a different analysis"
-            lines.append(("Missing", f"a separate level of {', '.join(self.missing)}; {note}"))
+            names = ", ".join(self.missing)
+            note = f"a separate level of {names}; dropping these records would be a different analysis"
+            lines.append(
+                ("Missing", f"records without {names} are left out" if self.drops_missing else note)
+            )
         if self.lacking:
             lines.append(("Not determined", "; ".join(" × ".join(clique) for clique in self.lacking)))
         return lines

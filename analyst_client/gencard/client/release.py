@@ -17,7 +17,7 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
 from gencard.files import DOCUMENT_LIMIT, read_file
-from gencard.run.levels import ValueForm, values_of
+from gencard.run.levels import ValueForm, Values, values_of
 from gencard.wire.documents.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Release(Displayable):
         receipt: The signed facts about the rows: card, psi, seed, digests.
         envelope: The receipt as the controller signed it.
         documents: Returns the other documents of the release, by file name.
+        derivations: As the card says: numbers of derived attributes are those of their sources.
     """
 
     dataset: Dataset
@@ -41,6 +42,7 @@ class Release(Displayable):
     receipt: Receipt
     envelope: bytes
     documents: Callable[[], dict[str, bytes]]
+    derivations: bool = False
 
     @property
     def name(self) -> str:
@@ -74,7 +76,7 @@ class Release(Displayable):
         """
         from gencard.run.frames import frame_of  # noqa: PLC0415 - loads pandas
 
-        frame = frame_of(self.dataset, self.coding, values_of(values, self.receipt.drawing_seed))
+        frame = frame_of(self.dataset, self.coding, self._values(values, self.dataset))
         frame.attrs["gencard"] = self.name
         return frame
 
@@ -113,8 +115,7 @@ class Release(Displayable):
     @checked()
     def write(self, path: str | Path, *, values: ValueForm = "numbers") -> None:
         """Write the rows only, as .csv or .parquet; the file appears when it is complete."""
-        form = values_of(values, self.receipt.drawing_seed)
-        write_rows(self.dataset, self.coding, Path(path), form)
+        write_rows(self.dataset, self.coding, Path(path), self._values(values, self.dataset))
 
     @checked()
     def to_csv(self, path: str | Path, *, values: ValueForm = "numbers") -> None:
@@ -138,7 +139,12 @@ class Release(Displayable):
     def head(self, rows: int = 5, *, values: ValueForm = "numbers") -> list[tuple[str, ...]]:
         """The first rows as texts, "NA" for missing; the same values as in files and frames."""
         first = Dataset(self.dataset.domain, self.dataset.codes[:rows])
-        return cells_of(first, self.coding, values_of(values, self.receipt.drawing_seed))
+        return cells_of(first, self.coding, self._values(values, first))
+
+    def _values(self, form: str, rows: Dataset) -> Values | None:
+        """What stands in place of intervals."""
+        seed = self.receipt.drawing_seed
+        return values_of(form, seed, rows, self.coding) if self.derivations else values_of(form, seed)
 
     def lines(self) -> list[tuple[str, str]]:
         return [

@@ -18,7 +18,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.noise import scales, sum_scales
-from gencard.core.statistics.linear import statistics_of
+from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.psi import rounding_stddev
 
 
@@ -230,9 +230,8 @@ def stddevs(terms: Proposal) -> tuple[float, ...]:
     return tuple(map(terms.privacy.stddev, scales(terms.privacy, weights)[: len(terms.marginals)]))
 
 
-def sum_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
-    """Standard deviation of each sum of the moments, in numerators, in order of the moments."""
-    statistics = statistics_of(terms.moments, coding)
+def sum_stddevs(terms: Proposal, statistics: Sequence[LinearStatistic]) -> tuple[float, ...]:
+    """Standard deviation of each sum of the moments' functions, in numerators, in their order."""
     if not isinstance(terms.privacy, AddedNoise):
         return tuple(0.0 for statistic in statistics for _ in statistic.functions)
     budgets = terms.privacy.parts(terms.weights or [1] * len(terms.cliques))[len(terms.marginals) :]

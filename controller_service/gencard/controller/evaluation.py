@@ -281,7 +281,7 @@ class EvaluationRun:
         job = self.jobs.synthesise(
             dataset_entry,
             psi=psi,
-            generator=offer_of(card).terms.generator,
+            card=signed_card(card),
             rows=rows,
             seed=secrets.randbits(63),
             rows_file=rows_file,

@@ -329,6 +329,11 @@ class RunBlackBoxResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     CHUNK_FIELD_NUMBER: builtins.int
+    ERRORS_FIELD_NUMBER: builtins.int
+    errors: builtins.str
+    """In place of a part, where the program failed: what it wrote to standard error, or its end, in at
+    most 64 KiB. The error that ends the call comes next.
+    """
     @property
     def chunk(self) -> gencard.v1.common_pb2.TableChunk:
         """The part."""
@@ -337,8 +342,9 @@ class RunBlackBoxResponse(google.protobuf.message.Message):
         self,
         *,
         chunk: gencard.v1.common_pb2.TableChunk | None = ...,
+        errors: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["chunk", b"chunk"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["chunk", b"chunk"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["chunk", b"chunk", "errors", b"errors"]) -> None: ...
 
 Global___RunBlackBoxResponse: typing_extensions.TypeAlias = RunBlackBoxResponse

@@ -69,8 +69,8 @@ class PythonBox:
         Raises:
             BlackBoxError: The function gave something else.
         """
-        output = self.function(table, rows, rng=rng_of(seed))
-        return in_domain(_as_dataset(output, table.domain), table.domain, rows)
+        output = _as_dataset(self.function(table, rows, rng=rng_of(seed)), table.domain, rows)
+        return in_domain(output, table.domain, rows)
 
     def main(self) -> None:
         """Answer the request on standard input, on standard output; what is printed goes nowhere."""
@@ -132,17 +132,46 @@ def _progress_to(channel: BinaryIO) -> Progress:
     return report
 
 
-def _as_dataset(output: object, domain: Domain) -> object:
-    if not isinstance(output, Mapping):
-        return output
-    if output.keys() != set(domain.attributes):
-        raise BlackBoxError(problem="its output does not have the declared domain")
-    try:
-        return Dataset.of_columns(domain, [np.asarray(output[name]) for name in domain.attributes])
-    except InvalidDatasetError:
-        raise BlackBoxError(
-            problem="its output is not one declared code for each row and attribute"
-        ) from None
+_NO_CODES = "its output is not one declared code for each row and attribute"
+
+
+def _as_dataset(output: object, domain: Domain, rows: int) -> Dataset:
+    """The output as a dataset of so many rows; raises BlackBoxError with the first fault."""
+    if isinstance(output, Mapping):
+        if output.keys() != set(domain.attributes):
+            lacks = [name for name in domain.attributes if name not in output]
+            extra = [name for name in output if name not in domain.attributes]
+            what = f"lacks '{lacks[0]}'" if lacks else f"has '{extra[0]}', which is no attribute"
+            raise BlackBoxError(problem=f"its output does not have the declared domain: it {what}")
+        columns = {name: np.asarray(output[name]) for name in domain.attributes}
+        for (name, codes), size in zip(columns.items(), domain.sizes, strict=True):
+            if fault := _fault(codes, size, rows):
+                raise BlackBoxError(problem=f"{_NO_CODES}: '{name}' {fault}")
+        try:
+            return Dataset.of_columns(domain, list(columns.values()))
+        except InvalidDatasetError:
+            raise BlackBoxError(problem=_NO_CODES) from None
+    if not isinstance(output, Dataset):
+        problem = f"its output is not a dataset, nor codes by attribute, but {type(output).__name__}"
+        raise BlackBoxError(problem=problem)
+    if len(output) != rows:
+        problem = f"its output does not have the requested number of rows: {len(output)}, not {rows}"
+        raise BlackBoxError(problem=problem)
+    return output
+
+
+def _fault(codes: NDArray[Any], size: int, rows: int) -> str:
+    """What is wrong with the codes of an attribute; empty where nothing is."""
+    if codes.shape != (rows,):
+        return f"has shape {codes.shape}, not ({rows},)"
+    if codes.dtype.kind not in "iu":
+        if codes.dtype.kind == "f" and np.isnan(codes).any():
+            return "holds NaN; codes are whole numbers, and a missing value has a code of its own"
+        return f"has dtype {codes.dtype}; codes are whole numbers"
+    wrong = codes[(codes < 0) | (codes >= size)]
+    if len(wrong):
+        return f"holds {wrong[0]}; its codes are 0 to {size - 1}"
+    return ""
 
 
 def claim_stdout() -> BinaryIO:

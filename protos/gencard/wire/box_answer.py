@@ -48,6 +48,11 @@ def progress_line(hundredths: int) -> bytes:
     return b'{"done":%d}\n' % hundredths
 
 
+def expected_line(request: BoxRequest) -> bytes:
+    """The line before the rows that a request asks for."""
+    return _rows_line(request.rows)
+
+
 def refusal_answer(reason: str, fields: Document) -> bytes:
     """What a built-in box says where it will not work: an error of the catalogue."""
     return json_bytes({"refused": reason, "fields": fields}) + b"\n"

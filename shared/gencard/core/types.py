@@ -50,3 +50,7 @@ It may raise: that cancels the computation.
 
 def ignore_progress(_stage: str, _fraction: float) -> None:
     """Report to nobody."""
+
+
+UNDEFINED = "undefined"
+"""Text in place of a number that is not defined, such as a ratio of two zeros; in data it is None."""

@@ -18,6 +18,7 @@ from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
 from gencard.core.answers.noise.reconciled import noisy_whole, wider_clique
 from gencard.core.answers.stored import check_coded
 from gencard.core.coding import Coding
+from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError, InvalidInputError
 from gencard.core.statistics.formula import Analysis, Formula, Written, sufficient_cliques
 from gencard.formulas.conditions import read_condition
@@ -133,19 +134,44 @@ def _part(
     margins: Margins, formula: Formula, coding: Coding, values: Values | None, where: str, missing: str
 ) -> Margins:
     """The margins of the records that are asked for."""
-    if missing not in MISSING_CHOICES:
-        problem = f"must be one of {', '.join(MISSING_CHOICES)}"
-        raise InvalidInputError(field="missing", problem=problem)
+    dropped = _dropped(formula, coding, missing)
     part = margins
     if where:
         part = within(part, *read_condition(where, coding, values))
-    if missing == "drop":
-        response = () if formula.response is None else (formula.response,)
-        for name in dict.fromkeys((*response, *(name for term in formula.terms for name in term))):
-            one = coding.attribute(name).coding
-            if one.missing:
-                part = within(part, (name,), np.arange(one.size) != one.size - 1)
+    for name in dropped:
+        size = coding.domain.size(name)
+        part = within(part, (name,), np.arange(size) != size - 1)
     return part
+
+
+def _dropped(formula: Formula, coding: Coding, missing: str) -> Clique:
+    """The attributes without which a record is left out."""
+    if missing not in MISSING_CHOICES:
+        problem = f"must be one of {', '.join(MISSING_CHOICES)}"
+        raise InvalidInputError(field="missing", problem=problem)
+    response = () if formula.response is None else (formula.response,)
+    names = dict.fromkeys((*response, *(name for term in formula.terms for name in term)))
+    return tuple(name for name in names if missing == "drop" and coding.attribute(name).coding.missing)
+
+
+def question_cliques(
+    formula: Formula, kind: Analysis, coding: Coding, *, where: str = "", missing: str = "level"
+) -> tuple[Clique, ...]:
+    """The marginals that determine an analysis of a part of the records: each says who is in it.
+
+    Args:
+        where, missing: As in ``answer_of``.
+
+    Raises:
+        InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
+    """
+    chosen_by = (
+        *(read_condition(where, coding)[0] if where else ()),
+        *_dropped(formula, coding, missing),
+    )
+    cliques = sufficient_cliques(formula, kind, coding.domain)
+    wider = (coding.domain.canonical({*clique, *chosen_by}) for clique in cliques)
+    return tuple(dict.fromkeys(wider))
 
 
 _SEVERAL = "this analysis does not support functions of several attributes"

@@ -22,13 +22,13 @@ from formulaic.transforms import contrasts
 
 from gencard.core.answers.design import Column, Design, Response
 from gencard.core.answers.margins import Mask
-from gencard.core.coding import Coding, Labels
+from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError, InvalidInputError, TooLargeError
 from gencard.core.moment import level_values
-from gencard.core.statistics.formula import Written
+from gencard.core.statistics.formula import Written, written_name
 from gencard.core.types import IntArray
-from gencard.formulas.evaluation import Factor, Levels, Numbers, evaluated
+from gencard.formulas.evaluation import TRUTHS, Factor, Levels, Numbers, evaluated
 from gencard.formulas.formulas import read_factors
 from gencard.formulas.functions import NotUsableError
 
@@ -59,7 +59,7 @@ def numbers_of(coding: Coding, values: Values | None = None) -> dict[str, tuple[
     """For each attribute that is a number, the number of each code; NaN for "missing".
 
     Intervals stand for their midpoints, ordered numbers for themselves, truth values for 0 and 1, unless
-    ``values`` says otherwise.
+    ``values`` says otherwise. In a model matrix, truth values are levels, as in statsmodels and R.
 
     Raises:
         InvalidInputError: ``values`` has not one finite number for each level that is not "missing".
@@ -115,7 +115,13 @@ def read_design(
         TooLargeError: It has more than ``MOST_COLUMNS`` columns, or a term has too many cells.
     """
     factors = read_factors(text, coding)
-    return _Maker(text, factors, coding, numbers_of(coding, values), dict(observed or {})).design()
+    truths = {one.name for one in coding.attributes if _is_truth(one.coding)} - {*(values or {})}
+    numbers = numbers_of(coding, values)
+    return _Maker(text, factors, coding, numbers, dict(observed or {}), frozenset(truths)).design()
+
+
+def _is_truth(coding: Labels | Edges) -> bool:
+    return isinstance(coding, Labels) and coding.boolean
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +131,7 @@ class _Maker:
     coding: Coding
     numbers: Mapping[str, tuple[float, ...]]
     observed: dict[str, Mask]
+    truths: frozenset[str]
 
     def design(self) -> Design:
         self._check_size()
@@ -218,20 +225,27 @@ class _Maker:
         labels = {}
         for axis, name in enumerate(own):
             names = self.coding.attribute(name).coding.level_names
+            if name in self.truths:
+                names = (*TRUTHS, *names[len(TRUTHS) :])
             rank = np.searchsorted(levels[axis], cells[:, axis])
             labels[name] = Levels(rank, tuple(names[code] for code in levels[axis]))
+        is_level = not whole and self.truths.issuperset(own) and factor == written_name(own[0])
         numbers = {
             name: np.array(self.numbers[name])[cells[:, axis]]
             for axis, name in enumerate(own)
-            if name in self.numbers
+            if name in self.numbers and not is_level
         }
+        for name in self.truths.intersection(numbers):
+            if not self.coding.attribute(name).coding.missing:
+                numbers[name] = numbers[name].astype(bool)
         try:
             value = evaluated(factor, numbers, labels)
         except NotUsableError as error:
             raise self._wrong(factor, error.problem) from None
-        if isinstance(value, Numbers) and not whole:
-            self._check_finite(factor, value)
-        return value
+        if isinstance(value, Levels) or whole:
+            return value
+        self._check_finite(factor, value)
+        return value.as_levels if value.truth else value
 
     def _check_finite(self, factor: str, value: Numbers) -> None:
         if not np.isfinite(value.values).all():

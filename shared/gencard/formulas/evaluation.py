@@ -6,7 +6,7 @@ formula can be evaluated where records are.
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import inf, nan, pi
@@ -33,9 +33,19 @@ Cells = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbers:
-    """A factor that is a number in each cell; NaN where it is none."""
+    """A factor that is a number in each cell; NaN where it is none.
+
+    Args:
+        truth: The numbers stand for true and false.
+    """
 
     values: FloatArray
+    truth: bool = False
+
+    @property
+    def as_levels(self) -> "Levels":
+        """Truth values as levels, as a model matrix takes them."""
+        return Levels((self.values != 0).astype(np.int64), TRUTHS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +63,9 @@ class Levels:
     contrast: tuple[str, Any] = ("", None)
 
 
+TRUTHS = ("False", "True")
+"""Names of truth values, as data frames have them."""
+
 Factor = Numbers | Levels
 
 _CHOICES = {"ifelse", "where"}
@@ -67,19 +80,87 @@ _OF_RECORDS = "depends on the records; write it with fixed numbers, such as I((a
 _LONGEST_TEXT = 60
 
 
-def evaluated(code: str, numbers: Mapping[str, FloatArray], labels: Mapping[str, Levels]) -> Factor:
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """The values of comparisons and of what joins them, as numbers: 1 for true, 0 for false.
+
+    Args:
+        compared: Makes an array of a comparison's outcome, of its sides.
+    """
+
+    compared: Callable[[Any, Any, Any], Cells]
+    both: Callable[[Any, Any], Any]
+    either: Callable[[Any, Any], Any]
+    opposite: Callable[[Any], Any]
+    chosen: Callable[[Any, Any, Any], Any]
+    functions: Mapping[str, Callable[..., Any]]
+
+
+def _known_or_unknown(outcome: Any, *sides: Any) -> FloatArray:
+    return np.where(_unknown(*sides), nan, np.asarray(outcome, dtype=np.float64))
+
+
+def _unknown(*sides: Any) -> Any:
+    """Where any side is NaN; a text never is."""
+    arrays = [np.asarray(side) for side in sides]
+    return reduce(np.logical_or, [np.isnan(one) for one in arrays if one.dtype.kind == "f"], np.False_)
+
+
+def _both(one: Any, other: Any) -> FloatArray:
+    false = (one == 0) | (other == 0)
+    return np.where(false, 0.0, np.where(_unknown(one, other), nan, 1.0))
+
+
+def _opposite(one: Any) -> FloatArray:
+    return _known_or_unknown(np.equal(one, 0), one)
+
+
+def _either(one: Any, other: Any) -> FloatArray:
+    return _opposite(_both(_opposite(one), _opposite(other)))
+
+
+TWO_VALUED = Logic(
+    compared=lambda outcome, *_: np.asarray(outcome, dtype=bool),
+    both=np.logical_and,
+    either=np.logical_or,
+    opposite=np.logical_not,
+    chosen=lambda condition, one, other: np.where(condition != 0, one, other),
+    functions=OF_ONE,
+)
+"""In formulas, as in Python: a comparison with a missing number is false."""
+
+THREE_VALUED = Logic(
+    compared=_known_or_unknown,
+    both=_both,
+    either=_either,
+    opposite=_opposite,
+    chosen=lambda condition, one, other: np.where(
+        _unknown(condition), nan, np.where(condition != 0, one, other)
+    ),
+    functions=OF_ONE | {"as_logical": lambda x: _known_or_unknown(x != 0, x)},
+)
+"""In conditions, as in SQL and in R: a comparison with a missing number is unknown, here NaN."""
+
+
+def evaluated(
+    code: str,
+    numbers: Mapping[str, FloatArray],
+    labels: Mapping[str, Levels],
+    logic: Logic = TWO_VALUED,
+) -> Factor:
     """The value of a function in each cell.
 
     Args:
         code: As it stands in the formula.
         numbers: For attributes that are numbers, the number in each cell.
         labels: For all attributes, the level in each cell.
+        logic: Of comparisons.
 
     Raises:
         NotUsableError: It has no value that follows from the levels.
     """
     tree, quoted = parsed(code)
-    reader = _Evaluation(numbers, labels, quoted)
+    reader = _Evaluation(numbers, labels, quoted, logic)
     try:
         with np.errstate(all="ignore"):
             return reader.factor(tree)
@@ -94,8 +175,9 @@ class _Evaluation:
         numbers: Mapping[str, FloatArray],
         labels: Mapping[str, Levels],
         quoted: Mapping[str, str],
+        logic: Logic,
     ) -> None:
-        self._numbers, self._labels, self._quoted = numbers, labels, quoted
+        self._numbers, self._labels, self._quoted, self._logic = numbers, labels, quoted, logic
         self._cells = len(next(iter(labels.values())).codes)
 
     def factor(self, node: ast.expr) -> Factor:
@@ -104,8 +186,9 @@ class _Evaluation:
             return self._coded(node)
         if (name := self._attribute(node)) is not None and name not in self._numbers:
             return self._labels[name]
-        values = self._numeric(self._value(node))
-        return Numbers(np.broadcast_to(values, (self._cells,)).astype(np.float64))
+        value = self._value(node)
+        numbers = np.broadcast_to(self._numeric(value), (self._cells,)).astype(np.float64)
+        return Numbers(numbers, truth=np.asarray(value).dtype == bool)
 
     def _coded(self, call: ast.Call) -> Levels:
         """The levels of ``C(...)``, with its contrast."""
@@ -156,6 +239,8 @@ class _Evaluation:
     def _level(self, node: ast.expr, levels: Levels) -> Any:
         """The level that a constant names."""
         text = str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
+        if levels.names[: len(TRUTHS)] == TRUTHS and text.capitalize() in TRUTHS:
+            text = text.capitalize()
         for name in levels.names:
             if str(name) == text:
                 return name
@@ -205,13 +290,19 @@ class _Evaluation:
     def _joined(self, node: ast.expr) -> Any:
         """Of an operator and its sides."""
         match node:
+            case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+                return self._logic.both(*self._numeric_values(left, right))
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                return self._logic.either(*self._numeric_values(left, right))
             case ast.BinOp(left=left, op=symbol, right=right) if type(symbol) in BINARY:
-                return BINARY[type(symbol)](*(self._numeric(self._value(x)) for x in (left, right)))
+                return BINARY[type(symbol)](*self._numeric_values(left, right))
+            case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=operand):
+                return self._logic.opposite(self._numeric(self._value(operand)))
             case ast.UnaryOp(op=symbol, operand=operand) if type(symbol) in UNARY:
                 return UNARY[type(symbol)](self._numeric(self._value(operand)))
             case ast.BoolOp(op=symbol, values=parts):
-                join = np.logical_and if isinstance(symbol, ast.And) else np.logical_or
-                return reduce(join, (self._numeric(self._value(part)) for part in parts))
+                join = self._logic.both if isinstance(symbol, ast.And) else self._logic.either
+                return reduce(join, self._numeric_values(*parts))
         raise NotUsableError(f"'{ast.unparse(node)[:_LONGEST_TEXT]}' is not allowed in a function")
 
     def _of_attribute(self, name: str) -> Cells:
@@ -226,16 +317,22 @@ class _Evaluation:
             raise NotUsableError("the function needs numbers; compare text labels with ==")
         return array.astype(np.float64)
 
+    def _numeric_values(self, *nodes: ast.expr) -> Iterator[FloatArray]:
+        return (self._numeric(self._value(node)) for node in nodes)
+
     def _compared(self, node: ast.Compare) -> Cells:
+        logic = self._logic
         left, result = self._value(node.left), np.ones(self._cells, dtype=bool)
         for symbol, following in zip(node.ops, node.comparators, strict=True):
             if isinstance(symbol, ast.In | ast.NotIn):
-                among = [_pair(operator.eq, left, self._value(part)) for part in _parts(following)]
-                inside = reduce(np.logical_or, among, np.zeros(self._cells, dtype=bool))
-                result = result & (inside if isinstance(symbol, ast.In) else ~inside)
+                among = [self._pair(operator.eq, left, self._value(part)) for part in _parts(following)]
+                inside = reduce(logic.either, among, np.zeros(self._cells, dtype=bool))
+                result = logic.both(
+                    result, inside if isinstance(symbol, ast.In) else logic.opposite(inside)
+                )
             elif type(symbol) in COMPARED:
                 right = self._value(following)
-                result = result & _pair(COMPARED[type(symbol)], left, right)
+                result = logic.both(result, self._pair(COMPARED[type(symbol)], left, right))
                 left = right
             else:
                 raise NotUsableError("'is' is not allowed in a function; use ==")
@@ -246,11 +343,13 @@ class _Evaluation:
         parts = [self._value(part) for part in call.args] if name not in _LISTS else []
         if name in OF_ONE and len(parts) == 1 and not call.keywords:
             only = self._of_labels(call.args[0], parts[0]) if name.startswith("as_") else parts[0]
-            return OF_ONE[name](self._numeric(only))
+            if name == "I" and np.asarray(only).dtype == bool:
+                return only
+            return self._logic.functions[name](self._numeric(only))
         if name in OF_MORE and len(parts) > 1 and not call.keywords:
             return reduce(OF_MORE[name], map(self._numeric, parts))
         if name in _CHOICES and len(parts) == 3:
-            return np.where(self._numeric(parts[0]) != 0, *map(self._numeric, parts[1:]))
+            return self._logic.chosen(*map(self._numeric, parts))
         raise NotUsableError(f"'{name}' with these arguments {_OF_RECORDS}")
 
     def _of_labels(self, node: ast.expr, value: Any) -> Any:
@@ -260,12 +359,11 @@ class _Evaluation:
         levels = self._labels[name]
         return np.array([_number(one) for one in levels.names])[levels.codes]
 
-
-def _pair(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Cells:
-    """A comparison in each cell; text is compared with text, numbers with numbers."""
-    if any(isinstance(side, str) for side in (left, right)):
-        left, right = (_text(side) for side in (left, right))
-    return np.asarray(compare(left, right), dtype=bool)
+    def _pair(self, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Cells:
+        """A comparison in each cell; text is compared with text, numbers with numbers."""
+        if any(isinstance(side, str) for side in (left, right)):
+            left, right = (_text(side) for side in (left, right))
+        return self._logic.compared(compare(left, right), left, right)
 
 
 def _text(side: Any) -> Any:

@@ -62,8 +62,6 @@ BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
     ast.UAdd: np.positive,
     ast.USub: np.negative,
-    ast.Not: np.logical_not,
-    ast.Invert: np.logical_not,
 }
 COMPARED: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,

@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.coding import Attribute, Coding, Edges, Labels, numbers_of_codes
 from gencard.core.dataset import Dataset
+from gencard.core.derived_cells import same_numbers
 from gencard.core.errors import InvalidInputError
 
 UNDECLARED = -1
@@ -91,21 +92,36 @@ themselves, or their midpoints. As "levels", whole numbers and truth values are 
 """
 
 
-def values_of(form: str, seed: int) -> Values | None:
+def values_of(
+    form: str, seed: int, rows: Dataset | None = None, coding: Coding | None = None
+) -> Values | None:
     """What stands in place of intervals in one form; None: nothing.
+
+    Args:
+        rows: Those that are written, where numbers of derived attributes are those of their sources.
+        coding: Their schema.
 
     Raises:
         InvalidInputError: The form is not one of ``ValueForm``.
     """
     match form:
         case "numbers":
-            return Numbers(seed)
+            return (
+                Numbers(seed) if rows is None or coding is None else Numbers.of_rows(seed, rows, coding)
+            )
         case "levels":
             return None
         case "midpoints":
             return Midpoints()
     problem = f"must be one of {', '.join(get_args(ValueForm))}"
     raise InvalidInputError(field="values", problem=problem)
+
+
+class _Source(NamedTuple):
+    """An attribute, and its codes in all rows."""
+
+    attribute: Attribute
+    codes: NDArray[Any]
 
 
 class Numbers:
@@ -115,9 +131,22 @@ class Numbers:
     rows come in their order, in whatever batches.
     """
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, seed: int, sources: Mapping[str, "_Source"] | None = None) -> None:
+        self._seed, self._sources = seed, sources or {}
         self._streams: dict[str, np.random.PCG64] = {}
+        self._done: dict[str, int] = {}
+
+    @classmethod
+    def of_rows(cls, seed: int, rows: Dataset, coding: Coding) -> "Numbers":
+        """For rows in which a derived number is the one that it is derived from."""
+        sources = same_numbers(coding, rows.domain.attributes)
+        return cls(
+            seed,
+            {
+                name: _Source(coding.attribute(source), rows.column(source))
+                for name, source in sources.items()
+            },
+        )
 
     def is_value(self, _name: str) -> bool:
         """They are on the declared grid."""
@@ -125,9 +154,24 @@ class Numbers:
 
     def of(self, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
         """The next rows of an attribute; NaN is "missing"."""
-        if name not in self._streams:
-            self._streams[name] = self._stream(name)
-        return numbers_of_codes(coding, codes, self._streams[name].random_raw(len(codes)))
+        if name in self._sources:
+            return self._of_source(name, len(codes))
+        return self._drawn(name, name, coding, codes)
+
+    def _of_source(self, name: str, rows: int) -> NDArray[np.float64]:
+        """The next rows of an attribute whose numbers are those of another."""
+        source, begin = self._sources[name], self._done.get(name, 0)
+        self._done[name] = begin + rows
+        codes = source.codes[begin : begin + rows]
+        coding = source.attribute.coding
+        if isinstance(coding, Labels):
+            return np.take(np.array([*map(float, coding.labels), np.nan]), codes)
+        return self._drawn(name, source.attribute.name, coding, codes)
+
+    def _drawn(self, place: str, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
+        if place not in self._streams:
+            self._streams[place] = self._stream(name)
+        return numbers_of_codes(coding, codes, self._streams[place].random_raw(len(codes)))
 
     def _stream(self, name: str) -> np.random.PCG64:
         digest = hashlib.sha256(f"gencard.numbers.v1\x00{self._seed}\x00{name}".encode())

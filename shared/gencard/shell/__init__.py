@@ -103,10 +103,17 @@ def new_shell(name: str, summary: str, group: type[LazyGroup]) -> typer.Typer:
 
 
 def print_error(error: GencardError, advice: str) -> None:
-    """Print reason, text and notes of an error in one line, and the advice in the next."""
-    text = " ".join([error.message, *getattr(error, "__notes__", ())])
+    """Print reason, text and notes of an error in one line, and the advice in the next.
+
+    Notes of several lines, such as a traceback, come after the advice.
+    """
+    notes: list[str] = getattr(error, "__notes__", [])
+    text = " ".join([error.message, *(note for note in notes if "\n" not in note)])
     typer.echo(f"{typer.style(error.reason, fg='red', bold=True)}  {_printable(text)}", err=True)
     typer.echo(typer.style(f"→ {_printable(advice)}", dim=True), err=True)
+    for note in notes:
+        if "\n" in note:
+            typer.echo(visible(note), err=True)
 
 
 def as_written(letter: str) -> str:

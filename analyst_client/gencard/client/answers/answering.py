@@ -92,7 +92,7 @@ def answer_of_card(card: "Card", question: Question) -> Answer:
 
 
 def _plan(card: "Card", question: Question) -> "Plan | None":
-    """The card that would determine an analysis, measured as this one; None where there is none."""
+    """The card that would determine a question, measured as this one; None where there is none."""
     from gencard.client.analyst import Analyst  # noqa: PLC0415 - imports cards, as this is for them
 
     terms = card.terms
@@ -101,6 +101,8 @@ def _plan(card: "Card", question: Question) -> "Plan | None":
             terms.dataset,
             question.formula,
             kind=question.kind,
+            missing=question.missing,
+            where=question.where,
             generator=terms.generator,
             rows=terms.rows,
             privacy=terms.privacy,

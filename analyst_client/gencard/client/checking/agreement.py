@@ -221,7 +221,7 @@ class Agreement:
             raise VerificationError(problem="the receipt names other rows")
         logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
         documents = partial(self._documents, self._verdict(receipt), *logged)
-        return Release(dataset, self.coding, receipt, message.receipt, documents)
+        return Release(dataset, self.coding, receipt, message.receipt, documents, self.card.derivations)
 
     def _verdict(self, receipt: Receipt) -> bytes | None:
         """The verdict that an audited release names, off the card; None for one that names none."""

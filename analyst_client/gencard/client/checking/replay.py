@@ -15,10 +15,11 @@ from gencard.client.terms import stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding, Edges, zeros_inside
 from gencard.core.dataset import Dataset
+from gencard.core.derived_cells import computed_in, impossible, same_numbers, with_computed
 from gencard.core.domain import Domain
 from gencard.core.errors import NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
-from gencard.core.statistics.linear import statistics_of
+from gencard.core.statistics.linear import are_functions_of
 from gencard.core.statistics.psi import Psi
 from gencard.run.levels import Midpoints, Numbers, Values
 from gencard.wire.documents.psi_document import psi_document
@@ -67,6 +68,8 @@ def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Data
     if sha256(psi_document(psi)) != receipt.psi_digest:
         raise VerificationError(problem="the receipt names another psi")
     dataset = synthesise(generator_of(card, coding), psi, psi.domain, receipt.rows, receipt.seed)
+    if card.derivations:
+        dataset = with_computed(dataset, computed_in(coding, psi.domain.attributes))
     if dataset.digest() != receipt.rows_digest:
         raise VerificationError(problem=_why_not(card))
     return dataset
@@ -77,19 +80,21 @@ def generator_of(card: CardTerms, coding: Coding) -> Generator:
     # every generator, which whoever does not replay needs not wait for
     from gencard.core.generators import registry  # noqa: PLC0415
 
-    zeros = zeros_inside(coding.structural_zeros, _domain(card, coding))
+    domain = _domain(card, coding)
+    declared = zeros_inside(coding.structural_zeros, domain)
+    zeros = impossible(coding, domain) if card.derivations else declared
     return registry.generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
 
 
 def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
     """Raises VerificationError if psi does not hold the card's statistics, measured as agreed."""
     linear = tuple(linear.statistic for linear in psi.linear)
-    same = psi.cliques == card.terms.marginals and linear == statistics_of(card.terms.moments, coding)
+    same = psi.cliques == card.terms.marginals and are_functions_of(linear, card.terms.moments, coding)
     if not same or psi.domain != _domain(card, coding):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
     recorded = [measurement.stddev for measurement in psi.measurements]
     sums = [stddev for linear in psi.linear for stddev in linear.stddevs]
-    agreed_stddevs = (*stddevs(card.terms), *sum_stddevs(card.terms, coding))
+    agreed_stddevs = (*stddevs(card.terms), *sum_stddevs(card.terms, linear))
     if not np.allclose([*recorded, *sums], agreed_stddevs, rtol=_ROUNDING, atol=0):
         raise VerificationError(problem="psi does not have the noise that the card names")
     if any(np.any(m.values % card.terms.transform.rounding) for m in psi.measurements):
@@ -156,7 +161,11 @@ def _variants(dataset: Dataset, coding: Coding, seeds: Sequence[int]) -> list[Va
     """The forms in which a release delivers these codes: numbers by each seed, levels, midpoints."""
     names = dataset.domain.attributes
     if any(isinstance(coding.attribute(name).coding, Edges) for name in names):
-        return [*map(Numbers, dict.fromkeys(seeds)), None, Midpoints()]
+        seeds = list(dict.fromkeys(seeds))
+        drawn = [Numbers(seed) for seed in seeds]
+        if same_numbers(coding, names):
+            drawn += [Numbers.of_rows(seed, dataset, coding) for seed in seeds]
+        return [*drawn, None, Midpoints()]
     return [Midpoints(), None]
 
 

@@ -16,6 +16,7 @@ from gencard.client.connection.connection import Connection
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (
+    DeadlineError,
     InvalidInputError,
     ServiceUnavailableError,
     VerificationError,
@@ -176,12 +177,31 @@ class RemoteBox:
         return output
 
     def _answers(self, start: pb.RunBlackBoxStart, dataset: Dataset) -> Iterator[common.TableChunk]:
-        method = self._connection.audit.RunBlackBox
+        method, written = self._connection.audit.RunBlackBox, ""
         try:
             for part in method(_requests(start, dataset), timeout=_RUN_SECONDS):
-                yield part.chunk
+                if part.errors:
+                    written = part.errors
+                else:
+                    yield part.chunk
         except grpc.RpcError as failed:
-            raise error_of_call(failed) from None
+            error = error_of_call(failed)
+        else:
+            return
+        if written:
+            error.add_note(_visible(written))
+        if isinstance(error, DeadlineError):
+            error.add_note(f"A run may take {_RUN_SECONDS:g} s, with the time that it waits for others.")
+        raise error from None
+
+
+def _visible(text: str) -> str:
+    """Several lines in which everything but printable characters is escaped, for a terminal."""
+    letters = text.expandtabs().rstrip()
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else letter.encode("unicode_escape").decode()
+        for letter in letters
+    )
 
 
 def _requests(start: pb.RunBlackBoxStart, dataset: Dataset) -> Iterator[pb.RunBlackBoxRequest]:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from gencard.client.answers.answer import Answer
 from gencard.client.answers.display import CoefficientPlot, grids
-from gencard.client.display import named, percent
+from gencard.client.display import named, number, percent
 from gencard.client.report import plots
 from gencard.client.report.card_report import CardReport
 from gencard.client.report.findings import EXPLANATIONS, sentence
@@ -166,6 +166,7 @@ def _section(name: str, finding: Finding) -> dict[str, object]:
         "title": explanation.title,
         "sentence": sentence(finding).replace(" %", "\N{NO-BREAK SPACE}%"),
         "stands_out": finding.stands_out,
+        "undecided": finding.undecided,
         "plot": plots.drawn(finding, explanation.title),
         "reading": explanation.reading,
         "limits": explanation.limits,
@@ -179,7 +180,7 @@ def _tables(finding: Finding) -> dict[str, object] | None:
     if not isinstance(finding, TablesFinding):
         return None
     rows = [
-        (named(one.clique), [f"{dict(one.measures)[name]:.3g}" for name in _TABLE_MEASURES])
+        (named(one.clique), [number(dict(one.measures)[name]) for name in _TABLE_MEASURES])
         for table in finding.widths
         for one in table.worst[:5]
     ]
@@ -188,10 +189,7 @@ def _tables(finding: Finding) -> dict[str, object] | None:
 
 def _number(label: str, value: float | None) -> str:
     """Shares in per cent, other numbers as they are."""
-    if value is None:
-        return "–"
-    plain = label.startswith(_PLAIN)
-    return f"{value:.3g}" if plain else percent(value)
+    return number(value) if label.startswith(_PLAIN) else percent(value)
 
 
 def _audit(audit: "Audit") -> dict[str, object]:

@@ -83,6 +83,11 @@ class CardReport(WrittenAsPage, Displayable):
         return tuple(EXPLANATIONS[name].title for name, one in self.available.items() if one.stands_out)
 
     @property
+    def undecided(self) -> tuple[str, ...]:
+        """Titles of evaluations that could not have shown anything worse than their baseline."""
+        return tuple(EXPLANATIONS[name].title for name, one in self.available.items() if one.undecided)
+
+    @property
     def unexamined(self) -> tuple[Group, ...]:
         """Risk and utility, where no finding compares the release with the records."""
         examined = {
@@ -112,6 +117,11 @@ class CardReport(WrittenAsPage, Displayable):
             result = "No evaluation is worse than its baseline. This is not a proof of safety."
         else:
             result = "No evaluation is available to this reader."
+        if self.undecided:
+            names = "; ".join(title.lower() for title in self.undecided)
+            result = (
+                f"{result} Not decided, for the holdout is too small or a number undefined: {names}."
+            )
         if not self.unexamined:
             return result
         return f"{result} Not compared with the records: {' and '.join(self.unexamined)}."
@@ -137,7 +147,8 @@ class CardReport(WrittenAsPage, Displayable):
     def grid(self) -> Iterator[tuple[str, str, str]]:
         """One line for each evaluation and each audit, under ``HEADS``."""
         for name, one in self.available.items():
-            yield EXPLANATIONS[name].title, sentence(one), "!" if one.stands_out else ""
+            sign = "!" if one.stands_out else "?" if one.undecided else ""
+            yield EXPLANATIONS[name].title, sentence(one), sign
         for audit in self.audits:
             leaked = "!" if audit.verdict == "leakage" else ""
             yield f"Audit of {audit.black_box}", audit.wording, leaked
@@ -181,6 +192,7 @@ class CardReport(WrittenAsPage, Displayable):
             "group": str(measure.group),
             "sentence": sentence(finding),
             "standsOut": finding.stands_out,
+            **({"undecided": True} if finding.undecided else {}),
             "found": finding_to_json_object(finding),
         }
 

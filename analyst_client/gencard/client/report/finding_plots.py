@@ -12,6 +12,7 @@ from gencard.core.evaluation import attacks, distances, models, tables
 from gencard.core.evaluation.distances import BINS, RATIO_BINS, STEP
 from gencard.core.evaluation.evaluation import Finding
 from gencard.core.evaluation.tables import MOST_LINES
+from gencard.core.types import UNDEFINED
 
 RELEASE, ALARM, BESIDE = "C0", "C1", "C2"
 """First colours of the cycle: the release, what may be a leak, and the reference."""
@@ -93,13 +94,18 @@ def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
 @draw.register
 def _(finding: distances.CloneFinding, axes: Axes) -> None:
     """One bar each."""
-    shares = [100 * (share or 0.0) for _, share in finding.lines]
-    places, colours = range(len(shares)), [ALARM, ALARM, RELEASE, BESIDE][: len(shares)]
-    axes.barh(places, shares, color=colours, height=0.6)
-    axes.set_yticks(places, [name for name, _ in finding.lines])
+    shares = [_in_percent(share) for _, share in finding.lines]
+    _barh(axes, shares, [_colour_of_clones(name) for name, _ in finding.lines], height=0.6)
+    axes.set_yticks(range(len(shares)), [name for name, _ in finding.lines])
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("% of the rows")
+    axes.set_xlabel("% of the rows, or of the records that are named")
+
+
+def _colour_of_clones(name: str) -> str:
+    if name.startswith("Clones of train") or name == "Records of train that equal a row":
+        return ALARM
+    return RELEASE if "of holdout" in name and "share" not in name else BESIDE
 
 
 @draw.register
@@ -121,8 +127,8 @@ def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
     """The largest differences, the rows beside psi; nothing but the axis where Phi holds no pair."""
     shown = finding.pairs[:MOST_LINES]
     places = range(len(shown))
-    axes.barh(places, [one.rows for one in shown], color=RELEASE, height=0.5)
-    axes.scatter([one.psi for one in shown], places, color=BESIDE, **_MARK)
+    _barh(axes, [one.rows for one in shown], [RELEASE] * len(shown), height=0.5)
+    _marks(axes, [one.psi for one in shown])
     axes.set_yticks(places, [_short(" × ".join(one.clique), 44) for one in shown])
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
@@ -199,7 +205,7 @@ def _(finding: models.PredictionsFinding, axes: Axes) -> None:
 @draw.register
 def _(finding: models.PropensityFinding, axes: Axes) -> None:
     """Both values; dotted: 1, a resample of the records."""
-    axes.barh([0, 1], [finding.regression or 0.0, finding.tree], color=RELEASE, height=0.5)
+    _barh(axes, [finding.regression, finding.tree], [RELEASE] * 2, height=0.5)
     axes.axvline(1.0, color=BESIDE, linestyle=":", linewidth=1)
     axes.set_yticks([0, 1], ["regression", "tree"])
     axes.set_xlim(left=0)
@@ -242,13 +248,35 @@ def _(finding: tables.MarginalsFinding, axes: Axes) -> None:
     axes.set_xlabel("bar: total variation, % of the rows; mark: RMSE of a cell, %")
 
 
+def _in_percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _barh(axes: Axes, values: Sequence[float | None], colours: Sequence[str], *, height: float) -> None:
+    """A bar for each value, from place 0; a word for a value that is not defined."""
+    for place, (value, colour) in enumerate(zip(values, colours, strict=True)):
+        if value is None:
+            axes.text(0.01, place, UNDEFINED, va="center", transform=axes.get_yaxis_transform())
+        # A bar of length 0 keeps the place of the line on the axis.
+        axes.barh(place, value or 0.0, color=colour, height=height)
+
+
+def _marks(axes: Axes, values: Sequence[float | None]) -> None:
+    """A mark for each value that is defined."""
+    known = [(value, place) for place, value in enumerate(values) if value is not None]
+    axes.scatter([value for value, _ in known], [place for _, place in known], color=BESIDE, **_MARK)
+
+
 def _draw_with_records(
-    axes: Axes, names: Sequence[str], release: Sequence[float], records: Sequence[float]
+    axes: Axes,
+    names: Sequence[str],
+    release: Sequence[float | None],
+    records: Sequence[float | None],
 ) -> None:
     """Shares in per cent, a line for each name, the first on top: bars, with marks for the records."""
     places = range(len(names))
-    axes.barh(places, [100 * one for one in release], color=RELEASE, height=0.5)
-    axes.scatter([100 * one for one in records], places, color=BESIDE, **_MARK)
+    _barh(axes, [_in_percent(one) for one in release], [RELEASE] * len(names), height=0.5)
+    _marks(axes, [_in_percent(one) for one in records])
     axes.set_yticks(places, [name[:24] for name in names])
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
@@ -257,8 +285,7 @@ def _draw_with_records(
 def _bars(axes: Axes, finding: Finding) -> None:
     names = [name for name, _ in finding.lines]
     colours = [BESIDE if name in _REFERENCE else ALARM if name in _LEAKS else RELEASE for name in names]
-    shares = [100 * (value or 0.0) for _, value in finding.lines]
-    axes.barh(range(len(names)), shares, color=colours, height=0.62)
+    _barh(axes, [_in_percent(value) for _, value in finding.lines], colours, height=0.62)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)

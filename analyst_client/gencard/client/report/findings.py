@@ -5,7 +5,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from gencard.client.display import interval, named, percent
+from gencard.client.display import interval, named, number, percent
 from gencard.core.evaluation import attacks, distances, models, tables
 from gencard.core.evaluation.evaluation import Finding
 
@@ -54,7 +54,8 @@ EXPLANATIONS = {
     "clones": Explanation(
         "Clones",
         "Rows equal to a record. In small domains nearly every row equals some record by similarity "
-        "alone: compare the clones of training records with those of holdout records.",
+        "alone. Without copying, rows equal as large a part of the training records as of the holdout "
+        "records; a small holdout shows only many copies.",
         "A row that differs in one detail is no clone, and may still identify a person.",
     ),
     "nndr": Explanation(
@@ -158,15 +159,51 @@ def _(finding: tables.FidelityFinding) -> str:
 
 @sentence.register
 def _(finding: distances.DistanceFinding) -> str:
-    return (
+    text = (
         f"{percent(finding.share)} of the rows are closer to a training record than to a holdout record "
         f"({interval(finding.low, finding.high)}, equal numbers of both). Without copying, 50 % are "
-        "expected."
+        "expected"
     )
+    if finding.copied is None:
+        return f"{text}."
+    result = "training records are nearer to the rows" if finding.copied else "no difference is found"
+    return (
+        f"By a test of all training and holdout records, {result}.{_detectable(finding.detectable)} "
+        f"{text} on average over holdouts."
+    )
+
+
+def _detectable(share: float | None) -> str:
+    """The copies that a test on all records would have shown; empty where a finding does not say."""
+    if share is None:
+        return ""
+    if distances.shown_share(share) is None:
+        return " The holdout is too small to show copies, whatever their share of the rows."
+    less = f" It decides nothing about fewer than {percent(share)}." if share > distances.BLIND else ""
+    return (
+        f" The test shows copies from a share of {percent(share)} of the rows on, in 8 of 10 such "
+        f"evaluations.{less}"
+    )
+
+
+_CLONE_RESULTS = {
+    True: "more of the training records do than without copying",
+    False: "no difference is found",
+}
 
 
 @sentence.register
 def _(finding: distances.CloneFinding) -> str:
+    if finding.copied is not None:
+        beyond = finding.stands_out and not finding.copied
+        likeness = " But more rows equal a training record than likeness explains." if beyond else ""
+        return (
+            f"{percent(finding.train)} of the rows equal a training record; by likeness alone, about "
+            f"{percent(finding.alike)} do, the share of training records that equal another one. "
+            f"{percent(finding.records)} of the training records and {percent(finding.others)} of the "
+            f"holdout records equal a row: by a test of all, {_CLONE_RESULTS[finding.copied]}."
+            f"{_detectable(finding.detectable)}{likeness}"
+        )
     return (
         f"{percent(finding.train)} of the rows equal a training record. With equal numbers of training "
         f"and holdout records, {percent(finding.equal)} equal a training record and "
@@ -202,14 +239,18 @@ def _(finding: attacks.RowUniquesFinding) -> str:
 
 @sentence.register
 def _(finding: tables.AssociationsFinding) -> str:
-    number, total = len(finding.pairs), len(finding.pairs) + finding.unmeasured
-    if not number:
+    pairs, total = len(finding.pairs), len(finding.pairs) + finding.unmeasured
+    if not pairs:
         return f"Phi holds none of the {total:,} pairs of attributes: {_MODEL}"
     one = finding.pairs[0]
-    text = (
-        f"Over the pairs in Phi ({number:,} of {total:,}), Cramér's V differs from psi by at most "
-        f"{one.difference:.2g}: {named(one.clique)}, {one.rows:.2f} in the rows, {one.psi:.2f} in psi."
-    )
+    values = f"{number(one.rows, '.2f')} in the rows, {number(one.psi, '.2f')} in psi"
+    among = f"Over the pairs in Phi ({pairs:,} of {total:,}), Cramér's V"
+    if one.difference is not None:
+        text = (
+            f"{among} differs from psi by at most {one.difference:.2g}: {named(one.clique)}, {values}."
+        )
+    else:
+        text = f"{among} is not defined in both psi and rows for all: {named(one.clique)}, {values}."
     return f"{text} Of the other pairs, {_MODEL}" if finding.unmeasured else text
 
 
@@ -232,7 +273,8 @@ def _(finding: attacks.AttackFinding) -> str:
         f"random: a risk of {percent(risk.estimate)} ({interval(risk.low, risk.high)})."
     )
     weak = "The attack is no better than random guessing, so its risk is not meaningful."
-    return result if finding.whole.beats_random_guessing() else f"{result} {weak}"
+    is_weak = not (finding.stands_out or finding.whole.beats_random_guessing())
+    return f"{result} {weak}" if is_weak else result
 
 
 @sentence.register
@@ -255,6 +297,14 @@ def _(finding: tables.MarginalsFinding) -> str:
 
 @sentence.register
 def _(finding: models.GapFinding) -> str:
+    if finding.error is None:
+        return f"The gap {finding.gap} is undefined: no level has both enough records and rows."
+    if finding.synthetic[0] is None:
+        largest = f"the release has no rows at {finding.levels[0]}, where the records have a gap of"
+        return (
+            f"The gap {finding.gap} has an RMSE of {percent(finding.error)} over the levels with rows; "
+            f"{largest} {percent(finding.original[0])}."
+        )
     return (
         f"The gap {finding.gap} has an RMSE of {percent(finding.error)} over the levels; the largest "
         f"error is at {finding.levels[0]}, {percent(finding.synthetic[0])} in the release and "
@@ -265,7 +315,7 @@ def _(finding: models.GapFinding) -> str:
 @sentence.register
 def _(finding: tables.TablesFinding) -> str:
     means = [
-        f"{dict(width.means)['S_pMSE']:.3g} over the {width.tables:,} tables of "
+        f"{number(dict(width.means)['S_pMSE'])} over {_tables(width)} of "
         f"{('one attribute', 'two', 'three')[width.width - 1]}"
         for width in finding.widths
     ]
@@ -276,14 +326,25 @@ def _(finding: tables.TablesFinding) -> str:
     return f"{text} The worst pair is {named(worst)}, {value:.3g}."
 
 
+def _tables(width: tables.TablesOfWidth) -> str:
+    """The number of tables that a mean is over."""
+    if not width.constant:
+        return f"the {width.tables:,} tables"
+    return f"{width.tables - width.constant:,} of the {width.tables:,} tables, the others constant,"
+
+
 @sentence.register
 def _(finding: models.PropensityFinding) -> str:
-    regression = (
-        "has too many parameters" if finding.regression is None else f"S_pMSE {finding.regression:.3g}"
-    )
-    return (
-        f"Telling rows from records: regression {regression}, tree S_pMSE {finding.tree:.3g}; "
+    regression = f"S_pMSE {number(finding.regression)}" if finding.order else "has too many parameters"
+    text = (
+        f"Telling rows from records: regression {regression}, tree S_pMSE {number(finding.tree)}; "
         "1 is as good as resampling the records."
+    )
+    if finding.tree is not None:
+        return text
+    return (
+        f"{text} The tree's pMSE is {finding.tree_pmse:.3g} and what is expected of it by chance not "
+        "known: hardly any tree splits when rows and records are mixed at random."
     )
 
 
@@ -297,4 +358,4 @@ def _(finding: models.PredictionsFinding) -> str:
 
 
 def _ratio(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.2g}"
+    return number(ratio, ".2g")

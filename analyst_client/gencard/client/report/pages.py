@@ -9,7 +9,7 @@ from gencard.client.report import plots
 from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.plan import calls
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
-from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, wording
+from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text, wording
 from gencard.core.domain import Clique
 from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, MarginalFidelity
 
@@ -47,11 +47,12 @@ def audit_page(report: AuditReport, *, card: str, black_box: str, where: str, no
         wording=wording(report),
         about=list(_about(report, card, black_box, where)),
         note=note,
+        opening=opening(report),
         effect=effect_sentence(report),
         limits=limits(report),
         checks=[_check(result, report) for result in report.checks],
         level=_number(report.plan.level),
-        p_value=_number(report.p_value),
+        p_value=p_value_text(report.p_value),
         blocks=[_block(block) for block in report.blocks[:MOST_BLOCKS]],
         more_blocks=max(0, len(report.blocks) - MOST_BLOCKS),
         pairs=report.pairs,
@@ -82,7 +83,7 @@ def _check(result: CheckResult, report: AuditReport) -> dict[str, object]:
     return {
         "question": QUESTIONS[result.check],
         "name": result.check.value,
-        "p_value": "" if result.not_run else _number(result.p_value),
+        "p_value": "" if result.not_run else p_value_text(result.p_value).removeprefix("p ="),
         "bound": _number(bound),
         "found": result.p_value <= bound,
         "not_run": result.not_run,

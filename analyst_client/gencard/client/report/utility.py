@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from gencard.client.display import Displayable, Facts, Grid, Part, WrittenAsJson, named, percent
+from gencard.client.display import Displayable, Facts, Grid, Part, WrittenAsJson, named, number, percent
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -16,7 +17,7 @@ from gencard.core.utility.analyses import Analyses, analyses
 from gencard.core.utility.gap import GapWords, gap_error, gap_of
 from gencard.core.utility.prediction import Task, split
 from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
-from gencard.core.utility.table_utility import marginal_error, table_utilities
+from gencard.core.utility.table_utility import marginal_error, mean_measure, table_utilities
 
 FORMAT = "gencard.utility.v1"
 HEADS = ("Trained on", "Model", "Accuracy on records", "Accuracy on rows", "Similarity of importances")
@@ -49,19 +50,21 @@ class UtilityReport(WrittenAsJson, Displayable):
 
     Args:
         rows, records: How many of each.
-        tables: Mean S_pMSE over the tables of so many attributes.
-        worst: The pair of attributes with the largest S_pMSE.
+        tables: Mean S_pMSE over the tables of so many attributes; see ``mean_measure``.
+        worst: The pair of attributes with the largest S_pMSE; None where no pair has one.
         regression: None where it would have too many parameters.
         predictions: None where no target was named.
         target: What is predicted.
         marginals: Marginals by name, and the root mean squared error of each, in shares.
-        gap: Root mean squared error of the gap between two groups; None where none was named.
+        gap: Root mean squared error of the gap between two groups; None where none was named, or no
+            level has both records and rows.
+        has_gap: Whether a gap was named.
     """
 
     rows: int
     records: int
-    tables: tuple[tuple[int, float], ...]
-    worst: tuple[str, float]
+    tables: tuple[tuple[int, float | None], ...]
+    worst: tuple[str, float | None]
     regression: Propensity | None
     tree: Propensity
     predictions: Analyses | None = None
@@ -69,18 +72,22 @@ class UtilityReport(WrittenAsJson, Displayable):
     about: str = ""
     marginals: tuple[tuple[str, float], ...] = ()
     gap: float | None = None
+    has_gap: bool = False
 
     def lines(self) -> list[tuple[str, str]]:
         """The findings in names and values."""
-        means = ", ".join(f"{mean:.3g} of {width}" for width, mean in self.tables)
+        means = ", ".join(f"{number(mean)} of {width}" for width, mean in self.tables)
         return [
             ("Compared", f"{self.rows:,} rows, {self.records:,} records"),
-            ("Tables", f"mean S_pMSE {means} attributes; worst {self.worst[0]}, {self.worst[1]:.3g}"),
+            (
+                "Tables",
+                f"mean S_pMSE {means} attributes; worst {self.worst[0]}, {number(self.worst[1])}",
+            ),
             ("Regression", _propensity_text(self.regression)),
             ("Tree", _propensity_text(self.tree)),
             ("S_pMSE", "1 is as good as a resample of the records; larger is worse"),
             *((f"Marginal {name}", f"RMSE {error:.3g}") for name, error in self.marginals),
-            *([("Gap", f"RMSE {self.gap:.3g}")] if self.gap is not None else []),
+            *([("Gap", f"RMSE {number(self.gap)}")] if self.has_gap else []),
             *([("Target", self.target)] if self.target else []),
         ]
 
@@ -97,7 +104,9 @@ class UtilityReport(WrittenAsJson, Displayable):
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""
-        return {"format": FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **asdict(self)} | {
+        content = asdict(self)
+        del content["has_gap"]
+        return {"format": FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **content} | {
             "tables": {str(width): mean for width, mean in self.tables},
             "regression": _object(self.regression),
             "tree": _object(self.tree),
@@ -134,8 +143,8 @@ def utility_report(
     values = {name: each for name, each in level_values(coding).items() if name in attributes}
     widths = range(1, min(_WIDEST, len(attributes)) + 1)
     tables = {width: table_utilities(original, synthetic, width) for width in widths}
-    worst, propensity = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised)
-    means = ((k, float(np.mean([one.standardised for one in tables[k].values()]))) for k in widths)
+    worst, propensity = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised or 0.0)
+    means = ((k, mean_measure(tables[k].values(), "S_pMSE")) for k in widths)
     taught = _predictions(_task(options, attributes, values), original, synthetic, rng)
     return UtilityReport(
         rows=len(synthetic),
@@ -150,7 +159,8 @@ def utility_report(
         marginals=tuple(
             (named(one), marginal_error(original, synthetic, one)) for one in options.marginals
         ),
-        gap=None if gap is None else gap_error(original, synthetic, gap),
+        gap=None if gap is None else gap_error(original, synthetic, gap, fewest=1),
+        has_gap=gap is not None,
     )
 
 
@@ -181,7 +191,7 @@ def _propensity_text(propensity: Propensity | None) -> str:
     if propensity is None:
         return "too many parameters"
     parameters = f", {propensity.parameters:,} parameters" if propensity.parameters else ""
-    return f"pMSE {propensity.pmse:.3g}, S_pMSE {propensity.standardised:.3g}{parameters}"
+    return f"pMSE {propensity.pmse:.3g}, S_pMSE {number(propensity.standardised)}{parameters}"
 
 
 def _shares(accuracies: Any) -> tuple[str, str]:
@@ -189,4 +199,10 @@ def _shares(accuracies: Any) -> tuple[str, str]:
 
 
 def _object(propensity: Propensity | None) -> dict[str, Any] | None:
-    return asdict(propensity) | {"standardised": propensity.standardised} if propensity else None
+    if propensity is None:
+        return None
+    document = asdict(propensity) | {"standardised": propensity.standardised}
+    error = document.pop("expected_error")
+    if propensity.standardised is None:  # what is expected is not known: say how badly
+        document["expected_error"] = error if isfinite(error) else None
+    return document

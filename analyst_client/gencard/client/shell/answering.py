@@ -20,6 +20,7 @@ from gencard.client.shell.terminal import (
     AsJson,
     CardName,
     Folder,
+    Missing,
     ModelFormula,
     connected,
     console,
@@ -45,12 +46,6 @@ WithdrawnValues = Annotated[list[str] | None, typer.Option("--values", hidden=Tr
 
 Where = Annotated[
     str, typer.Option(help="Only these records, such as \"region == 'North' and age < 40\".")
-]
-Missing = Annotated[
-    str,
-    typer.Option(
-        help="Missing values: 'level' makes them a level of their own, 'drop' leaves them out."
-    ),
 ]
 Options = Annotated[
     list[str] | None,

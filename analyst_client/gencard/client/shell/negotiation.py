@@ -21,6 +21,7 @@ from gencard.client.shell.terminal import (
     Kind,
     Marginal,
     Measures,
+    Missing,
     ModelFormula,
     Moments,
     Order,
@@ -300,6 +301,8 @@ def plan(
     dataset: DatasetName,
     formula: ModelFormula,
     kind: Kind = Analysis.LOGISTIC,
+    where: Part = None,
+    missing: Missing = "level",
     generator: Generator = "ipf",
     rows: Rows = None,
     epsilon: Epsilon = None,
@@ -313,7 +316,10 @@ def plan(
     """Show the smallest set of marginals that determines an analysis, and its price. Stores nothing."""
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
-        answer = analyst.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **how)
+        how |= {"where": where}
+        answer = analyst.plan(
+            dataset, formula, kind=kind, missing=missing, generator=generator, rows=rows, **how
+        )
     if as_json:
         say_json(_plan_document(answer))
         return
@@ -329,7 +335,8 @@ def plan_next(plan: Plan) -> str:
     if terms.privacy.noisy:
         return "gencard propose with these marginals and the same noise options"
     marginals = " ".join(f"--marginal {shlex.quote(','.join(clique))}" for clique in plan.marginals)
-    about = f"--generator {terms.generator} --rows {terms.rows}"
+    part = f"--where {shlex.quote(terms.where)} " if terms.where else ""
+    about = f"{part}--generator {terms.generator} --rows {terms.rows}"
     return f'gencard propose {terms.dataset.partition("/")[2]} {marginals} {about} --purpose "..."'
 
 

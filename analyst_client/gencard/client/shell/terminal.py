@@ -125,6 +125,12 @@ Generator = Annotated[str, typer.Option(help="Generator, as `gencard generators`
 Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Default: the policy's limit.")]
 
 
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="Missing values: 'level' makes them a level of their own, 'drop' leaves them out."
+    ),
+]
 Part = Annotated[
     str | None,
     typer.Option(

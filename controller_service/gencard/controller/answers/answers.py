@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.answers.decisions import Decisions
+from gencard.controller.answers.decisions import Decisions, rules_of
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
@@ -34,6 +34,7 @@ from gencard.core.errors import (
     RecordsProtectedError,
     TooLargeError,
 )
+from gencard.core.output_checks.rules import OF_PRESENT, RULES_VERSION
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.dsse import DOCUMENT
@@ -60,6 +61,8 @@ class Answers:
     def start(self, who: Identity, card: str, question: Question, request: Request) -> OperationRow:
         """Begin a checked run; a question that was asked before has its answer already, for nothing.
 
+        One whose condition chose other records then is run again.
+
         Raises:
             NotFoundError: No such card of the caller's.
             CardStateError, CardExpiredError: The card is not in force.
@@ -73,8 +76,7 @@ class Answers:
 
         def make(tx: Connection) -> bytes:
             usable = self.cards.usable(tx, who, card)
-            self.entry_of(usable)
-            known = self.store.asked_before(tx, card, question.digest)
+            known = self._asked_before(tx, usable, question)
             if known is not None:
                 return self.operation_of(tx, known).encode()
             price = offer_of(usable).terms.analyses.run_price
@@ -83,12 +85,27 @@ class Answers:
         self.end_with_cards()  # which frees budget
         with self.database.reading() as tx:
             usable = None if request.answer(tx, who) else self.cards.usable(tx, who, card)
-            is_new = self.store.asked_before(tx, card, question.digest) is None
+            is_new = usable is not None and self._asked_before(tx, usable, question) is None
         if usable is not None and is_new:  # outside the transaction: others may write meanwhile
             check_question(question, usable, self.entry_of(usable))
         with self.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
         return self.operations.begin(name.decode())
+
+    def _asked_before(self, tx: Connection, card: Card, question: Question) -> RunRow | None:
+        """The run of the question under a card; raises DatasetChangedError as ``entry_of``."""
+        coding = self.entry_of(card).schema.coding
+        known = self.store.asked_before(tx, card.name, question.digest)
+        if known is None or not question.where or (rules := rules_of(known)) not in OF_PRESENT:
+            return known
+        from gencard.controller.answers.run_question import (  # noqa: PLC0415 - loads pandas
+            Population,
+        )
+
+        now, before = (
+            Population.of(asdict(question) | {"rules": one}, coding) for one in (RULES_VERSION, rules)
+        )
+        return known if now.chosen == before.chosen else None
 
     def get(self, who: Identity, name: str) -> tuple[RunRow, bytes]:
         """One answer and the log's entry of its decision; the entry is empty where there is none yet.

@@ -23,9 +23,15 @@ from gencard.core.card.budget import Price, SpendState
 from gencard.core.card.card import Card, CardState
 from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.output_checks.rules import OUTPUT_RULES, RULES_VERSION, Colour, Rule
-from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict, answer_statement
+from gencard.wire.documents.answer_document import (
+    Question,
+    SignedAnswer,
+    Verdict,
+    answer_of_document,
+    answer_statement,
+)
 from gencard.wire.signatures.canonical import digest_of, document_of, time_text
-from gencard.wire.signatures.dsse import DOCUMENT, sign
+from gencard.wire.signatures.dsse import ANSWER, DOCUMENT, opened, predicate_of, sign
 
 STEWARD = "STEWARD_DECISION"
 CARD_ENDED = "card-ended"
@@ -202,6 +208,15 @@ def _is_over(row: RunRow, card: Card) -> bool:
 
 def _without_answer(outcome: Outcome, reasons: tuple[str, ...]) -> Outcome:
     return replace(outcome, answer=None, numbers=0, reasons=tuple(sorted(set(reasons))))
+
+
+def rules_of(row: RunRow) -> str:
+    """The version of the output rules under which a run has ended or waits; "" where it has not."""
+    if row.outcome is not None:
+        return str(json.loads(row.outcome)["rules"])
+    if row.envelope is None:
+        return ""
+    return answer_of_document(predicate_of(opened(row.envelope)[0], ANSWER)).rules
 
 
 def question_of(row: RunRow) -> Question:

@@ -13,6 +13,7 @@ from gencard.controller.jobs.tasks import Job, cliques_of
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
+from gencard.core.derived_cells import impossible
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_checks.differencing import chain_of_sums, differences, nearly_natural
@@ -185,7 +186,7 @@ class Earlier:
             merging.dataset(dataset.project(attributes)),
             attributes,
             rules.checks,
-            [merging.zeros(one, domain) for one in self.coding.structural_zeros],
+            [merging.zeros(one, domain) for one in impossible(self.coding, domain.project(attributes))],
             exact,
             merging.classes,
         )
@@ -246,16 +247,23 @@ class Earlier:
             scope = min(wider, key=lambda one: (one.size, sorted(one.attributes)))
         return scope
 
-    @staticmethod
-    def _related(scope: "_Scope", outputs: Iterable[RunQuestion | Clique]) -> list[_Attributes]:
-        """Of runs and marginals that share attributes with a scope."""
+    def _related(self, scope: "_Scope", outputs: Iterable[RunQuestion | Clique]) -> list[_Attributes]:
+        """Of runs and marginals that share attributes with a scope, or what these are derived from."""
         attributes = [
             (frozenset(one.question.formula.attributes), one.output.attributes)
             if isinstance(one, RunQuestion)
             else (frozenset(one), frozenset[str]())
             for one in outputs
         ]
-        return [pair for pair in dict.fromkeys(attributes) if scope.attributes & (pair[0] | pair[1])]
+        own = self._with_sources(scope.attributes)
+        return [
+            pair for pair in dict.fromkeys(attributes) if own & self._with_sources(pair[0] | pair[1])
+        ]
+
+    def _with_sources(self, attributes: frozenset[str]) -> frozenset[str]:
+        """Attributes, and those that any of them is derived from."""
+        derivations = (self.coding.attribute(name).derivation for name in attributes)
+        return attributes.union(*(how.sources for how in derivations if how is not None))
 
 
 def _tables_of(run: RunQuestion, dataset: Dataset, known: Kept) -> Iterator[IntArray]:

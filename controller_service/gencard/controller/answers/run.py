@@ -2,22 +2,22 @@
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
 from gencard.controller.answers.answers import Answers
-from gencard.controller.answers.decisions import PRICE, Outcome, question_of
+from gencard.controller.answers.decisions import PRICE, Outcome, question_of, rules_of
 from gencard.controller.jobs import tasks
-from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.jobs.descriptions import Descriptions, EndedQuestion
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
 from gencard.controller.operations.run import Run
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.operations import OperationRow
 from gencard.controller.state.runs import RunRow, RunState, RunTier
-from gencard.core.answers.answer import numbers_in_json
+from gencard.core.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.domain import Clique
@@ -30,8 +30,7 @@ from gencard.core.errors import (
     ProgramRunFailedError,
 )
 from gencard.core.output_checks.populations import Rounded
-from gencard.core.output_checks.rules import Rule
-from gencard.wire.documents.answer_document import Question
+from gencard.core.output_checks.rules import OF_PRESENT, Rule
 
 AT_RECORDS = ("answer", "read")
 """Stages that jobs of runs report before they read records."""
@@ -152,20 +151,20 @@ class AnswerRun:
                 ended_row = decisions.release(tx, row, outcome, by)
             answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
-    def _before(self, tx: Connection, row: RunRow) -> dict[str, list[Question]]:
+    def _before(self, tx: Connection, row: RunRow) -> dict[str, list[EndedQuestion]]:
         """Questions of other runs on the same records, of any analyst, each once.
 
         Returns:
             "earlier": of answers that are released, or may be; "refused": of runs that were refused or
             have failed.
         """
-        released, refused = dict[str, Question](), dict[str, Question]()
+        released, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
         for one in self.answers.store.of_dataset(tx, row.dataset):
             same = one.version == row.version and one.tier is RunTier.CHECKED
             if same and one.name != row.name:
                 ended = one.state in (RunState.REFUSED, RunState.FAILED)
-                (refused if ended else released)[one.question] = question_of(one)
-        return {"earlier": list(released.values()), "refused": list(refused.values())}
+                (refused if ended else released).update(dict.fromkeys(_populations(one)))
+        return {"earlier": list(released), "refused": list(refused)}
 
     def _told_by_cards(self, tx: Connection, row: RunRow) -> dict[str, list[Clique] | list[Rounded]]:
         """Marginals of the same records that cards have told anybody.
@@ -187,10 +186,23 @@ class AnswerRun:
         return {"released": sorted(exact), "rounded": sorted(rounded, key=str)}
 
 
+def _populations(row: RunRow) -> Iterator[EndedQuestion]:
+    """The question of a run, with the rules by which its condition chose records.
+
+    Which those were is not known of a run that has failed: it counts by both.
+    """
+    question = question_of(row)
+    rules = rules_of(row) if question.where else ""
+    if rules not in OF_PRESENT:
+        yield EndedQuestion(question)
+    if rules in OF_PRESENT or (question.where and row.state is RunState.FAILED):
+        yield EndedQuestion(question, rules or max(OF_PRESENT))
+
+
 def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
     """What a job gave, as it is decided on."""
     answer = result["answer"]
-    numbers = numbers_in_json(answer)
+    numbers = numbers_in_json(_without_noise(answer))
     if numbers > analyses.numbers:
         return Outcome.refused(Rule.NUMBERS)
     return Outcome(
@@ -201,3 +213,13 @@ def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
         review=result.get("review", False),
         marks=result.get("marks"),
     )
+
+
+def _without_noise(answer: Any) -> Any:
+    """An answer without the sizes of its noise, which say nothing more about the records.
+
+    A question is tried on exact counts before it is paid: its noisy answer must not have more numbers.
+    """
+    if not isinstance(answer, dict) or answer.get("noise", EXACT) == EXACT:
+        return answer
+    return answer | {"tables": [one for one in answer["tables"] if one["name"] != NOISE]}

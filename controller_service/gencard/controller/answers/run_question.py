@@ -18,6 +18,7 @@ from gencard.core.errors import GencardError, LackingMarginalsError
 from gencard.core.output_checks.groups import group_cliques, group_populations
 from gencard.core.output_checks.judgement import output_cliques
 from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, Output, not_missing
+from gencard.core.output_checks.rules import OF_PRESENT
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.types import FloatArray
 from gencard.formulas.answering import read_question
@@ -75,9 +76,13 @@ class Population:
 
     @classmethod
     def of(cls, run: Mapping[str, Any], coding: Coding) -> "Population":
-        """Raises as ``read_formula`` and ``read_condition`` do."""
+        """Those of a question; of one that has ended, with the version of the "rules" then.
+
+        Raises as ``read_formula`` and ``read_condition`` do.
+        """
         values = json.loads(run["options"] or "{}").get("values")
-        where = _condition(run["where"], coding, values) if run["where"] else None
+        of_present = run.get("rules") in OF_PRESENT
+        where = _condition(run["where"], coding, values, of_present=of_present) if run["where"] else None
         conditions = [] if where is None else [where]
         if run["missing"] == "drop":
             names = read_formula(run["formula"], coding).attributes
@@ -231,8 +236,8 @@ class RunQuestion:
         return (self.output, *parts)
 
 
-def _condition(text: str, coding: Coding, values: Values | None) -> Condition:
-    attributes, mask = read_condition(text, coding, values)
+def _condition(text: str, coding: Coding, values: Values | None, *, of_present: bool) -> Condition:
+    attributes, mask = read_condition(text, coding, values, of_present=of_present)
     return Condition(attributes, mask)
 
 

@@ -1,5 +1,7 @@
 """Runs of lent black boxes on datasets that callers made up: no record is read, nothing is spent."""
 
+import json
+import logging
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,12 +22,18 @@ from gencard.core.domain import Domain
 from gencard.core.errors import (
     BoxNotLentError,
     DomainMismatchError,
+    GencardError,
     InvalidNumberError,
     TooLargeError,
 )
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.signatures.canonical import Document
 from gencard.wire.signatures.identity import Identity
+
+logger = logging.getLogger(__name__)
+
+CHECKED_SECONDS = 1.0
+"""For which a comparison of a box's environment serves later runs; the job compares it again."""
 
 OnEnd = Callable[[Callable[[], None]], bool]
 """Takes a function to be called when the caller goes away; False where that has happened already."""
@@ -68,10 +76,9 @@ class RemoteRuns:
         name = black_box or terms.generator
         if name in self.audits.boxes.names - self.lent:
             raise BoxNotLentError(name=name)
-        recipe = self.audits.boxes.recipe(name, [*terms.marginals, *linear])
-        return RemoteRun(
-            self, who.uri, dataset_entry, dataset_entry.domain.covered_by(terms.cliques), recipe, rows
-        )
+        recipe = self.audits.boxes.recipe(name, [*terms.marginals, *linear], within=CHECKED_SECONDS)
+        domain = dataset_entry.domain.covered_by(terms.cliques)
+        return RemoteRun(self, who.uri, dataset_entry, domain, name, recipe, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +89,18 @@ class RemoteRun:
     caller: str
     dataset_entry: DatasetEntry
     domain: Domain
+    name: str
     recipe: Document
     rows: int
 
-    def run(self, dataset: Dataset, *, seed: int, on_end: OnEnd) -> Dataset:
+    def run(
+        self, dataset: Dataset, *, seed: int, on_end: OnEnd, on_errors: Callable[[str], None]
+    ) -> Dataset:
         """What the box makes of a made-up dataset, in canonical form.
 
         Args:
             on_end: Called with a function that stops the job when the caller goes away.
+            on_errors: Called with what a program that fails wrote to standard error, if anything.
 
         Raises:
             DomainMismatchError: The dataset is not over the card's attributes.
@@ -97,7 +108,7 @@ class RemoteRun:
         if dataset.domain != self.domain:
             raise DomainMismatchError(problem="the dataset is not over the attributes of the card")
         with scratch_folder(self.remote_runs.work, f"visit-{secrets.token_hex(8)}") as folder:
-            RowsFile(folder / "in").write(dataset)
+            RowsFile(folder / "in").write(dataset, lasting=False)
             job = self.remote_runs.jobs.run_black_box(
                 self.dataset_entry,
                 self.recipe,
@@ -106,11 +117,23 @@ class RemoteRun:
                 upload=folder / "in",
                 rows_file=folder / "out",
             )
-            running = self.remote_runs.executor.submit(tasks.RUN_BLACK_BOX, job, owner=self.caller)
+            # of this caller with this recipe alone: another caller's runs have a process of their own
+            series = json.dumps([self.caller, self.recipe], sort_keys=True)
+            running = self.remote_runs.executor.submit(
+                tasks.RUN_BLACK_BOX, job, owner=self.caller, series=series
+            )
             if not on_end(lambda: _stop(running)):
                 _stop(running)
             try:
                 running.result()
+            except GencardError as error:
+                # the name and the reason: a text of the program never reaches the log
+                extra = {"place": f"black_boxes/{self.name}", "kind": error.reason}
+                logger.warning("lent run failed", extra=extra)
+                errors_file = Path(job.get("errors_file", folder / "errors"))
+                if errors_file.exists():
+                    on_errors(errors_file.read_text(encoding="utf-8"))
+                raise
             finally:
                 self.remote_runs.executor.await_end(running)
             return RowsFile(folder / "out").dataset()

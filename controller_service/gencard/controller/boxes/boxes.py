@@ -1,7 +1,9 @@
 """Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 
 from gencard.boxes.registry import BOXES
@@ -15,7 +17,12 @@ from gencard.controller.boxes.generator_facts import (
     reviewer_of_box,
 )
 from gencard.controller.sandbox.environment import CompiledCopies, python_environment
-from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox, program_recipe
+from gencard.controller.sandbox.recipes import (
+    built_in_recipe,
+    imports_of,
+    in_sandbox,
+    program_recipe,
+)
 from gencard.controller.settings.boxes import (
     AddsMarginalBox,
     BoxEntry,
@@ -86,12 +93,19 @@ class Boxes:
         self._codes = {name: generator_digest(name) for name in GENERATORS}
         self._boxes = {box.name: box for box in boxes}
         built_in = [box.box for box in self._boxes.values() if isinstance(box, BuiltInBox)]
-        self._copies = CompiledCopies(work, built_in)
         self._in_cells = {
             name: in_sandbox(_read(box), box.limits_in(cell), cell.isolation)
             for name, box in self._boxes.items()
             if isinstance(box, ProgramBox | BuiltInBox)
         }
+        programs = [
+            self._in_cells[name] for name, box in self._boxes.items() if isinstance(box, ProgramBox)
+        ]
+        imports = [name for recipe in programs for name in imports_of(recipe)]
+        entries = [path for recipe in programs for path in recipe["environment"]["distributions"]]
+        self._copies = CompiledCopies(work, built_in, imports=imports, entries=entries)
+        self._compared: dict[str, tuple[Document, float]] = {}
+        """Environment of a box in a sandbox, and the moment at which it was last compared."""
         self._privacies = {name: privacy_of_box(box) for name, box in self._boxes.items()}
 
     def prepare(self) -> None:
@@ -210,8 +224,14 @@ class Boxes:
         recipe = self.recipe(name)
         return digest_of({"code": self._codes[recipe["generator"]], "recipe": recipe})
 
-    def recipe(self, name: str, statistics: Sequence[Statistic] = ()) -> Document:
+    def recipe(
+        self, name: str, statistics: Sequence[Statistic] = (), *, within: float = 0.0
+    ) -> Document:
         """How a job builds the box for a card with these statistics.
+
+        Args:
+            within: Seconds for which an earlier comparison of the environment is good enough, as for
+                runs on made-up records: the job compares it again.
 
         Raises:
             NotFoundError: Neither a generator nor a black box of this name.
@@ -222,7 +242,11 @@ class Boxes:
         if name not in self._boxes:
             raise NotFoundError(what=f"generator or black box '{name}'")
         if name in self._in_cells:
-            return {**self._now(self._in_cells[name]), **_statistics(statistics)}
+            environment, moment = self._compared.get(name, ({}, -inf))
+            if time.monotonic() - moment >= within:
+                environment = self._now(self._in_cells[name])["environment"]
+                self._compared[name] = environment, time.monotonic()
+            return {**self._in_cells[name], "environment": environment, **_statistics(statistics)}
         match box := self._boxes[name]:
             case AddsMarginalBox():
                 more: Document = {"extra": list(box.clique)}

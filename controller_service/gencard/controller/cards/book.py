@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
@@ -21,6 +22,7 @@ from gencard.controller.state.event_log import EventLog
 from gencard.core.card.card import Card, CardState, CounterOffer, Offer, Refusal, Step, Turn
 from gencard.core.card.offer_changes import STEWARD, changes_between
 from gencard.core.card.terms import CardTerms, Proposal, Tier
+from gencard.core.derived_cells import derived_in, impossible
 from gencard.core.errors import (
     CardStateError,
     DatasetChangedError,
@@ -134,7 +136,7 @@ class CardBook:
         """
         self.facts(proposal.generator)
         ordered = proposal.in_order_of(dataset_entry.domain)
-        policy, zeros = dataset_entry.policy, dataset_entry.schema.coding.structural_zeros
+        policy, coding = dataset_entry.policy, dataset_entry.schema.coding
         facts = for_persons(self.facts, policy.most_records)
         closed_mechanisms = self.grants.closed(tx, dataset_entry, relation_of(policy, facts))
         outcome = judge(
@@ -143,7 +145,7 @@ class CardBook:
             dataset_entry.domain,
             self.limits,
             closed_mechanisms,
-            zeros=zeros,
+            zeros=partial(impossible, coding),
             facts=facts,
         )
         if isinstance(outcome, Refusal):
@@ -207,6 +209,7 @@ class CardBook:
     ) -> CardTerms:
         facts = for_persons(self.facts, dataset_entry.policy.most_records)
         generator = facts(outcome.terms.generator)
+        coding = dataset_entry.schema.coding
         return CardTerms(
             name=card.name,
             controller=self.controller,
@@ -227,6 +230,7 @@ class CardBook:
             claim=generator.claim,
             reviewed_by=generator.reviewed_by if generator.tier is Tier.AUDITED else "",
             most_records=dataset_entry.policy.most_records,
+            derivations=derived_in(coding, coding.domain.covered_by(outcome.terms.cliques).attributes),
         )
 
     def stepped(self, card: Card, actor: str, action: str, remark: str = "") -> Card:

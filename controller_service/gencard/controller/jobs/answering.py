@@ -24,7 +24,7 @@ from gencard.core.answers.stored import stored_groups
 from gencard.core.answers.trial import tried
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError, NoAnswerError
+from gencard.core.errors import GencardError, NoAnswerError, TooLargeError
 from gencard.core.output_checks.judgement import Judgement, judged
 from gencard.core.output_checks.released import of_rounded_counts, released, undoes_rounding
 from gencard.core.output_checks.rules import (
@@ -39,7 +39,7 @@ from gencard.core.output_checks.rules import (
 )
 from gencard.core.output_checks.small_counts.inference import Outcome
 from gencard.core.output_checks.stored import judged_stored, released_stored
-from gencard.core.statistics.marginals import maximal
+from gencard.core.statistics.marginals import maximal, subsets
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray, Progress
 from gencard.formulas.answering import answer_of
@@ -152,10 +152,27 @@ def _beside_earlier(
     outcome = earlier.leaves_too_little(run, dataset, rules)
     if outcome is Outcome.DISCLOSED:
         alone = replace(earlier, runs=(), cliques=(), rounded=()).leaves_too_little(run, dataset, rules)
-        is_alone = alone is Outcome.DISCLOSED
-        yield "small counts", Verdict((Rule.THRESHOLD if is_alone else Rule.DIFFERENCING,))
+        rule = (
+            Rule.DIFFERENCING if alone is not Outcome.DISCLOSED else _rule_of_small(run, dataset, rules)
+        )
+        yield "small counts", Verdict((rule,))
     if outcome is Outcome.UNDECIDED:
         yield "small counts", Verdict((Rule.UNDECIDED,))
+
+
+def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
+    """The rule for small counts that the answer alone tells: zeros, if no other count is small."""
+    part = dataset.take(np.flatnonzero(run.output.kept(dataset)))
+    for margins in map(RecordMargins.of, (part, dataset)):
+        try:
+            counts = margins.counts(dataset.domain.canonical(run.attributes))
+        except TooLargeError:
+            return Rule.THRESHOLD
+        for axes in subsets([str(axis) for axis in range(counts.ndim)]):
+            table = counts.sum(axis=tuple(map(int, axes)))
+            if np.any((table > 0) & (table < rules.checks.threshold)):
+                return Rule.THRESHOLD
+    return Rule.ZERO
 
 
 def _judged(

@@ -1,6 +1,6 @@
 """Descriptions of jobs as JSON, in the form that ``tasks`` documents."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import isnan, nan
 from pathlib import Path
@@ -13,9 +13,10 @@ from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.sandbox.recipes import PROGRAM
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
-from gencard.core.card.terms import Proposal
-from gencard.core.coding import Coding, Edges, Labels
-from gencard.core.domain import Clique, Domain
+from gencard.core.card.terms import CardTerms, Proposal
+from gencard.core.coding import Coding, Edges, Labels, StructuralZeros
+from gencard.core.derived_cells import computed_in, impossible
+from gencard.core.domain import Clique
 from gencard.core.evaluation.evaluation import Evaluation, Need
 from gencard.core.output_checks.populations import Rounded
 from gencard.core.statistics.linear import LinearStatistic, statistics_of
@@ -23,6 +24,18 @@ from gencard.core.typed_json import PLAIN
 from gencard.wire.box_request import Values
 from gencard.wire.codecs.privacy_codec import privacy_document, transform_document
 from gencard.wire.documents.answer_document import Question
+
+
+@dataclass(frozen=True, slots=True)
+class EndedQuestion:
+    """What a run was asked.
+
+    Args:
+        rules: Version of the output rules under which it ended; "" if its condition means the same now.
+    """
+
+    question: Question
+    rules: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +79,20 @@ class Descriptions:
         dataset_entry: DatasetEntry,
         *,
         psi: bytes,
-        generator: str,
+        card: CardTerms,
         rows: int,
         seed: int,
         rows_file: Path,
     ) -> Job:
         """Nothing of the dataset but what cannot occur in it; psi is all that the job knows."""
+        coding = dataset_entry.schema.coding
+        domain = coding.domain.covered_by(card.terms.cliques)
+        zeros = impossible(coding, domain) if card.derivations else coding.structural_zeros
         return {
             "psi": psi.decode(),
-            "generator": generator,
-            "zeros": zeros_of(dataset_entry),
+            "generator": card.terms.generator,
+            "zeros": _zeros(zeros),
+            "computed": _computed(card, coding),
             "rows": rows,
             "seed": seed,
             "max_cells": self.model_cells,
@@ -145,7 +162,7 @@ class Descriptions:
         *,
         privacy: Privacy | None,
         numbers: int,
-        before: Mapping[str, Sequence[Question | Clique | Rounded]],
+        before: Mapping[str, Sequence[EndedQuestion | Clique | Rounded]],
         seed: int,
     ) -> Job:
         """One checked run, which is judged beside what was told of the same records.
@@ -189,16 +206,18 @@ class Descriptions:
         recipe: Mapping[str, Any],
         dataset_entry: DatasetEntry,
         *,
-        domain: Domain,
+        card: CardTerms,
         rows: int,
         folder: Path,
         rows_file: Path,
     ) -> Job:
-        """Rows over ``domain``, of what a run left in ``folder``."""
+        """Rows over the card's attributes, of what a run left in ``folder``."""
+        domain = dataset_entry.domain.covered_by(card.terms.cliques)
         return {
             "recipe": whole_recipe(recipe, dataset_entry, self.model_cells),
             "attributes": list(domain.attributes),
             "sizes": list(domain.sizes),
+            "computed": _computed(card, dataset_entry.schema.coding),
             "rows": rows,
             "folder": str(folder),
             "rows_file": str(rows_file),
@@ -254,6 +273,7 @@ class Descriptions:
             "rows": rows,
             "seed": seed,
             "rows_file": str(rows_file),
+            "errors_file": str(rows_file.with_name("errors")),
         }
 
     def program(
@@ -309,15 +329,21 @@ def whole_recipe(recipe: Mapping[str, Any], dataset_entry: DatasetEntry, model_c
     if recipe["kind"] == PROGRAM:
         values = values_of(dataset_entry.schema.coding)
         return {**recipe, "values": {name: list(map(_written, row)) for name, row in values.items()}}
-    return {**recipe, "zeros": zeros_of(dataset_entry), "max_cells": model_cells}
+    zeros = _zeros(dataset_entry.schema.coding.structural_zeros)
+    return {**recipe, "zeros": zeros, "max_cells": model_cells}
 
 
-def zeros_of(dataset_entry: DatasetEntry) -> list[Job]:
-    """The structural zeros of the schema."""
+def _zeros(zeros: Iterable[StructuralZeros]) -> list[Job]:
     return [
-        {"clique": list(entry.clique), "cells": [list(cell) for cell in entry.cells]}
-        for entry in dataset_entry.schema.coding.structural_zeros
+        {"clique": list(entry.clique), "cells": [list(cell) for cell in entry.cells]} for entry in zeros
     ]
+
+
+def _computed(card: CardTerms, coding: Coding) -> Job:
+    """What follows from other attributes of the rows, where the card says that they keep to it."""
+    attributes = coding.domain.covered_by(card.terms.cliques).attributes
+    computed = computed_in(coding, attributes) if card.derivations else {}
+    return {name: PLAIN.write(how) for name, how in computed.items()}
 
 
 def _written(value: float) -> float | None:
@@ -344,6 +370,8 @@ def _values(coding: Edges | Labels) -> tuple[float, ...]:
     return (*labels, *missing)
 
 
-def _plain(output: Question | Clique | Rounded) -> object:
+def _plain(output: EndedQuestion | Clique | Rounded) -> object:
     """Return an output as JSON with every field: readers of a question require all of them."""
+    if isinstance(output, EndedQuestion):
+        return asdict(output.question) | ({"rules": output.rules} if output.rules else {})
     return list(output) if isinstance(output, tuple) else asdict(output)

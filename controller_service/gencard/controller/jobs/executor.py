@@ -7,6 +7,7 @@ under limits, and never forked from a process that speaks gRPC.
 
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ _Result = TypeVar("_Result")
 Report = Callable[[str, str, str], None]
 """Called with (task, incident, class and place of the error) when a job ends as none should."""
 
+IDLE_SECONDS = 20.0
+"""For which a process waits for the next job of its series."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Submission:
@@ -38,6 +42,15 @@ class _Submission:
     trace: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Idle:
+    """A process that waits for the next job of its series, since a moment of the monotonic clock."""
+
+    series: str
+    process: WorkerProcess
+    since: float
+
+
 class ProcessExecutor(Executor):
     """At most ``workers`` jobs at a time; the others wait until it is their owner's turn.
 
@@ -46,6 +59,11 @@ class ProcessExecutor(Executor):
 
     A future can be cancelled until its result is there, also while its job runs: the process and
     all it started are killed. One spare process is kept warm, so that a job starts at once.
+
+    Jobs of one series, such as the runs of a lent audit, may share a process, one after the other: what
+    the first has prepared is there for the next. Between them the process waits, and each job waits for
+    its own turn. No more processes wait than there are workers, and none for longer than
+    ``IDLE_SECONDS``.
 
     Args:
         cpu_seconds: CPU time of one job.
@@ -62,6 +80,13 @@ class ProcessExecutor(Executor):
         self._turns: Turns[_Submission] = Turns(workers)
         self._jobs: dict[Future[Any], WorkerProcess | None] = {}
         self._spare = _started()
+        self._series: dict[Future[Any], str] = {}
+        self._staying: set[Future[Any]] = set()
+        """Those whose process waits for another job."""
+        self._idle: list[_Idle] = []
+        """Those that have waited longest come first."""
+        self._workers = workers
+        self._timer: threading.Timer | None = None
         self._open = self._begins = True
 
     def submit(
@@ -74,6 +99,8 @@ class ProcessExecutor(Executor):
         """Queue ``Task(job, owner=...)``; ``progress=...`` is called in a thread of this process.
 
         ``owner`` is the URI of the identity whose turn the job waits for.
+
+        ``series=...`` names jobs that may share a process: of one owner, and with one recipe.
 
         ``hold=...`` is called there, too, once the process has ended: until it returns, the job has
         not ended for anybody, and its place is not free.
@@ -100,6 +127,7 @@ class ProcessExecutor(Executor):
             if not self._open:
                 raise RuntimeError("the executor was shut down")
             self._jobs[future] = None
+            self._series[future] = arguments.get("series", "")
             self._turns.add(turn)
             self._begin()
         future.add_done_callback(lambda _: self._kill_where_cancelled(turn))
@@ -120,8 +148,12 @@ class ProcessExecutor(Executor):
         with self._lock:
             self._open, self._begins = False, not cancel_futures
             jobs, spare, self._spare = list(self._jobs), self._spare, None
-        if spare:
-            spare.end()
+            idle, self._idle = [one.process for one in self._idle], []
+            if self._timer:
+                self._timer.cancel()
+        for process in (spare, *idle):
+            if process:
+                process.end()
         for future in jobs if cancel_futures else ():
             future.cancel()
         if wait:
@@ -137,6 +169,8 @@ class ProcessExecutor(Executor):
     def _forget(self, future: Future[Any]) -> None:
         """A job waits and runs no more; the caller holds the lock."""
         self._jobs.pop(future, None)
+        self._series.pop(future, None)
+        self._staying.discard(future)
         self._begin()
         if not self._jobs:
             self._ended.notify_all()
@@ -154,7 +188,11 @@ class ProcessExecutor(Executor):
             submission.hold()
         with self._lock:
             self._turns.end(turn)
+            # under the lock: who cancels the job from now on finds no process of it to kill
+            ended = self._let_wait(future)
             self._forget(future)
+        for process in ended:
+            process.end()
         if not future.set_running_or_notify_cancel():
             return
         if failure is None:
@@ -163,17 +201,22 @@ class ProcessExecutor(Executor):
             future.set_exception(failure)
 
     def _run(self, future: Future[Any], task: str, job: Message, progress: Progress) -> Message:
-        process = self._take(future, task)
+        series = self._series[future]
+        process = self._take(future, task, series)
+        request = {"task": task, "job": job, "stays": bool(series), **self._limits}
         try:
             if future.cancelled():  # between its turn and its process
                 process.kill()
-            for message in process.talk({"task": task, "job": job, **self._limits}):
+            for message in process.talk(request):
                 if "progress" in message:
                     progress(*message["progress"])
                 else:
+                    if message.get("stays"):
+                        self._staying.add(future)
                     return self._result_of(task, message)
         finally:
-            process.end()
+            if future not in self._staying:
+                process.end()
             self._warm()
         if future.cancelled():
             raise OperationCancelledError
@@ -194,9 +237,15 @@ class ProcessExecutor(Executor):
         self._report(task, incident, what)
         return incident
 
-    def _take(self, future: Future[Any], task: str) -> WorkerProcess:
+    def _take(self, future: Future[Any], task: str, series: str) -> WorkerProcess:
+        """A process for a job: one that waits for its series, the spare one, or a new one."""
         with self._lock:
-            spare, self._spare = self._spare, None
+            mine = [one for one in self._idle if one.series == series]
+            if mine:
+                self._idle.remove(mine[-1])
+                spare: WorkerProcess | None = mine[-1].process
+            else:
+                spare, self._spare = self._spare, None
         if spare and not spare.is_alive():
             spare.end()
             spare = None
@@ -206,6 +255,40 @@ class ProcessExecutor(Executor):
         with self._lock:
             self._jobs[future] = process
         return process
+
+    def _let_wait(self, future: Future[Any]) -> list[WorkerProcess]:
+        """Let the process of a job wait for its series; returns those to be ended.
+
+        The caller holds the lock.
+        """
+        process = self._jobs.get(future)
+        if process is None or future not in self._staying:
+            return []
+        if future.cancelled() or not self._open:
+            return [process]
+        self._idle.append(_Idle(self._series[future], process, time.monotonic()))
+        over, self._idle = self._idle[: -self._workers], self._idle[-self._workers :]
+        self._watch_idle()
+        return [one.process for one in over]
+
+    def _watch_idle(self) -> None:
+        """Look again when the next process has waited for long; the caller holds the lock."""
+        if self._idle and self._timer is None:
+            left = self._idle[0].since + IDLE_SECONDS - time.monotonic()
+            self._timer = threading.Timer(max(0.0, left), self._end_idle)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _end_idle(self) -> None:
+        """End the processes that have waited for long."""
+        late = time.monotonic() - IDLE_SECONDS
+        with self._lock:
+            ended = [one.process for one in self._idle if one.since <= late]
+            self._idle = [one for one in self._idle if one.since > late]
+            self._timer = None
+            self._watch_idle()
+        for process in ended:
+            process.end()
 
     def _warm(self) -> None:
         with self._lock:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from gencard.controller.jobs.measurement import records_over
-from gencard.controller.jobs.synthesis import box_of
+from gencard.controller.jobs.synthesis import box_of, computed
 from gencard.controller.jobs.tasks import KEPT_FIT, KEPT_ROWS, Job, cliques_of, linear_of
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.settings.disk import write_whole
@@ -48,6 +48,7 @@ def draw(job: Job, progress: Progress) -> Job:
         output = _sampled(box_of(job["recipe"]), _read(folder / KEPT_FIT), rows)
         domain = Domain(tuple(job["attributes"]), tuple(job["sizes"]))
         drawn_rows = canonicalise(output, domain, rows, rng=_shuffling())
+    drawn_rows = computed(job, drawn_rows)
     RowsFile(Path(job["rows_file"])).write(drawn_rows)
     return {"digest": drawn_rows.digest()}
 

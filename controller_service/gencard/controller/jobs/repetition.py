@@ -12,6 +12,7 @@ import math
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,14 +66,21 @@ class JournaledBox:
         """One for each seed, as a call gives it; raises the same."""
         kept = {seed: file for seed in seeds if (file := self._file(seed))}
         outputs = runs_of(self.box, dataset, rows, [seed for seed in seeds if seed not in kept])
-        for seed in seeds:
-            if seed in kept:
-                yield kept[seed].dataset()
-                continue
-            output = in_domain(next(outputs), dataset.domain, rows)
-            # the name stays with the rows, for a controller that takes over compares them too
-            RowsFile(self.folder / _file_name(seed, self.performer(seed))).write(output)
-            yield output
+        # a file is written while the next run is made: waiting for the disk takes as long as a short run
+        with ThreadPoolExecutor(1) as writer:
+            written: list[Future[None]] = []
+            for number, seed in enumerate(seeds, start=1):
+                if seed in kept:
+                    output = kept[seed].dataset()
+                else:
+                    output = in_domain(next(outputs), dataset.domain, rows)
+                    # the name stays with the rows, for a controller that takes over compares them too
+                    file = RowsFile(self.folder / _file_name(seed, self.performer(seed)))
+                    written.append(writer.submit(file.write, output))
+                # the caller takes no more after the last run, and none before it may be lost unnoticed
+                while len(written) > (number < len(seeds)):
+                    written.pop(0).result()
+                yield output
 
     def made_by(self, seed: int) -> str:
         """Name of the worker that made a run; empty for this machine, or if there is no such run."""

@@ -1,5 +1,6 @@
 """Generators and black boxes of job descriptions, and the tasks that make rows: no record is in them."""
 
+import json
 import secrets
 from collections.abc import Collection
 from math import nan
@@ -13,9 +14,12 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.blackbox import BlackBox, canonicalise
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidInputError
+from gencard.core.derivation import Derivation
+from gencard.core.derived_cells import with_computed
+from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError, JobLimitError
 from gencard.core.generators.contract import Generator, rng_of
 from gencard.core.generators.registry import generator_named
+from gencard.core.typed_json import PLAIN
 from gencard.core.types import Progress
 from gencard.wire.box_request import Values
 from gencard.wire.documents.psi_document import psi_of_document
@@ -28,26 +32,79 @@ def synthesise(job: Job, progress: Progress) -> Job:
     progress("fit", 0.0)
     model = generator.fit(psi, psi.domain)
     progress("sample", 0.5)
-    return _left_in(job["rows_file"], model.sample(job["rows"], rng=rng_of(job["seed"])))
+    rows = model.sample(job["rows"], rng=rng_of(job["seed"]))
+    return _left_in(job["rows_file"], computed(job, rows))
 
 
 def run_black_box(job: Job, progress: Progress) -> Job:
     """A made-up dataset -> what a black box makes of it, in canonical form."""
     dataset = RowsFile(Path(job["upload"])).dataset()
-    box = box_of(job["recipe"])
+    box = _kept_box_of(job["recipe"])
     progress("run", 0.0)
-    output = box(dataset, job["rows"], seed=job["seed"])
+    try:
+        output = box(dataset, job["rows"], seed=job["seed"])
+    except (BlackBoxError, JobLimitError) as error:
+        raise _explained(error, box, dataset, job) from None
     rng = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
-    return _left_in(job["rows_file"], canonicalise(output, dataset.domain, job["rows"], rng=rng))
+    rows = canonicalise(output, dataset.domain, job["rows"], rng=rng)
+    return _left_in(job["rows_file"], rows, lasting=False)
 
 
-def _left_in(path: str, dataset: Dataset) -> Job:
-    RowsFile(Path(path)).write(dataset)
+def computed(job: Job, rows: Dataset) -> Dataset:
+    """The rows, with what follows from their other attributes as the job says."""
+    derivations = PLAIN.read(dict[str, Derivation], job.get("computed", {}), field="computed")
+    return with_computed(rows, derivations)
+
+
+_CHECKED_SECONDS = 1.0
+"""Runs on made-up records within a second share one check of what their digest names."""
+
+_kept_boxes: dict[str, BlackBox] = {}
+"""The last lent box of this process, by its recipe: its sandbox has the libraries loaded."""
+
+
+def _kept_box_of(recipe: Job) -> BlackBox:
+    """The black box of a recipe, for lent runs alone; raises as ``box_of``, before each run."""
+    key = json.dumps(recipe, sort_keys=True)
+    if key not in _kept_boxes:
+        _kept_boxes.clear()
+        _kept_boxes[key] = box_of(recipe, check_seconds=_CHECKED_SECONDS)
+    elif recipe["kind"] == "program":
+        from gencard.controller.sandbox.recipes import checked_program  # noqa: PLC0415 - loaded already
+
+        checked_program(recipe)
+    return _kept_boxes[key]
+
+
+def _explained(
+    error: BlackBoxError | JobLimitError, box: BlackBox, dataset: Dataset, job: Job
+) -> GencardError:
+    """The error of a lent run with its cause; what the program wrote is left in a file.
+
+    No record is involved, and the caller made up the dataset.
+    """
+    if job["recipe"]["kind"] != "program":
+        return error
+    from gencard.controller.sandbox.boxes import SandboxedProgram  # noqa: PLC0415 - loaded already
+
+    if not isinstance(box, SandboxedProgram):
+        return error
+    explanation, written = box.explanation(error, dataset, job["rows"], job["seed"])
+    if "errors_file" in job:
+        Path(job["errors_file"]).write_text(written, encoding="utf-8", errors="replace")
+    return explanation
+
+
+def _left_in(path: str, dataset: Dataset, *, lasting: bool = True) -> Job:
+    RowsFile(Path(path)).write(dataset, lasting=lasting)
     return {"digest": dataset.digest()}
 
 
-def box_of(recipe: Job) -> BlackBox:
+def box_of(recipe: Job, *, check_seconds: float = 0.0) -> BlackBox:
     """The black box of a recipe.
+
+    Args:
+        check_seconds: See ``sandbox.Sandbox``.
 
     Raises:
         InvalidInputError: The kind of box, or the generator, is unknown.
@@ -59,7 +116,8 @@ def box_of(recipe: Job) -> BlackBox:
         from gencard.controller.sandbox.recipes import sandboxed_box_of  # noqa: PLC0415
 
         workload = tuple(dict.fromkeys([*cliques, *(statistic.clique for statistic in linear)]))
-        return sandboxed_box_of(recipe, workload=workload, values=_values_of(recipe["values"]))
+        values = _values_of(recipe["values"])
+        return sandboxed_box_of(recipe, workload=workload, values=values, check_seconds=check_seconds)
     extra = tuple(recipe.get("extra", ()))
     all_cliques = [*cliques, *(statistic.clique for statistic in linear)]
     generator = generator_of(recipe, {*extra, *(name for clique in all_cliques for name in clique)})

@@ -19,6 +19,7 @@ runs. The descriptions:
                      "weights": [int, ...], "transform": as on a card, "linear": linear}
                     -> {"psi": psi's document}
     synthesise      {"psi": psi's document, "generator": name, "zeros": zeros, "max_cells": int,
+                     "computed": {attribute: as ``core.derivation.Derivation``, ...},
                      "rows": int, "seed": int, "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
     audit           {"records": records, "recipe": recipe, "plan": plan, "versions": [[name, version]],
@@ -36,7 +37,8 @@ runs. The descriptions:
     answer          {"records": records, "kind": kind, "formula": text, "where": text,
                      "missing": "level" or "drop", "options": JSON text, "numbers": int,
                      "privacy": as on a card, or null,
-                     "earlier": [{"kind", "formula", "where", "missing", "options": of a run}, ...],
+                     "earlier": [{"kind", "formula", "where", "missing", "options": of a run,
+                                  "rules": version under which it ended, where that matters}, ...],
                      "refused": [as "earlier"], of runs that were refused,
                      "released": [[attribute, ...], ...], of exact counts that anybody was told,
                      "rounded": [as ``core.output_checks.populations.Rounded``, ...], of rounded ones,
@@ -50,7 +52,8 @@ runs. The descriptions:
                      "most_records": int}
                     -> {}
     draw            {"recipe": recipe, "attributes": [name, ...], "sizes": [int, ...], "rows": int,
-                     "folder": path where "keep" wrote, "rows_file": path to be written}
+                     "computed": as above, "folder": path where "keep" wrote,
+                     "rows_file": path to be written}
                     -> {"digest": hex, of the rows}
     thin_out        {"records": records, "drawn": path of a rows file, "rows": int,
                      "rows_file": path to be written, "most_records": int}
@@ -67,7 +70,8 @@ runs. The descriptions:
                      "stored": [attribute, ...]}
                     -> outputs
     run_black_box   {"recipe": recipe, "upload": path of a rows file, "rows": int, "seed": int,
-                     "rows_file": path to be written}
+                     "rows_file": path to be written,
+                     "errors_file": path where a program that fails leaves what it wrote}
                     -> {"digest": hex, of the rows}
 """
 
@@ -116,6 +120,7 @@ class Task:
         job: Job,
         *,
         owner: str = "",  # noqa: ARG002  # whose turn it is, for executors that take turns
+        series: str = "",  # noqa: ARG002  # jobs that may share a process, where there are processes
         progress: Progress = ignore_progress,
         hold: Callable[[], None] = continue_at_once,
     ) -> Job:

@@ -1,10 +1,11 @@
 """The worker process: one job in, lines of JSON out.
 
-    in    {"task": ..., "job": {...}, "cpu_seconds": ..., "memory_mib": ...}
+    in    {"task": ..., "job": {...}, "cpu_seconds": ..., "memory_mib": ..., "stays": bool}
     out   {"progress": [stage, fraction]}     any number of these, and then one of
           {"result": {...}}
           {"error": {"reason": ..., "fields": {...}}}
           {"crash": {"kind": ..., "where": ...}}      the class of an unexpected error and its place
+          with "stays": true where the process waits for another job, as it was asked to
 
 No text of an error leaves, for it may quote a record. Standard input stays open as long as the
 service lives; when it ends, so does the worker, with everything it started.
@@ -12,10 +13,12 @@ service lives; when it ends, so does the worker, with everything it started.
 
 import json
 import os
+import queue
 import resource
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -34,17 +37,22 @@ _GRACE = 5
 
 
 def main() -> None:
-    """Wait for one job, do it, and end."""
+    """Do one job, or each job that comes; then end."""
     channel = _claim_stdout()
-    line = sys.stdin.buffer.readline()
-    if not line:
-        return
-    threading.Thread(target=_end_with_the_service, daemon=True).start()
-    request = json.loads(line)
-    function = TASKS[request["task"]].function()
-    limit(request["cpu_seconds"], request["memory_mib"])
-    say = Speaker(channel)
-    say.line(answer(function, request["job"], say))
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read_until_the_service_ends, args=(lines,), daemon=True).start()
+    say, is_limited, stays = Speaker(channel), False, True
+    while stays:
+        request = json.loads(lines.get())
+        function = TASKS[request["task"]].function()
+        if not is_limited:
+            limit(request["cpu_seconds"], request["memory_mib"])
+            is_limited = True
+        last = answer(function, request["job"], say)
+        # the limit is one for all jobs of this process: another one must not end for the time of these
+        half = request["cpu_seconds"] / 2
+        stays = request.get("stays", False) and "crash" not in last and time.process_time() < half
+        say.line(last | {"stays": True} if stays else last)
     os._exit(0)  # nothing is left to tidy up
 
 
@@ -93,8 +101,9 @@ def _claim_stdout() -> TextIO:
     return channel
 
 
-def _end_with_the_service() -> None:
-    os.read(0, 1)
+def _read_until_the_service_ends(lines: "queue.SimpleQueue[bytes]") -> None:
+    while line := sys.stdin.buffer.readline():
+        lines.put(line)
     os.killpg(0, signal.SIGKILL)
 
 

@@ -6,7 +6,7 @@ it is code, with no record in sight.
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gencard.controller.boxes.generator_facts import Facts, facts_of_generators
@@ -83,7 +83,9 @@ def check_readable(terms: Proposal, records: int | None, limits: Limits) -> None
         raise TooManyRecordsError(limit=limits.records)
 
 
-def check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -> None:
+def check_model(
+    terms: Proposal, domain: Domain, limits: Limits, zeros: Callable[[Domain], Zeros]
+) -> None:
     """Refuse terms to which the generator fits no model; of a black box nothing is known beforehand.
 
     Generators whose fit to exact counts may end far from them are tried on made-up records.
@@ -95,8 +97,11 @@ def check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -
     """
     if is_black_box(terms.generator):
         return
-    generator = generator_named(terms.generator, structural_zeros=zeros, max_cells=limits.model_cells)
     covered = domain.covered_by(terms.cliques)
+    impossible = zeros(covered)
+    generator = generator_named(
+        terms.generator, structural_zeros=impossible, max_cells=limits.model_cells
+    )
     generator.check(terms.marginals, covered)
     if terms.moments and isinstance(generator, LinearGenerator):
         cells = sum(domain.project(clique).cells for clique in terms.marginals)
@@ -105,11 +110,16 @@ def check_model(terms: Proposal, domain: Domain, limits: Limits, zeros: Zeros) -
     if not terms.privacy.noisy:
         most = limits.model_cells
         with _ONE_TRIAL:
-            check_fittable(generator, terms.marginals, covered, zeros=zeros, max_cells=most)
+            check_fittable(generator, terms.marginals, covered, zeros=impossible, max_cells=most)
 
 
 ROWS = "TOO_MANY_ROWS"
 NOTHING_LEFT = "NOTHING_LEFT"
+
+
+def no_zeros(_domain: Domain) -> Zeros:
+    """Of a schema in which every cell can occur."""
+    return ()
 
 
 def judge(
@@ -119,7 +129,7 @@ def judge(
     limits: Limits,
     closed: Mapping[Mechanism, str],
     *,
-    zeros: Zeros = (),
+    zeros: Callable[[Domain], Zeros] = no_zeros,
     facts: Facts = facts_of_generators,
 ) -> CounterOffer | Refusal:
     """The nearest acceptable terms with their price, or why there are none.
@@ -127,7 +137,7 @@ def judge(
     Args:
         proposal: In the domain's order (``Proposal.in_order_of``).
         closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
-        zeros: The structural zeros of the schema, which the generator must keep.
+        zeros: Structural zeros of some of the attributes, which the generator must keep.
         facts: Of the generators that the policy names.
 
     Raises:

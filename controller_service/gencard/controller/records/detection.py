@@ -9,26 +9,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 
-from gencard.controller.records.file_format import FileFormat
+from gencard.controller.records.file_format import TOO_LONG, FileFormat, delimiter_of, first_lines
 from gencard.core.errors import EmptyDatasetError, InvalidInputError
-from gencard.files import LONGEST_LINE, lines_of, open_file, open_text
+from gencard.files import lines_of, open_file, open_text
 
-_DELIMITERS = (",", ";", "\t", "|")
 _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
 _SAMPLE = 5_000
 """Records from which the marks of numbers and dates are detected."""
 _MOST_LINES_NAMED = 5
 MOST_COLUMNS = 5_000
 """Columns for which a schema is drafted, each by several queries."""
-
-_TOO_LONG = InvalidInputError(
-    field="data",
-    problem=f"has a line of more than {LONGEST_LINE >> 20} million characters",
-    advice="Check that the file is CSV with line ends, and split wide tables.",
-)
 
 MARKS = (
     "NA",
@@ -62,8 +54,8 @@ _GROUPED = {
 Rows = list[list[str]]
 
 
-def detect(path: Path) -> FileFormat:
-    """How a file is written.
+def detect(path: Path) -> tuple[FileFormat, int | None]:
+    """How a file is written, and how many records it has; None where that is not looked at.
 
     Raises:
         EmptyDatasetError: The file is empty.
@@ -71,13 +63,13 @@ def detect(path: Path) -> FileFormat:
             with more or fewer values than the header; names the lines.
     """
     if path.suffix != ".csv" or path.is_dir():
-        return FileFormat()
+        return FileFormat(), None
     encoding = _encoding(path)
-    delimiter, skip = _delimiter(path, encoding)
-    sample = _checked_sample(path, encoding, delimiter, skip)
+    delimiter, skip = delimiter_of(first_lines(path, encoding))
+    sample, records = _checked_sample(path, encoding, delimiter, skip)
     columns = [_present(column) for column in zip(*sample, strict=True)]
     decimal, thousands = _number_marks(columns)
-    return FileFormat(
+    file_format = FileFormat(
         encoding=encoding.removesuffix("-sig"),
         delimiter=delimiter,
         skip=skip,
@@ -86,6 +78,7 @@ def detect(path: Path) -> FileFormat:
         dates=_date_formats(columns),
         trim=any(value != value.strip() for row in sample for value in row),
     )
+    return file_format, records
 
 
 def _present(column: Sequence[str]) -> list[str]:
@@ -112,30 +105,13 @@ def _encoding(path: Path) -> str:
     raise InvalidInputError(field="data", problem="cannot be decoded as text")
 
 
-def _delimiter(path: Path, encoding: str) -> tuple[str, int]:
-    """The delimiter, and the number of lines before the header."""
+def _checked_sample(path: Path, encoding: str, delimiter: str, skip: int) -> tuple[Rows, int]:
+    """The first records, and how many there are; reads every line.
+
+    Refuses a file with lines of another width. In a file of one column, an empty line is a record.
+    """
     with open_text(path, "data", encoding) as file:
-        lines = list(islice(lines_of(file, _TOO_LONG), 200))
-    stated = re.fullmatch(r"sep=(.)\s*", lines[0]) if lines else None
-    if stated:
-        return stated[1], 1
-    return max(_DELIMITERS, key=lambda delimiter: _regularity(lines, delimiter)), 0
-
-
-def _regularity(lines: Sequence[str], delimiter: str) -> tuple[int, int]:
-    """How many records have the header's number of values, where that is above 1; that number."""
-    try:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
-    except csv.Error:  # such as a line that is one value of more than 128 KiB by this delimiter
-        return 0, 0
-    width = len(rows[0]) if rows else 0
-    return (sum(len(row) == width for row in rows) if width > 1 else 0, width)
-
-
-def _checked_sample(path: Path, encoding: str, delimiter: str, skip: int) -> Rows:
-    """The first records; reads every line, and refuses a file with lines of another width."""
-    with open_text(path, "data", encoding) as file:
-        lines = lines_of(file, _TOO_LONG)
+        lines = lines_of(file, TOO_LONG)
         for _ in range(skip):
             next(lines)
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -146,7 +122,7 @@ def _checked_sample(path: Path, encoding: str, delimiter: str, skip: int) -> Row
             wrong: list[int] = []
             records = 0
             for row in reader:
-                records += bool(row)
+                records += bool(row) or len(header) == 1
                 if row and len(row) != len(header):
                     wrong.append(reader.line_num + skip)
                 elif row and len(sample) < _SAMPLE:
@@ -155,7 +131,7 @@ def _checked_sample(path: Path, encoding: str, delimiter: str, skip: int) -> Row
         raise InvalidInputError(field="data", problem=_ragged(wrong, len(header)))
     if not sample:
         raise EmptyDatasetError()
-    return sample
+    return sample, records
 
 
 class _readable:  # noqa: N801 - reads as a statement

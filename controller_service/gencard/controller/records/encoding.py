@@ -301,12 +301,19 @@ def with_derived(
     return [*(codes[name] for name in attributes), *columns[len(stored) :]]
 
 
+_NEW_MARKS = {"escape": None, "comment": "", "header": True}
+
+
 def how_read(
     file_format: FileFormat, readings: Mapping[str, Reading], persons: tuple[str, int] | None = None
 ) -> str:
     """Format, readings and rule of persons as text, the same for what a job gets as JSON."""
     unusual = {name: asdict(one) for name, one in readings.items() if one != PLAIN}
-    whole: dict[str, Any] = {"format": asdict(file_format), "readings": unusual}
+    stated = asdict(file_format)
+    for name, value in _NEW_MARKS.items():  # as before there were these
+        if stated[name] in (value, file_format.quote if name == "escape" else value):
+            del stated[name]
+    whole: dict[str, Any] = {"format": stated, "readings": unusual}
     whole |= {} if persons is None else {"persons": list(persons)}
     return json.dumps(whole, sort_keys=True, default=str)
 

@@ -4,12 +4,15 @@ Stewards state it in the settings; `init` drafts it. CSV in UTF-8 is read by Duc
 by pyarrow, which decodes them all.
 """
 
+import csv
 import hmac
+import re
 from codecs import lookup
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -17,11 +20,12 @@ import duckdb
 
 from gencard.core.errors import (
     DatasetUnavailableError,
+    EmptyDatasetError,
     GencardError,
     InvalidInputError,
     TooLargeError,
 )
-from gencard.files import open_file
+from gencard.files import LONGEST_LINE, lines_of, open_file, open_text
 
 _KINDS = (".csv", ".parquet")
 _Result = TypeVar("_Result")
@@ -37,8 +41,11 @@ class FileFormat:
 
     Args:
         encoding: As Python names it.
-        delimiter: One character; empty: the engine detects it.
+        delimiter: One character; empty: see ``stated``.
         quote: One character, or empty for none.
+        escape: What stands before a quotation mark inside a value; None: another one.
+        comment: What a line begins with that is no record; empty: every line is one.
+        header: The first record holds the names of the columns; else they are column0, column1, ...
         skip: Lines before the header.
         decimal: The mark before decimals.
         thousands: The mark between thousands; empty: none.
@@ -47,12 +54,16 @@ class FileFormat:
 
     Raises:
         InvalidInputError: A mark is not one character, two marks are the same, the encoding is unknown,
-            or a file in UTF-8 has lines to skip or another quotation mark, and no delimiter.
+            a file in UTF-8 has other marks or lines to skip and no delimiter, or one in another encoding
+            has comments.
     """
 
     encoding: str = "utf-8"
     delimiter: str = ""
     quote: str = '"'
+    escape: str | None = None
+    comment: str = ""
+    header: bool = True
     skip: int = 0
     decimal: str = "."
     thousands: str = ""
@@ -64,8 +75,8 @@ class FileFormat:
             lookup(self.encoding)
         except LookupError:
             raise InvalidInputError(field="format.encoding", problem="is not known") from None
-        for name in ("delimiter", "quote", "thousands"):
-            if len(getattr(self, name)) > 1:
+        for name in ("delimiter", "quote", "escape", "comment", "thousands"):
+            if len(getattr(self, name) or "") > 1:
                 problem = "must be one character or empty"
                 raise InvalidInputError(field=f"format.{name}", problem=problem)
         if self.decimal not in (".", ",") or self.thousands == self.decimal:
@@ -73,10 +84,20 @@ class FileFormat:
             raise InvalidInputError(field="format.decimal", problem=problem)
         if self.skip < 0:
             raise InvalidInputError(field="format.skip", problem="must be 0 or more")
-        # the engine detects all marks together, or none
-        if self.is_utf8 and not self.delimiter and (self.skip or self.quote != '"'):
-            problem = "is required where skip or quote is set"
+        marks = [mark for mark in (self.delimiter, self.quote, self.comment) if mark]
+        if len(set(marks)) < len(marks):
+            raise InvalidInputError(field="format.quote", problem="must differ from the other marks")
+        if self.comment and not self.is_utf8:
+            raise InvalidInputError(field="format.comment", problem="is possible in UTF-8 only")
+        unusual = self.skip or self.quote != '"' or self.escape_mark != '"' or self.comment
+        if self.is_utf8 and not self.delimiter and (unusual or not self.header):
+            problem = "is required where skip, quote, escape, comment or header is set"
             raise InvalidInputError(field="format.delimiter", problem=problem)
+
+    @property
+    def escape_mark(self) -> str:
+        """What stands before a quotation mark inside a value; empty where there are none."""
+        return self.quote if self.escape is None else self.escape
 
     @property
     def is_utf8(self) -> bool:
@@ -128,46 +149,114 @@ def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileF
     if path.suffix == ".parquet":
         return f"read_parquet({literal(str(path))}, binary_as_string = true)"
     if file_format.is_utf8:
-        return _csv_table(engine, literal(str(path)), _options(file_format))
+        return _csv_table(path, stated(path, file_format))
     engine.register("decoded", _decoded(path, file_format))
     return "decoded"
 
 
-_MARKS = {
-    "delim": "Delimiter",
-    "quote": "Quote",
-    "escape": "Escape",
-    "comment": "Comment",
-    "new_line": "NewLineDelimiter",
-}
-"""Options of the engine's reader, and the columns in which it says what it has detected."""
-_NO_MARK = "(empty)"
+DELIMITERS = (",", ";", "\t", "|")
+_FIRST_LINES = 200
+TOO_LONG = InvalidInputError(
+    field="data",
+    problem=f"has a line of more than {LONGEST_LINE >> 20} million characters",
+    advice="Check that the file is CSV with line ends, and split wide tables.",
+)
 
 
-def _csv_table(engine: duckdb.DuckDBPyConnection, file: str, options: str) -> str:
-    """SQL that reads a CSV file, with what the engine detects in it: else each query detects it anew."""
-    names = ", ".join(("SkipRows", "Columns", *_MARKS.values()))
-    query = f"SELECT {names} FROM sniff_csv({file}, {options})"  # noqa: S608  # quoted
-    try:
-        ((skip, columns, *detected),) = engine.execute(query).fetchall()
-    except duckdb.InvalidInputException:  # the file has no header, or is no CSV: its reader says so
-        return f"read_csv({file}, {options})"
-    texts = ", ".join(f"{literal(column['name'])}: 'VARCHAR'" for column in columns)
-    marks = ", ".join(
-        f"{option} = {literal('' if mark == _NO_MARK else mark)}"
-        for option, mark in zip(_MARKS, detected, strict=True)
-    )
-    stated = f"auto_detect = false, header = true, skip = {skip}, columns = {{{texts}}}, {marks}"
-    return f"read_csv({file}, {stated})"
+def stated(path: Path, file_format: FileFormat) -> FileFormat:
+    """The format with the delimiter that the file's first lines have, where none is stated.
 
-
-def _options(file_format: FileFormat) -> str:
-    options = "all_varchar = true, header = true, comment = ''"  # else a value may begin with one
+    Raises:
+        InvalidInputError: See ``first_lines``.
+    """
     if file_format.delimiter:
-        quote = literal(file_format.quote)
-        options += f", delim = {literal(file_format.delimiter)}, quote = {quote}, escape = {quote}"
-        options += f", skip = {file_format.skip}"
-    return options
+        return file_format
+    delimiter, skip = delimiter_of(first_lines(path, "utf-8-sig"))
+    return replace(file_format, delimiter=delimiter, skip=skip)
+
+
+def first_lines(path: Path, encoding: str) -> list[str]:
+    """The first lines of a text file; raises InvalidInputError where one is too long."""
+    with open_text(path, "data", encoding) as file:
+        return list(islice(lines_of(file, TOO_LONG), _FIRST_LINES))
+
+
+def delimiter_of(lines: Sequence[str]) -> tuple[str, int]:
+    """The delimiter of the first lines of a file, and the number of lines before the header."""
+    sep = re.fullmatch(r"sep=(.)\s*", lines[0]) if lines else None
+    if sep:
+        return sep[1], 1
+    return max(DELIMITERS, key=lambda delimiter: _regularity(lines, delimiter)), 0
+
+
+def _regularity(lines: Sequence[str], delimiter: str) -> tuple[int, int]:
+    """How many records have the header's number of values, where that is above 1; that number."""
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    except csv.Error:  # such as a line that is one value of more than 128 KiB by this delimiter
+        return 0, 0
+    width = len(rows[0]) if rows else 0
+    return (sum(len(row) == width for row in rows) if width > 1 else 0, width)
+
+
+def _csv_table(path: Path, file_format: FileFormat) -> str:
+    """SQL that reads a CSV file as stated: of what it counts, nothing is left to be detected."""
+    names, skip = _columns(path, file_format)
+    texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
+    marks = {
+        "delim": file_format.delimiter,
+        "quote": file_format.quote,
+        "escape": file_format.escape_mark,
+        "comment": file_format.comment,
+    }
+    options = ", ".join(f"{option} = {literal(mark)}" for option, mark in marks.items())
+    options += f", header = {str(file_format.header).lower()}, skip = {skip}, columns = {{{texts}}}"
+    return f"read_csv({literal(str(path))}, auto_detect = false, {options})"
+
+
+def _columns(path: Path, file_format: FileFormat) -> tuple[list[str], int]:
+    """Names of the columns, and the lines to skip, among which the engine counts no comment."""
+    skip, comments = 0, 0
+    with open_text(path, "data", "utf-8-sig") as file:
+        lines = lines_of(file, TOO_LONG)
+        for line in lines:
+            is_comment = bool(file_format.comment) and line.startswith(file_format.comment)
+            if skip >= file_format.skip and line.strip("\r\n") and not is_comment:
+                break
+            skip += 1
+            comments += is_comment
+        else:
+            raise EmptyDatasetError
+        escape = file_format.escape_mark
+        doubled = escape == file_format.quote
+        reader = csv.reader(
+            chain([line], lines),
+            delimiter=file_format.delimiter,
+            quotechar=file_format.quote or None,
+            escapechar=None if doubled else escape or None,
+            doublequote=doubled,
+            quoting=csv.QUOTE_MINIMAL if file_format.quote else csv.QUOTE_NONE,
+        )
+        first = next(reader)
+    digits = len(str(len(first) - 1))
+    unnamed = [f"column{place:0{digits}}" for place in range(len(first))]
+    if not file_format.header:
+        return unnamed, skip - comments
+    names = [name.strip(" ") or other for name, other in zip(first, unnamed, strict=True)]
+    return _distinct(names), skip - comments
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names as the engine has them: one that is there, in whatever case, gets a number."""
+    times, different = dict[str, int](), list[str]()
+    for name in names:
+        candidate = name
+        while candidate.lower() in times:
+            candidate = f"{name}_{times[name.lower()]}"
+            times[name.lower()] += 1
+        times[candidate.lower()] = 1
+        different.append(candidate)
+    return different
 
 
 def _decoded(path: Path, file_format: FileFormat) -> Any:
@@ -177,15 +266,24 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
     from pyarrow import csv as arrow_csv  # noqa: PLC0415
     from pyarrow import dataset as arrow_dataset  # noqa: PLC0415
 
+    doubled = file_format.escape_mark == file_format.quote
     parse = arrow_csv.ParseOptions(
         delimiter=file_format.delimiter or ",",
         quote_char=file_format.quote or False,
+        double_quote=doubled,
+        escape_char=False if doubled else file_format.escape_mark or False,
         newlines_in_values=True,
     )
-    options = arrow_csv.ReadOptions(encoding=file_format.encoding, skip_rows=file_format.skip)
+    options = arrow_csv.ReadOptions(
+        encoding=file_format.encoding,
+        skip_rows=file_format.skip,
+        autogenerate_column_names=not file_format.header,
+    )
     with arrow_csv.open_csv(path, read_options=options, parse_options=parse) as reader:
-        names = [name or f"column{position}" for position, name in enumerate(reader.schema.names)]
-    options.skip_rows, options.column_names = file_format.skip + 1, names
+        names = reader.schema.names if file_format.header else [""] * len(reader.schema.names)
+    names = [name or f"column{position}" for position, name in enumerate(names)]
+    options.autogenerate_column_names, options.column_names = False, names
+    options.skip_rows = file_format.skip + file_format.header
     convert = arrow_csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
     )

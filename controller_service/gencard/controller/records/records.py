@@ -14,7 +14,7 @@ from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
-from gencard.controller.records.vault import open_source
+from gencard.controller.records.vault import check_detected, open_source
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
@@ -31,6 +31,9 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
     schema = read_schema(entry.schema_file)
+    for place in (entry.data, entry.holdout):
+        if isinstance(place, Path):
+            check_detected(place, entry.format.format())
     with _opened(entry, schema) as source:
         digest = source.digest(salt)
         version, kind = source.version(salt, digest), source.version_kind

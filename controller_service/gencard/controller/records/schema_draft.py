@@ -112,8 +112,14 @@ def draft_schema(
 
         file_format, looks = USUAL, table_profiles(place, place.secret(), progress)
     else:
-        file_format = detect(place)
+        file_format, records = detect(place)
         looks = profiles(place, file_format, progress)
+        if records not in (None, looks[0].records):
+            problem = (
+                f"has {records:,} records, of which the engine reads {looks[0].records:,}; state "
+                "format.delimiter, quote, escape and skip in the settings"
+            )
+            raise InvalidInputError(field="data", problem=problem)
     drafts = tuple(_drafted(profile, today) for profile in looks)
     codings = [(one.name, one.coding) for one in drafts if one.coding is not None]
     if not codings:

@@ -7,7 +7,7 @@ so they are dropped here: only the kind of an error leaves, with neither text no
 
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -42,6 +42,7 @@ from gencard.controller.records.tables.address import TableAddress
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import (
+    DatasetUnavailableError,
     EmptyDatasetError,
     InvalidInputError,
     MissingAttributeError,
@@ -230,6 +231,32 @@ class Records:
         reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
         while (batch := silently(lambda: next(reader, None))) is not None:
             yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+
+
+def check_detected(path: Path, file_format: FileFormat) -> None:
+    """Refuse a CSV file whose format is not stated, where the engine by itself would count otherwise.
+
+    Services of before left the format to the engine.
+
+    Raises:
+        InvalidInputError: The numbers of records differ.
+        DatasetUnavailableError, EmptyDatasetError: The file cannot be read.
+    """
+    if path.suffix != ".csv" or path.is_dir() or file_format.delimiter or not file_format.is_utf8:
+        return
+    with Records(path, file_format) as records:
+        ((stated,),) = records.rows("SELECT count(*) FROM records")
+        detected = f"read_csv({literal(str(path))}, all_varchar = true, header = true, comment = '')"
+        with suppress(DatasetUnavailableError):  # by itself it could not read the file
+            ((count,),) = records.rows(f"SELECT count(*) FROM {detected}")  # noqa: S608  # quoted
+            if count != stated:
+                raise InvalidInputError(field="format", problem=_AMBIGUOUS)
+
+
+_AMBIGUOUS = (
+    "is not stated, and the file can be read in two ways, with different numbers of records; state "
+    "format.delimiter, quote, escape, comment, header and skip, as a new draft by `dataset add` does"
+)
 
 
 def _check_footer(path: Path) -> None:

@@ -124,7 +124,7 @@ class BoxRelease:
         job = self.jobs.draw(
             self._recipe(card, dataset_entry),
             dataset_entry,
-            domain=dataset_entry.domain.covered_by(offer_of(card).terms.cliques),
+            card=signed_card(card),
             rows=rows,
             folder=self._folder(card),
             rows_file=rows_file,

@@ -31,9 +31,13 @@ class RowsFile:
 
     path: Path
 
-    def write(self, dataset: Dataset) -> None:
-        """Put the rows there, whole or not at all; nobody else can read them."""
-        write_whole(self.path, _parts_of(dataset))
+    def write(self, dataset: Dataset, *, lasting: bool = True) -> None:
+        """Put the rows there, whole or not at all; other users cannot read them.
+
+        Args:
+            lasting: See ``disk.write_whole``.
+        """
+        write_whole(self.path, _parts_of(dataset), lasting=lasting)
 
     def dataset(self) -> Dataset:
         """All rows, in memory."""

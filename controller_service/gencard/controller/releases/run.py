@@ -134,7 +134,7 @@ class ReleaseRun:
         job = self.jobs.synthesise(
             dataset_entry,
             psi=psi,
-            generator=offer_of(card).terms.generator,
+            card=signed_card(card),
             rows=rows,
             seed=seed,
             rows_file=rows_file,

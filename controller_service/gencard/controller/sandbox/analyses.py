@@ -60,7 +60,10 @@ def analysis_program(text: str, libraries: Collection[str] = ()) -> Program:
         return _program_in_r(text, libraries)
     files = (("analysis.py", text.encode()), ("start.py", START.encode()))
     declared_libraries = tuple(sorted({"pandas", *libraries} & {*LIBRARIES}))
-    return Program((PYTHON, "./start.py", "./analysis.py"), files, {}, declared_libraries)
+    # it runs once in each sandbox, so nothing would be gained; and no person has read it yet
+    return Program(
+        (PYTHON, "./start.py", "./analysis.py"), files, {}, declared_libraries, preloads=False
+    )
 
 
 def check_text(text: str) -> None:

@@ -3,7 +3,9 @@
 Whether a sandbox can be closed on this machine is tried with one, not guessed.
 """
 
-from collections.abc import Callable, Mapping
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,13 +16,18 @@ from gencard.boxes.registry import BOXES, box_named, complete
 from gencard.controller.sandbox.environment import PYTHON, modules_of
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
-from gencard.controller.sandbox.sandbox import Sandbox
+from gencard.controller.sandbox.sandbox import Observed, Sandbox
 from gencard.core.blackbox import BlackBox, FittingBox
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import BlackBoxError, GencardError, IsolationError
+from gencard.core.errors import BlackBoxError, GencardError, IsolationError, JobLimitError
 from gencard.core.types import Progress, ignore_progress
-from gencard.wire.box_answer import AnswerReader, HundredthsReport, error_of_refusal
+from gencard.wire.box_answer import (
+    AnswerReader,
+    HundredthsReport,
+    error_of_refusal,
+    expected_line,
+)
 from gencard.wire.box_request import BoxRequest, BoxTask, Values
 from gencard.wire.signatures.canonical import document_of, json_bytes
 
@@ -32,6 +39,10 @@ def values_of_attributes(values: Values, dataset: Dataset) -> Mapping[str, tuple
 
 def ignore_hundredths(_hundredths: int) -> None:
     """Drop the progress of a program: it may depend on records."""
+
+
+_MOMENT = 0.5
+"""Seconds of runs after which the environment is checked."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +69,22 @@ class SandboxedProgram:
         """
         return self.ask(BoxTask.RUN, dataset, rows, seed).rows()
 
+    def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
+        """What a call with each seed gives, one after the other; raises as a call does.
+
+        A check of the environment takes as long as a short run: one check is for the runs of a moment,
+        and their rows are given after it.
+        """
+        waiting: list[Dataset] = []
+        checked = time.monotonic()
+        for number, seed in enumerate(seeds, start=1):
+            waiting.append(self.ask(BoxTask.RUN, dataset, rows, seed, checks=False).rows())
+            if number == len(seeds) or time.monotonic() - checked >= _MOMENT:
+                self.sandbox.check()
+                checked = time.monotonic()
+                yield from waiting
+                waiting.clear()
+
     def ask(
         self,
         task: BoxTask,
@@ -67,17 +94,186 @@ class SandboxedProgram:
         *,
         saved: bytes = b"",
         report: HundredthsReport = ignore_hundredths,
+        checks: bool = True,
     ) -> AnswerReader:
         """The answer to one request; raises as a call does."""
+        request = self._request(task, dataset, rows, seed, saved)
+        answer = self.sandbox.ask(self.program, request, report=report, checks=checks)
+        return self._accepted(answer)
+
+    def explanation(
+        self, error: BlackBoxError | JobLimitError, dataset: Dataset, rows: int, seed: int
+    ) -> tuple[GencardError, str]:
+        """The error of a run on made-up records with its cause, and what the program wrote.
+
+        The program is run once more. This must never be called at records.
+
+        Raises:
+            IsolationError: Nothing can be run in a sandbox here.
+        """
+        request, seen = self._request(BoxTask.RUN, dataset, rows, seed), Observed(error=error)
+        if isinstance(error, BlackBoxError):
+            seen = self.sandbox.observed(self.program, request)
+        return explained(seen, request, self.sandbox.limits)
+
+    def _request(
+        self, task: BoxTask, dataset: Dataset, rows: int, seed: int, saved: bytes = b""
+    ) -> BoxRequest:
         values = values_of_attributes(self.values, dataset)
         parameters = self.program.parameters
-        request = BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
-        answer = self.sandbox.ask(self.program, request, report=report)
-        return self._accepted(answer)
+        return BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
 
     def _accepted(self, answer: AnswerReader) -> AnswerReader:
         """The answer as it is: a refusal in the program's own words may tell of records."""
         return answer
+
+
+_SHOWN = 60
+"""Characters of an answer that are quoted."""
+
+
+def explained(
+    observed: Observed, request: BoxRequest, limits: SandboxLimits
+) -> tuple[GencardError, str]:
+    """The error of a run on made-up records with its cause and what to do, and what the program wrote.
+
+    The cause is a limit, the end of the process, or the first fault of the answer.
+    """
+    written = observed.written.decode(errors="replace")
+    if isinstance(observed.error, JobLimitError):
+        return _limit_error(observed.error, limits), written
+    problem, advice = _cause(observed, request, limits, written)
+    if written.strip():
+        advice += " Below is what the program wrote to standard error."
+    return BlackBoxError(problem=problem, advice=advice), written
+
+
+def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:
+    """The same error, with the limit and the key that sets it."""
+    what = error.fields["what"]
+    for begin, value, key in (
+        ("time", f"{limits.wall_seconds} s", "wall_seconds"),
+        ("CPU time", f"{limits.cpu_seconds} s", "cpu_seconds"),
+        ("memory", f"{limits.memory_mib} MiB", "memory_mib"),
+    ):
+        if what.startswith(begin):
+            advice = (
+                f"The limit is {value}. Look for a loop without end, use fewer records, or make the"
+                f" program cheaper; or ask the steward to raise {key} in the black box's limits."
+            )
+            return JobLimitError(what=what, advice=advice)
+    return error
+
+
+def _cause(
+    observed: Observed, request: BoxRequest, limits: SandboxLimits, written: str
+) -> tuple[str, str]:
+    if observed.code:
+        return _end(observed.code), _advice_on(written, limits)
+    if observed.error is None:
+        return (
+            "it failed once and succeeded with the same seed when it was run again",
+            "Take all randomness from the seed, and depend on nothing else, such as time.",
+        )
+    expected = expected_line(request)
+    if observed.code is None:
+        return observed.error.fields["problem"], (
+            f"Write a header of {len(expected)} bytes and the codes of {request.rows} rows to standard"
+            " output, close it, and end."
+        )
+    if not observed.answer:
+        return (
+            "it ended with exit code 0 and wrote no answer",
+            "In Python end the script with NAME.main(), where NAME is the decorated function, and do not"
+            " call exit or os._exit before; in other languages write the header line and the codes.",
+        )
+    return _fault_of_answer(observed.answer, request) or (
+        observed.error.fields["problem"],
+        "Correct the program.",
+    )
+
+
+def _fault_of_answer(answer: bytes, request: BoxRequest) -> tuple[str, str] | None:
+    expected = expected_line(request)
+    line, body = _split(answer)
+    if line != expected:
+        return (
+            f"its answer begins with {_quoted(line)} in place of {_quoted(expected)}",
+            "Write nothing else to standard output: in Python print only after NAME.main() has begun, or"
+            " to sys.stderr.",
+        )
+    if wrong := _wrong_code(body, request):
+        return wrong, "Give whole numbers from 0 to one less than the size of the attribute."
+    return None
+
+
+def _split(answer: bytes) -> tuple[bytes, bytes]:
+    """The header line after all lines of progress, and the codes."""
+    line, end, body = answer.partition(b"\n")
+    while line.startswith(b'{"done":') and end:
+        line, end, body = body.partition(b"\n")
+    return line + end, body
+
+
+def _quoted(line: bytes) -> str:
+    text = line.decode(errors="replace").rstrip("\n")
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _end(code: int) -> str:
+    """How a process ended that did not end well."""
+    if code < 0 or code > 128:
+        number = -code if code < 0 else code - 128
+        try:
+            return f"it was ended by signal {number} ({signal.Signals(number).name})"
+        except ValueError:
+            pass
+    return f"it ended with exit code {code} before its answer was complete"
+
+
+def _advice_on(written: str, limits: SandboxLimits) -> str:
+    """What to do about the last line of standard error."""
+    last = next((line for line in reversed(written.splitlines()) if line.strip()), "")
+    if last.startswith(("ModuleNotFoundError", "ImportError")):
+        return (
+            "The sandbox has numpy, scipy and the packages that `libraries` of the black box names: add"
+            " the package there, and install it where the controller runs."
+        )
+    if "MemoryError" in last or "annot allocate memory" in written:
+        return (
+            f"Each process has {limits.address_space} MiB of address space: use less memory, or ask the"
+            " steward to raise memory_mib in the black box's limits."
+        )
+    if "start new thread" in last or "BlockingIOError" in last:
+        return (
+            f"The limit is {limits.tasks} processes or threads: start fewer, or ask the steward to raise"
+            " `processes` in the black box's limits."
+        )
+    if "Function not implemented" in last or "Operation not permitted" in last:
+        return (
+            "The sandbox refuses this system call: it has no network, no sockets, and other processes"
+            " only where `processes` in the black box's limits is above 1."
+        )
+    return "Correct the program, then try again."
+
+
+def _wrong_code(body: bytes, request: BoxRequest) -> str:
+    """The first attribute with a code that is not declared; or a wrong number of bytes."""
+    start, rows = 0, request.rows
+    domain = request.dataset.domain
+    sizes = dict(zip(domain.attributes, domain.sizes, strict=True))
+    total = sum(rows * code_dtype(size).itemsize for size in sizes.values())
+    if len(body) != total:
+        return f"its answer has {len(body):,} bytes after the header in place of {total:,}"
+    for name, size in sizes.items():
+        wire = code_dtype(size).newbyteorder("<")
+        codes = np.frombuffer(body, dtype=wire, count=rows, offset=start)
+        start += rows * wire.itemsize
+        if rows and int(codes.max()) >= size:
+            row = int(codes.argmax())
+            most = size - 1
+            return f"attribute '{name}' has code {codes[row]} in row {row}; its codes are 0 to {most}"
+    return ""
 
 
 class BuiltInProgram(SandboxedProgram):

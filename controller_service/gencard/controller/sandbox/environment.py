@@ -4,13 +4,16 @@ All of it is read-only, at the paths that it has outside. Nothing of the control
 settings, keys, state or records.
 """
 
+import ast
 import os
 import platform
+import py_compile
 import shutil
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from glob import glob
@@ -300,13 +303,24 @@ class CompiledCopies:
         work: A private folder, in which it is made.
         boxes: Names of the built-in boxes that will run.
         libraries: Distributions that programs of analysts will declare.
+        imports: What other programs import, as ``program.Program.imports`` gives it. These modules are
+            compiled from their sources, and not imported here: the service does not run them.
+        entries: Files and folders of the distributions that hold them, as in ``Environment``.
     """
 
-    def __init__(self, work: Path, boxes: Iterable[str], libraries: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        work: Path,
+        boxes: Iterable[str],
+        libraries: Iterable[str] = (),
+        imports: Iterable[str] = (),
+        entries: Iterable[str] = (),
+    ) -> None:
         self._parent = work / "compiled"
         special = [name for box in boxes for name in _MODULES_OF.get(box, ())]
         special += [name for library in libraries for name in ANALYSES.get(library, ())]
         self._modules = ", ".join((*_MODULES, *special))
+        self._imports, self._entries = sorted({*imports}), sorted({*entries})
         self._stamp: str | None = None
         self._making = Lock()
 
@@ -336,8 +350,12 @@ class CompiledCopies:
             return False
 
     def _compile(self, folder: Path) -> int:
+        script = f"import {self._modules}"
+        if self._imports:
+            script += f"\nfrom {__name__} import compile_sources"
+            script += f"\ncompile_sources({self._imports!r}, {self._entries!r})"
         return subprocess.run(
-            [sys.executable, "-I", "-X", f"pycache_prefix={folder}", "-c", f"import {self._modules}"],
+            [sys.executable, "-I", "-X", f"pycache_prefix={folder}", "-c", script],
             check=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -347,3 +365,56 @@ class CompiledCopies:
             umask=_READABLE,
             timeout=_PATIENCE,
         ).returncode
+
+
+def compile_sources(imports: Iterable[str], entries: Iterable[str]) -> None:
+    """Make compiled copies of modules and of those that they import, without running any.
+
+    A copy has the name and the place that Python gives it; a source that is not valid has none.
+
+    Args:
+        imports: See ``zygote.load``.
+        entries: Files and folders of the distributions that hold them.
+    """
+    tops = map(Path, entries)
+    places = {top.name.partition(".")[0]: top.with_suffix("") for top in tops if "-info" not in top.name}
+    left, known = [name.replace(":", ".") for name in imports], set[str]()
+    while left:
+        name = left.pop()
+        source = _source_of(name, places)
+        if name in known:
+            continue
+        known.add(name)
+        left += [name.rpartition(".")[0]] if "." in name else []
+        if source is None:
+            continue
+        with suppress(OSError, SyntaxError, ValueError, RecursionError, py_compile.PyCompileError):
+            is_package = source.name == "__init__.py"
+            package = name if is_package else name.rpartition(".")[0]
+            left += _imported_at_start(ast.parse(source.read_bytes()), package)
+            py_compile.compile(str(source), doraise=True)
+
+
+def _source_of(module: str, places: Mapping[str, Path]) -> Path | None:
+    """The file of a module in Python of these packages; None for all others."""
+    top, _, rest = module.partition(".")
+    if top not in places:
+        return None
+    place = places[top].joinpath(*rest.split(".")) if rest else places[top]
+    sources = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    return next((source for source in sources if source.is_file()), None)
+
+
+def _imported_at_start(tree: ast.Module, package: str) -> Iterator[str]:
+    """Modules, or members of modules, that a text imports while it is imported itself."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            left += ast.iter_child_nodes(node)

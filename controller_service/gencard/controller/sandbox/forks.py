@@ -1,7 +1,8 @@
 """Runs of a script in Python as forks of one process: its interpreter is started once.
 
 See ``zygote`` for what runs inside. Every run has what a sandbox of its own would have: namespaces,
-working folder, user, bounds, filter of calls, and two pipes. Nothing of the script runs before the fork.
+working folder, user, bounds, filter of calls, and pipes. Nothing of the script runs before the
+fork: what is loaded there are modules of Gencard and of distributions that the program declares.
 """
 
 import json
@@ -37,7 +38,10 @@ from gencard.controller.sandbox.namespaces import (
     await_end,
 )
 
-PYTHON_COMMAND = (sys.executable, "-s", "-B", "-X", f"pycache_prefix={COMPILED}")
+PYTHON_COMMAND = (
+    *(sys.executable, "-s", "-B", "-X", "faulthandler"),
+    *("-X", f"pycache_prefix={COMPILED}"),
+)
 """How Python is started in a sandbox, before the script."""
 
 _MIB = 1 << 20
@@ -57,30 +61,73 @@ class Zygote:
         files: Of the program.
         modules: Loaded before the first run: the standard library's, Gencard's and what built-in
             boxes need; never a module of the program, which could stay in memory.
+        imports: Loaded as well, where they are modules: names of declared distributions.
 
     Raises:
         OSError: It cannot be started.
     """
 
     def __init__(
-        self, environment: Environment, files: Sequence[tuple[str, bytes]], modules: Sequence[str]
+        self,
+        environment: Environment,
+        files: Sequence[tuple[str, bytes]],
+        modules: Sequence[str],
+        imports: Sequence[str] = (),
     ) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         keeper = Namespaces(environment)
         try:
             with theirs:
-                command = [*PYTHON_COMMAND, str(ZYGOTE), *modules]
+                command = [*PYTHON_COMMAND, str(ZYGOTE), *modules, "--", *imports]
                 process = keeper.start_zygote(command, files, theirs)
         except BaseException:
             self.control.close()
             raise
+        self.is_checked = not imports
         self.end = weakref.finalize(self, _end, keeper, process, self.control)
+
+    def check(self, run: int) -> None:
+        """Check once that libraries have left nothing that forks would share, or lack.
+
+        A library may start a thread when it is imported, which no fork has; hold a file, whose position
+        all forks share; or memory that one fork writes and another reads.
+
+        Args:
+            run: ID of a process that was just forked, and waits.
+
+        Raises:
+            OSError: There is such a thing, or it cannot be looked for.
+        """
+        if not self.is_checked:
+            _check_alone(_parent_of(run))
+            self.is_checked = True
 
 
 def _end(keeper: Namespaces, process: subprocess.Popen[bytes], control: socket.socket) -> None:
     keeper.kill(process)
     process.wait()
     control.close()
+
+
+def _parent_of(pid: int) -> Path:
+    """The folder in /proc of the parent of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith("PPid:"):
+            return Path("/proc") / line.split()[1]
+    raise OSError("the process has no parent")
+
+
+_PIPES = {"0", "1", "2"}
+
+
+def _check_alone(process: Path) -> None:
+    """Raises OSError where a process has threads, files besides its pipes, or memory to share."""
+    threads = len(list((process / "task").iterdir()))
+    files = {file.name for file in (process / "fd").iterdir()}
+    maps = (process / "maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    shared = any(line.split(maxsplit=2)[1].endswith("s") and "w" in line.split()[1] for line in maps)
+    if threads != 1 or files != _PIPES or shared:
+        raise OSError("a library has left a thread, a file or shared memory")
 
 
 @dataclass(eq=False)
@@ -98,6 +145,7 @@ class ForkedRun:
     talk: socket.socket
     stdin: IO[bytes]
     stdout: IO[bytes]
+    stderr: IO[bytes] | None
     code: int | None = None
 
     def poll(self) -> int | None:
@@ -148,11 +196,13 @@ class Forks:
         command: Sequence[str],
         files: Sequence[tuple[str, bytes]],  # noqa: ARG002  # they are there
         limits: SandboxLimits,
+        *,
+        errors: bool = False,
     ) -> ForkedRun:
         """The program, as the next fork; ``command`` begins with how Python is started."""
         with ExitStack() as resources:
             plan = _plan(command[len(PYTHON_COMMAND) :], limits, resources)
-            run = _forked(self._zygote.control, plan)
+            run = _forked(self._zygote, plan, errors=errors)
             self._user = resources.pop_all()
             return run
 
@@ -190,22 +240,28 @@ def _plan(words: Sequence[str], limits: SandboxLimits, held: ExitStack) -> bytes
     return json.dumps(plan).encode()
 
 
-def _forked(control: socket.socket, plan: bytes) -> ForkedRun:
-    """Send the plan; raises OSError where no process answers that it is ready."""
+def _forked(zygote: Zygote, plan: bytes, *, errors: bool) -> ForkedRun:
+    """Send the plan; raises OSError where no process answers that it is ready, or a check fails."""
     with ExitStack() as resources:
         request, into = _pipe(resources)
         out, answer = _pipe(resources)
+        written = None
         talk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         resources.callback(talk.close)
-        with request, answer, theirs:
+        with request, answer, theirs, ExitStack() as more:
             talk.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             talk.settimeout(_PATIENCE)
-            socket.send_fds(control, [plan], [request.fileno(), answer.fileno(), theirs.fileno()])
+            inside = [request.fileno(), answer.fileno(), theirs.fileno()]
+            if errors:
+                written, into_errors = _pipe(resources)
+                inside.append(more.enter_context(into_errors).fileno())
+            socket.send_fds(zygote.control, [plan], inside)
         pid = _sender(talk)
+        zygote.check(pid)
         pidfd = os.pidfd_open(pid)  # it waits for us, so this is still its number
         talk.send(b"go")
         resources.pop_all()
-        return ForkedRun(pid, pidfd, talk, into, out)
+        return ForkedRun(pid, pidfd, talk, into, out, written)
 
 
 def _pipe(opened: ExitStack) -> tuple[IO[bytes], IO[bytes]]:

@@ -132,7 +132,12 @@ class Namespaces:
         self._user = ExitStack()
 
     def start(
-        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: SandboxLimits
+        self,
+        command: Sequence[str],
+        files: Sequence[tuple[str, bytes]],
+        limits: SandboxLimits,
+        *,
+        errors: bool = False,
     ) -> subprocess.Popen[bytes]:
         """Stays in the group of whoever starts it, and dies with it, and everything inside with it."""
         with ExitStack() as resources, MemoryFiles() as memory:
@@ -140,7 +145,7 @@ class Namespaces:
             work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
             words = [*_closed(), "--seccomp", str(memory.of(calls)), *self._root(files, memory, work)]
             inside = [*_dropped(resources), *limited(limits, others=others(1)), *command]
-            process = self._started(words, inside, memory)
+            process = self._started(words, inside, memory, errors=errors)
             self._user = resources.pop_all()
             return process
 
@@ -189,6 +194,8 @@ class Namespaces:
         inside: Sequence[str],
         memory: MemoryFiles,
         control: socket.socket | None = None,
+        *,
+        errors: bool = False,
     ) -> subprocess.Popen[bytes]:
         reading, writing = os.pipe()
         whole = memory.of(_null_ended([*words, "--info-fd", str(writing)]))
@@ -198,7 +205,7 @@ class Namespaces:
                     ["bwrap", "--args", str(whole), "--", *inside],
                     stdin=control.fileno() if control else subprocess.PIPE,
                     stdout=subprocess.DEVNULL if control else subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE if errors else subprocess.DEVNULL,
                     umask=0o077,
                     cwd="/",
                     env={"PATH": "/usr/bin:/bin"},

@@ -1,10 +1,12 @@
 """A program that makes rows: its files, its command line, and the digest that names it on cards."""
 
 import hashlib
+import re
 import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from gencard.controller.sandbox.distributions import BYTECODE
 from gencard.controller.sandbox.environment import (
@@ -22,6 +24,24 @@ from gencard.wire.signatures.canonical import Document, digest_of
 MOST_FILES = 200
 MOST_BYTES = 16 << 20
 
+_MOST_IMPORTS = 100
+"""Modules that are loaded before runs, at most."""
+
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:import[ \t]+([^\n#;(]{1,500})"
+    rb"|from[ \t]+([\w.]{1,200})[ \t]+import[ \t]*(?:\(([^)]{1,2000})\)|([^\n#;(]{1,500})))",
+    re.MULTILINE,
+)
+"""A line that imports, of bounded length: a text of any kind is searched in linear time."""
+
+_SEARCHED = 1 << 17
+"""Bytes at the beginning of a file in which imports are searched."""
+
+_COMMENT = re.compile(r"#[^\n]*")
+_PUBLIC = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z]\w*)*", re.ASCII)
+_NEVER = frozenset({"conftest", "setup", "test", "tests"})
+"""Parts of names of modules that do more than define things when they are imported."""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -37,6 +57,7 @@ class Program:
         parameters: What the program is told besides records.
         libraries: Distributions that a program in Python finds besides Gencard, numpy and scipy.
         modules: What a script in Python finds loaded: of our own only, never of an author's choice.
+        preloads: Whether a script also finds loaded what it imports of declared distributions.
         encode: How a request reaches its standard input.
     """
 
@@ -45,6 +66,7 @@ class Program:
     parameters: Mapping[str, str] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     modules: tuple[str, ...] = SCRIPTS
+    preloads: bool = True
     encode: Callable[[BoxRequest], bytes] = bytes_of_request
 
     @classmethod
@@ -74,6 +96,32 @@ class Program:
     def is_script(self) -> bool:
         """Whether it is one file that Python runs, without options."""
         return self.is_python and len(self.command) > 1 and self.command[1].startswith("./")
+
+    def imports(self, environment: Environment) -> tuple[str, ...]:
+        """Modules of declared distributions that its files import, in the form of ``zygote.load``.
+
+        The files are searched and not run. A file with the name of a module would be imported in its
+        place: then nothing is loaded beforehand. Modules of the standard library are not named, because
+        some act when they are imported, and loading them takes no time.
+        """
+        if not (self.preloads and self.is_script):
+            return ()
+        offered = {PurePosixPath(path).name.partition(".")[0] for path in environment.distributions}
+        offered.add("gencard")
+        folder = PurePosixPath(self.command[1]).parent
+        beside = [PurePosixPath(path) for path, _ in self.files]
+        own = {
+            path.relative_to(folder).parts[0].partition(".")[0]
+            for path in beside
+            if path.is_relative_to(folder)
+        }
+        if own & (offered | sys.stdlib_module_names):
+            return ()
+        script = self.command[1][2:]
+        texts = (text[:_SEARCHED] for path, text in self.files if path.endswith(".py") or path == script)
+        names = dict.fromkeys(name for text in texts for name in _imports_in(text))
+        chosen = [name for name in names if name.partition(":")[0].partition(".")[0] in offered]
+        return tuple(chosen[:_MOST_IMPORTS])
 
     def environment(self, compiled: str = "") -> Environment:
         """What its sandbox shows of the machine, with a folder of compiled copies where it is Python.
@@ -121,6 +169,20 @@ class Program:
         path = Path(first)
         content = path.read_bytes() if first and path.is_file() else b""
         return {"interpreter": hashlib.sha256(content).hexdigest(), "libc": libc()}
+
+
+def _imports_in(text: bytes) -> Iterator[str]:
+    """What a text in Python imports, absolutely and by public names."""
+    for modules, package_name, together, members in _IMPORT.findall(text):
+        package = package_name.decode(errors="replace")
+        names = _COMMENT.sub("", (modules or together or members).decode(errors="replace"))
+        for words in map(str.split, names.split(",")):
+            if not words:
+                continue
+            member = words[0] if package and words[0] != "*" else ""
+            name = ".".join(filter(None, (package, member))) if package else words[0]
+            if _PUBLIC.fullmatch(name) and not _NEVER & {*name.split(".")}:
+                yield f"{package}:{member}" if member else name
 
 
 def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -65,19 +65,29 @@ def _recipe(program: Program, *, box: str, folder: str) -> Document:
     }
 
 
+def imports_of(recipe: Document) -> tuple[str, ...]:
+    """What a program imports of the distributions that it declares; see ``program.Program.imports``."""
+    return _program_of(recipe).imports(environment_of_document(recipe["environment"]))
+
+
 def in_sandbox(recipe: Document, limits: SandboxLimits, isolation: Isolation) -> Document:
     """The same recipe, with the sandbox that it runs in."""
     return {**recipe, "isolation": str(isolation), "limits": asdict(limits)}
 
 
 def sandboxed_box_of(
-    recipe: Document, *, workload: tuple[Clique, ...] = (), values: Values | None = None
+    recipe: Document,
+    *,
+    workload: tuple[Clique, ...] = (),
+    values: Values | None = None,
+    check_seconds: float = 0.0,
 ) -> BlackBox:
     """The box of a recipe, from the very bytes whose digest the recipe has.
 
     Args:
         workload: The cliques of the card.
         values: For ordered attributes, the number that each code stands for, NaN for missing.
+        check_seconds: See ``sandbox.Sandbox``.
 
     Raises:
         GeneratorChangedError: What is there now has another digest.
@@ -87,15 +97,27 @@ def sandboxed_box_of(
         raise InvalidInputError(field="black_box", problem="is of an unknown kind")
     environment = environment_of_document(recipe["environment"])
     environment.check_unchanged()
-    sandbox = Sandbox(SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"]), environment)
-    program = _program_of(recipe)
-    if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
-        raise GeneratorChangedError.since_start()
+    limits, isolation = SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"])
+    sandbox = Sandbox(limits, isolation, environment, check_seconds=check_seconds)
+    program = checked_program(recipe)
     if recipe["box"]:
         return sandboxed_box(
             recipe["box"], program.parameters, sandbox, workload=workload, values=values
         )
     return SandboxedProgram(program, sandbox, workload, values or {})
+
+
+def checked_program(recipe: Document) -> Program:
+    """The program of a recipe as it lies there now.
+
+    Raises:
+        GeneratorChangedError: It has another digest than the recipe.
+        InvalidInputError: It cannot be read.
+    """
+    program = _program_of(recipe)
+    if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
+        raise GeneratorChangedError.since_start()
+    return program
 
 
 def carried(recipe: Document) -> Document:
@@ -105,9 +127,7 @@ def carried(recipe: Document) -> Document:
         GeneratorChangedError: The files of the program are not those of the recipe any more.
         InvalidInputError: They cannot be read.
     """
-    program = _program_of(recipe)
-    if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
-        raise GeneratorChangedError.since_start()
+    program = checked_program(recipe)
     files = {} if recipe["box"] else {path: b64encode(data).decode() for path, data in program.files}
     left = ("folder", "runtime", "environment")
     return {**{name: recipe[name] for name in recipe if name not in left}, "files": files}

@@ -8,10 +8,12 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import IO, Protocol, cast
 
@@ -79,9 +81,17 @@ class Confinement(Protocol):
         ...
 
     def start(
-        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: SandboxLimits
+        self,
+        command: Sequence[str],
+        files: Sequence[tuple[str, bytes]],
+        limits: SandboxLimits,
+        *,
+        errors: bool = False,
     ) -> Running:
-        """The program, running, its standard input and output piped, its words about errors dropped.
+        """The program, running, its standard input and output piped.
+
+        Args:
+            errors: Whether standard error is piped too; otherwise it is dropped.
 
         Raises:
             OSError: It cannot be started.
@@ -112,7 +122,12 @@ class Processes:
         return self._folder / "box"
 
     def start(
-        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], limits: SandboxLimits
+        self,
+        command: Sequence[str],
+        files: Sequence[tuple[str, bytes]],
+        limits: SandboxLimits,
+        *,
+        errors: bool = False,
     ) -> subprocess.Popen[bytes]:
         """A session of its own, whose leader dies with whoever starts it."""
         work = self._folder / "work"
@@ -127,7 +142,7 @@ class Processes:
             ["setpriv", "--pdeathsig", "KILL", *limited(limits), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE if errors else subprocess.DEVNULL,
             umask=0o077,
             cwd=work,
             env=VARIABLES | own,
@@ -154,30 +169,74 @@ _PATIENCE = 5.0
 """Seconds that a program may take to end after its answer."""
 
 
+MOST_WRITTEN = 1 << 16
+"""Bytes of standard error that are kept, from the end: there a traceback says what went wrong."""
+
+
+@dataclass(slots=True)
+class Observed:
+    """What a program did in a run on made-up records.
+
+    Args:
+        answer: Bytes on standard output.
+        written: Bytes on standard error, the last ``MOST_WRITTEN``.
+        code: Exit code, negative for a signal; None where it was ended.
+        error: Why it was ended, or what is wrong with its answer; None where nothing is.
+    """
+
+    answer: bytes = b""
+    code: int | None = None
+    error: BlackBoxError | JobLimitError | None = None
+    _parts: deque[bytes] = field(default_factory=deque)
+
+    def read(self, pipe: IO[bytes]) -> None:
+        """Read a pipe to its end."""
+        kept = 0
+        while data := pipe.read1(1 << 14):  # type: ignore[attr-defined]  # of a buffered reader
+            self._parts.append(data)
+            kept += len(data)
+            while kept - len(self._parts[0]) >= MOST_WRITTEN:
+                kept -= len(self._parts.popleft())
+
+    @property
+    def written(self) -> bytes:
+        return b"".join(self._parts)[-MOST_WRITTEN:]
+
+
 @dataclass(frozen=True, slots=True)
 class Sandbox:
     """Runs programs, each in a new process with a new folder, so that no run can learn of another.
 
-    Scripts in Python are forked from a process that has started the interpreter, and nothing of theirs;
-    other programs are started anew, as they are where nothing is closed.
+    Scripts in Python are forked from a process that has started the interpreter and loaded the declared
+    distributions that they import, and nothing of theirs; other programs are started anew, as they are
+    where nothing is closed.
 
     Args:
         environment: What a program finds of the machine.
         forks: Whether scripts in Python are forked.
+        check_seconds: After a check that the environment is unchanged, runs of so many seconds are
+            left to the next check.
     """
 
     limits: SandboxLimits
     isolation: Isolation
     environment: Environment
     forks: bool = True
+    check_seconds: float = 0.0
+    _checks: deque[float] = field(default_factory=lambda: deque([-inf], 1), init=False, repr=False)
+    """When the environment was last checked."""
     _zygotes: dict[int, tuple[Program, Zygote]] = field(default_factory=dict, init=False, repr=False)
     """By the identity of the program."""
 
-    def ask(self, program: Program, request: BoxRequest, *, report: HundredthsReport) -> AnswerReader:
+    def ask(
+        self, program: Program, request: BoxRequest, *, report: HundredthsReport, checks: bool = True
+    ) -> AnswerReader:
         """The program's answer; the program has ended when this returns, whatever happened.
 
         Args:
             report: Called with the progress; it may raise.
+            checks: Whether the environment is checked afterwards; if not, the caller calls ``check``
+                before it uses the answer.
 
         Raises:
             BlackBoxError: It fails, or its answer cannot be right.
@@ -186,36 +245,83 @@ class Sandbox:
             GeneratorChangedError: A distribution was changed since it was compared with its RECORD.
         """
         reader = AnswerReader(request, report, most_saved=self.limits.fit_mib * _MIB)
-        keeper, process = self._started(program)
+        with self._running(program) as (keeper, process):
+            self._watched(keeper, process, program, request, reader.feed)
+        if checks and time.monotonic() - self._checks[-1] >= self.check_seconds:
+            self.check()
+        return reader
+
+    def observed(self, program: Program, request: BoxRequest) -> Observed:
+        """Run a program on made-up records, and keep what it writes and how it ends.
+
+        Runs that succeed are not observed, so a program cannot tell a lent run from one at the records
+        by its descriptors. At the records no run is observed.
+
+        Raises:
+            IsolationError: Nothing can be run in a sandbox here.
+        """
+        seen, parts = Observed(), list[bytes]()
+        with self._running(program, errors=True) as (keeper, process):
+            pipe = cast("IO[bytes]", process.stderr)
+            listener = threading.Thread(target=seen.read, args=(pipe,), daemon=True)
+            listener.start()
+            try:
+                self._watched(keeper, process, program, request, parts.append)
+            except (BlackBoxError, JobLimitError) as error:
+                seen.error = error
+            with suppress(subprocess.TimeoutExpired):
+                seen.code = process.wait(0)
+            keeper.kill(process)
+            listener.join()
+        seen.answer = b"".join(parts)
+        seen.error = seen.error or _fault(seen.answer, request, self.limits.fit_mib * _MIB)
+        return seen
+
+    @contextmanager
+    def _running(
+        self, program: Program, *, errors: bool = False
+    ) -> Iterator[tuple[Confinement, Running]]:
+        """A program that runs; it has ended after the block, whatever happened."""
+        keeper, process = self._started(program, errors=errors)
         try:
-            self._watched(keeper, process, program, reader, request)
+            yield keeper, process
         finally:
             keeper.kill(process)
             process.wait()
-            for pipe in (process.stdin, process.stdout):
+            for pipe in (process.stdin, process.stdout, process.stderr):
                 with suppress(OSError):
                     if pipe:
                         pipe.close()
-        self.environment.check_unchanged()  # so what the program read is what the digest names
-        return reader
 
-    def _started(self, program: Program) -> tuple[Confinement, Running]:
-        with suppress(OSError):
-            keeper = self._confinement(program)
-            words = [_placed(word, str(keeper.program_folder)) for word in program.command]
-            if program.is_python:
-                words = [*PYTHON_COMMAND, *words[1:]]
-            return keeper, keeper.start(words, program.files, self.limits)
+    def check(self) -> None:
+        """Raises GeneratorChangedError where programs may have read what the digest does not name."""
+        self.environment.check_unchanged()
+        self._checks.append(time.monotonic())
+
+    def _started(self, program: Program, *, errors: bool) -> tuple[Confinement, Running]:
+        # where libraries cannot be loaded beforehand, each run loads them
+        for preloads in (True, False):
+            with suppress(OSError):
+                keeper = self._confinement(program, preloads=preloads)
+                words = [_placed(word, str(keeper.program_folder)) for word in program.command]
+                if program.is_python:
+                    words = [*PYTHON_COMMAND, *words[1:]]
+                return keeper, keeper.start(words, program.files, self.limits, errors=errors)
+            _, zygote = self._zygotes.get(id(program), (None, None))
+            if zygote is None or zygote.is_checked:
+                break
+            del self._zygotes[id(program)]
         raise IsolationError
 
-    def _confinement(self, program: Program) -> Confinement:
+    def _confinement(self, program: Program, *, preloads: bool) -> Confinement:
         """A new one, that shows the environment where it can show less than all."""
         if self.isolation is not Isolation.NAMESPACES:
             return Processes()
         if not (self.forks and program.is_script):
             return Namespaces(self.environment)
         if id(program) not in self._zygotes:
-            zygote = Zygote(self.environment, program.files, program.modules)
+            imports = program.imports(self.environment) if preloads else ()
+            zygote = Zygote(self.environment, program.files, program.modules, imports)
             self._zygotes[id(program)] = program, zygote
         return Forks(self._zygotes[id(program)][1])
 
@@ -224,25 +330,34 @@ class Sandbox:
         keeper: Confinement,
         process: Running,
         program: Program,
-        reader: AnswerReader,
         request: BoxRequest,
+        take: Callable[[bytes], None],
     ) -> None:
+        """Send the request, and hand on the answer as it comes, until the program has ended."""
         members, kill = partial(keeper.members, process), partial(keeper.kill, process)
         entries, bound = partial(keeper.files, process), self.limits.memory_mib * _MIB
         most = longest_answer(request, self.limits.fit_mib * _MIB)
+        into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+        sent, seconds = program.encode(request), self.limits.wall_seconds
         with MemoryWatch(members, bound, kill, entries=entries) as watch:
             try:
-                self._listen(process, program.encode(request), most, reader)
+                for data in exchange(into, out, sent, most=most, seconds=seconds):
+                    take(data)
+                _check_end(process)
             except BlackBoxError:
                 watch.check()
                 raise
 
-    def _listen(self, process: Running, sent: bytes, most: int, reader: AnswerReader) -> None:
-        into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        seconds = self.limits.wall_seconds
-        for data in exchange(into, out, sent, most=most, seconds=seconds):
-            reader.feed(data)
-        _check_end(process)
+
+def _fault(answer: bytes, request: BoxRequest, most_saved: int) -> BlackBoxError | None:
+    """What is wrong with an answer; None where nothing is."""
+    reader = AnswerReader(request, lambda _hundredths: None, most_saved=most_saved)
+    try:
+        reader.feed(answer)
+        reader.rows()
+    except BlackBoxError as error:
+        return error
+    return None
 
 
 def _placed(word: str, folder: str) -> str:

@@ -5,23 +5,29 @@ itself receives the pipes of its run. So every run finds the same memory, and no
 
 Standard input is a socket of the service. For each run it brings one message, the plan of the run as
 ``forks.Plan`` describes it, with three descriptors: the request, the answer, and a socket on which the
-first process of the run says that it is ready, and then the exit code of the program.
+first process of the run says that it is ready, and then the exit code of the program. A fourth takes
+what the program writes to standard error, which otherwise goes nowhere.
 
 Of Python this needs the standard library only: the service puts its text into the sandbox.
 """
 
+import atexit
 import ctypes
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import platform
+import random
 import resource
 import runpy
 import socket
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
+from types import TracebackType
 from typing import Any
 
 _LIBC = ctypes.PyDLL(None, use_errno=True)
@@ -72,7 +78,7 @@ def begun() -> Sequence[str]:
     This process is the first of the run's namespaces. With it ends whatever the program started.
     """
     control = socket.socket(fileno=0)
-    message, (request, answer, ready), _, _ = socket.recv_fds(control, 1 << 16, 3)
+    message, (request, answer, ready, *errors), _, _ = socket.recv_fds(control, 1 << 16, 4)
     plan, service = json.loads(message), socket.socket(fileno=ready)
     _call("mount", None, b"/", None, 0x4000 | 0x4_0000, None)  # MS_REC, MS_PRIVATE
     folder, options = plan["folder"], f"mode=1777,size={plan['size']}"
@@ -84,9 +90,9 @@ def begun() -> Sequence[str]:
     program = os.fork()
     if program == 0:
         control.detach(), service.detach()  # or they would close what takes their numbers
-        _confine(plan, request, answer)
+        _confine(plan, (request, answer, *errors))
         return [str(word) for word in plan["words"]]
-    for descriptor in (control.detach(), request, answer):
+    for descriptor in (control.detach(), request, answer, *errors):
         os.close(descriptor)
     _drop_capabilities()
     _report(program, service)
@@ -102,11 +108,11 @@ def _report(program: int, service: socket.socket) -> None:
     service.send(str(code).encode())
 
 
-def _confine(plan: dict[str, Any], request: int, answer: int) -> None:
-    """Become the process of a program: two pipes, bounds, a user without rights, a filter of calls."""
+def _confine(plan: dict[str, Any], pipes: Sequence[int]) -> None:
+    """Become the process of a program: its pipes, bounds, a user without rights, a filter of calls."""
     os.setsid()
-    os.dup2(request, 0)
-    os.dup2(answer, 1)
+    for number, pipe in enumerate(pipes):
+        os.dup2(pipe, number)
     os.closerange(3, _MOST_DESCRIPTORS)
     for name, (soft, hard) in plan["bounds"].items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (soft, hard))
@@ -149,26 +155,124 @@ def _call(name: str, *arguments: Any) -> None:
         raise OSError(ctypes.get_errno(), name)
 
 
-def as_script(words: Sequence[str]) -> None:
+def as_script(words: Sequence[str], reseed: Callable[[], None]) -> None:
     """Make this process as if Python had been started with a script.
 
-    Libraries that draw random numbers without a seed would otherwise draw the same ones in each run.
+    Args:
+        reseed: Libraries that draw random numbers without a seed would otherwise draw the same ones in
+            each run.
     """
     sys.argv[:] = words
     sys.path.insert(0, os.path.dirname(words[0]))
     text: Any = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
     sys.stdin, sys.stdout = os.fdopen(0, **text), os.fdopen(1, "w", **text)
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()
+    reseed()
     gc.enable()
 
 
-def main(modules: Sequence[str]) -> None:
+def load(modules: Sequence[str], imports: Sequence[str]) -> None:
+    """Import modules, and what a program imports as far as it is there.
+
+    Args:
+        modules: Must be there.
+        imports: "a.b" for ``import a.b``, and "a.b:c" for ``from a.b import c``. The program itself
+            imports what is missing, and fails where it has to.
+
+    Raises:
+        Exception: A module cannot be imported, and may be left half done.
+    """
+    for name in modules:
+        importlib.import_module(name)
+    for line in imports:
+        name, _, member = line.partition(":")
+        if not _is_module(name):
+            continue
+        module = importlib.import_module(name)
+        if member and not hasattr(module, member) and _is_module(f"{name}.{member}"):
+            importlib.import_module(f"{name}.{member}")
+
+
+def _is_module(name: str) -> bool:
+    """Whether a module is installed; the search imports the packages that it is in."""
+    parts = name.split(".")
+    above = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError as missing:
+        if missing.name not in above:
+            raise
+        return False
+
+
+def reseeding() -> Callable[[], None]:
+    """A function that gives new random states to all sources of random numbers that exist now.
+
+    A library that makes one while it is imported would have the same state in each fork: noise would be
+    the same in each run, and runs would not differ where they would as processes of their own.
+    """
+    sources = [one for one in gc.get_objects() if isinstance(one, random.Random)]
+    numpy_random: Any = sys.modules.get("numpy.random")
+    kind = numpy_random.BitGenerator if numpy_random else ()
+    generators = [one for one in gc.get_objects() if isinstance(one, kind)]
+
+    def reseed() -> None:
+        for source in sources:
+            random.Random.seed(source)
+        for generator in generators:
+            generator.state = type(generator)().state
+        if numpy_random:
+            numpy_random.seed()
+        if "torch" in sys.modules:
+            sys.modules["torch"].seed()
+
+    return reseed
+
+
+def run_script(path: str) -> int:
+    """Run a script as Python does, and return the exit code that Python would end with.
+
+    Objects that are left are not destroyed one by one: that takes longer than most runs.
+    """
+    code = 0
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        code = _code_of(end)
+    except BaseException as error:
+        error.__traceback__ = _of_program(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter does: wait for threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or 120
+    return code
+
+
+def _of_program(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames that Python itself would not show."""
+    while trace and trace.tb_frame.f_code.co_filename in {__file__, "<frozen runpy>"}:
+        trace = trace.tb_next
+    return trace
+
+
+def _code_of(end: SystemExit) -> int:
+    """As the interpreter has it: nothing is 0, a number is itself, and all else is printed."""
+    if end.code is None or isinstance(end.code, int):
+        return int(end.code or 0) & 0xFF
+    sys.stderr.write(f"{end.code}\n")
+    return 1
+
+
+def main(modules: Sequence[str], imports: Sequence[str]) -> None:
     """Load modules; then fork, and run the program of each plan as Python runs a script."""
     sys.path.pop(0)
     gc.disable()  # until a program begins: looking through modules for garbage finds next to none
-    for name in modules:
-        importlib.import_module(name)
+    load(modules, imports)
+    reseed = reseeding()
     gc.freeze()
     if not is_forked():
         return
@@ -176,9 +280,10 @@ def main(modules: Sequence[str]) -> None:
         words = begun()
     except BaseException:
         os._exit(1)
-    as_script(words)
-    runpy.run_path(words[0], run_name="__main__")
+    as_script(words, reseed)
+    os._exit(run_script(words[0]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    split = sys.argv.index("--", 1)
+    main(sys.argv[1:split], sys.argv[split + 1 :])

@@ -20,7 +20,7 @@ from gencard.controller.service.operations import (
     release_message,
     request_of,
 )
-from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
 from gencard.v1 import audit_pb2 as audit
 from gencard.v1 import audit_pb2_grpc, measures_pb2, measures_pb2_grpc, synthesis_pb2_grpc
 from gencard.v1 import common_pb2 as common
@@ -183,9 +183,23 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
         dataset = dataset_of_chunks(
             _chunks(requests), domain=remote_run.domain, most_rows=self.remote_runs.most_rows
         )
-        synthetic = remote_run.run(dataset, seed=first.start.seed, on_end=context.add_callback)
-        for chunk in table_chunks(synthetic):
-            yield audit.RunBlackBoxResponse(chunk=chunk)
+        written: list[str] = []
+        try:
+            synthetic = remote_run.run(
+                dataset,
+                seed=first.start.seed,
+                on_end=context.add_callback,
+                on_errors=written.append,
+            )
+        except GencardError as error:
+            failure = error
+        else:
+            for chunk in table_chunks(synthetic):
+                yield audit.RunBlackBoxResponse(chunk=chunk)
+            return
+        for text in filter(None, written):
+            yield audit.RunBlackBoxResponse(errors=text)
+        raise failure
 
 
 def _chunks(requests: Iterator[audit.RunBlackBoxRequest]) -> Iterator[common.TableChunk]:

@@ -134,10 +134,16 @@ def drafted_schema_text(drafted: SchemaDraft) -> str:
     return text + schema_text(drafted.schema, notes, drafted.remark)
 
 
+_MARKS = ("delimiter", "quote", "escape", "comment", "header", "skip")
+"""What the settings state of every CSV file, so that no detection decides how it is counted."""
+
+
 def _format_text(file_format: FileFormat) -> str:
-    """What differs from a plain CSV file, as a line of TOML; empty where nothing does."""
-    usual, stated = asdict(FileFormat()), asdict(file_format)
-    parts = [f"{name} = {toml_text(value)}" for name, value in stated.items() if value != usual[name]]
+    """How a CSV file is written, as a line of TOML: all marks, and what is unusual; else empty."""
+    usual, stated = asdict(FileFormat()), asdict(file_format) | {"escape": file_format.escape_mark}
+    names = [*_MARKS] if file_format.delimiter else []
+    names += [name for name, value in stated.items() if value != usual[name] and name not in _MARKS]
+    parts = [f"{name} = {toml_text(stated[name])}" for name in names]
     return f"format = {{ {', '.join(parts)} }}\n" if parts else ""
 
 

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+def write_whole(path: Path, parts: Iterable[bytes | memoryview], *, lasting: bool = True) -> None:
     """Put bytes there, over what was there, and on the disk before this returns.
+
+    Args:
+        lasting: False for a file that is of no use after a failure of the machine: it may reach the disk
+            later, or never.
 
     Raises:
         StorageError: They cannot be written; what was there stays.
@@ -31,7 +35,8 @@ def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(parts)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         draft.replace(path)
         return
     except OSError:

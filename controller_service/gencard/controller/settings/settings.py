@@ -267,11 +267,18 @@ class FormatTable(Section):
     encoding: str = "utf-8"
     """Encoding of a CSV file, by its name in Python, such as ``cp1252``."""
     delimiter: str = ""
-    """Character between the values of a CSV file. By default it is detected in UTF-8, and a comma in
-    other encodings."""
+    """Character between the values of a CSV file. By default that of the first lines in UTF-8, and a
+    comma in other encodings."""
     quote: str = '"'
-    """Quotation mark of a CSV file, one character; empty if there is none. In UTF-8, another one than
-    the default requires ``delimiter``."""
+    """Quotation mark of a CSV file, one character; empty if there is none. In UTF-8, other marks than
+    the default ones require ``delimiter``."""
+    escape: str | None = None
+    """Character before a quotation mark inside a value. By default the quotation mark is doubled."""
+    comment: str = ""
+    """Character with which lines begin that are no records, in UTF-8; empty if there is none."""
+    header: bool = True
+    """``false`` if the first record does not hold the names of the columns: they are then ``column0``,
+    ``column1`` and so on, with as many digits as the last one."""
     skip: int = 0
     """Lines before the header of a CSV file. In UTF-8, lines to skip require ``delimiter``."""
     decimal: str = "."
@@ -285,7 +292,8 @@ class FormatTable(Section):
 
     def format(self) -> FileFormat:
         """Raises InvalidInputError where the marks are not possible."""
-        return FileFormat(**self.model_dump())
+        usual_escape = {"escape": None} if self.escape == self.quote else {}
+        return FileFormat(**self.model_dump() | usual_escape)
 
 
 def _place(value: object) -> object:

@@ -13,6 +13,9 @@ from gencard.core.types import FloatArray
 EXACT = "exact"
 """What ``noise`` says where there is none."""
 
+NOISE = "noise"
+"""The table of the standard deviations that noise gives to numbers without an interval."""
+
 CODED = "as on the coded records, with levels as declared in the schema"
 
 

@@ -63,7 +63,7 @@ class Response:
             InvalidInputError: A level that somebody has stands for no number.
         """
         absent = np.isnan(self.values)
-        if np.any(absent & (margins.counts((self.attribute,)) != 0)):
+        if np.any(absent & occurring(margins, (self.attribute,))):
             problem = (
                 f"'{self.name}' needs a number for each level that occurs; drop missing values with "
                 "missing='drop', or give numbers with values= to an answer from psi"
@@ -243,7 +243,14 @@ class Question:
 
 
 def observed_levels(margins: Margins, attributes: Clique) -> dict[str, Mask]:
-    """For each attribute, the levels that somebody has; all of them where the counts have noise."""
-    return {
-        name: (margins.counts((name,)) != 0) | (margins.variances((name,)) != 0) for name in attributes
-    }
+    """For each attribute, the levels that occur, as ``occurring`` has them."""
+    return {name: occurring(margins, (name,)) for name in attributes}
+
+
+def occurring(margins: Margins, clique: Clique) -> Mask:
+    """Cells that may hold records: exact counts above 0, and every cell whose count has noise.
+
+    A noisy count of 0 says no more than one of 1. An analysis that left out its level would be another
+    one from draw to draw.
+    """
+    return np.asarray((margins.counts(clique) != 0) | (margins.variances(clique) != 0))

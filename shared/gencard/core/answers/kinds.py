@@ -17,13 +17,15 @@ from gencard.core.answers.linear import linear_answer
 from gencard.core.answers.loglinear import loglinear_answer
 from gencard.core.answers.margins import Margins, check_determined
 from gencard.core.answers.noise.estimating import Equations
-from gencard.core.answers.noise.intervals import with_noise
+from gencard.core.answers.noise.intervals import Tests, with_noise
 from gencard.core.answers.noise.models import (
+    f_with_noise,
     linear_noise,
     logistic_noise,
     loglinear_noise,
     multinomial_noise,
     poisson_noise,
+    t_with_noise,
 )
 from gencard.core.answers.noise.reconciled import is_noisy
 from gencard.core.answers.ordinal import ordinal_answer
@@ -46,6 +48,7 @@ class Kind:
             has no model matrix.
         equations: What the coefficients solve, so that their intervals know the noise; None where the
             answer is a smooth function of a few tables.
+        tests: Makes tests again that are not functions of the coefficients alone, with the noise.
     """
 
     family: str
@@ -54,6 +57,7 @@ class Kind:
     options: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     equations: Callable[[Margins, Question, Answer], Equations] | None = None
+    tests: Tests | None = None
 
 
 _RESPONSE = ("response",)
@@ -69,8 +73,12 @@ KINDS: Mapping[Analysis, Kind] = {
     Analysis.CROSSTAB: Kind("tables", crosstab_answer, False, ("alpha",)),
     Analysis.MEANS: Kind("groups", means_answer, False, ("alpha", "response"), _RESPONSE),
     Analysis.QUANTILES: Kind("groups", quantiles_answer, False, ("q", "response"), _RESPONSE),
-    Analysis.TTEST: Kind("groups", ttest_answer, False, ("test", "value", "alpha"), _RESPONSE),
-    Analysis.ANOVA: Kind("groups", anova_answer, False, ("test", "typ", "alpha"), _RESPONSE),
+    Analysis.TTEST: Kind(
+        "groups", ttest_answer, False, ("test", "value", "alpha"), _RESPONSE, tests=t_with_noise
+    ),
+    Analysis.ANOVA: Kind(
+        "groups", anova_answer, False, ("test", "typ", "alpha"), _RESPONSE, tests=f_with_noise
+    ),
     Analysis.CORRELATION: Kind("association", correlation_answer, False, ("method", "alpha"), _BOTH),
     Analysis.POLYCHORIC: Kind("association", polychoric_answer, False, (), _BOTH),
     Analysis.COMPONENTS: Kind("components", components_answer, False, ("matrix", "components"), _BOTH),
@@ -123,7 +131,7 @@ def answered(question: Question, margins: Margins) -> Answer:
     if not is_noisy(margins):
         return plain_answer(question, margins)
     kind = kind_of(question.kind)
-    answer = with_noise(kind.answer, kind.equations, question, margins)
+    answer = with_noise(kind.answer, kind.equations, kind.tests, question, margins)
     return _resting(answer, question, margins)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from scipy import special, stats
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, coefficients_of, finite
-from gencard.core.answers.design import Design, Question, Response
+from gencard.core.answers.design import Design, Question, Response, occurring
 from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Occupied, records_of
-from gencard.core.answers.newton import Columns, Maximum, columns_of, maximum, sums_of
+from gencard.core.answers.newton import Columns, Maximum, columns_of, diverging_levels, maximum, sums_of
 from gencard.core.errors import InvalidInputError, NoEstimateError
 from gencard.core.types import FloatArray
 
@@ -59,7 +59,7 @@ def logistic_answer(margins: Margins, question: Question) -> Answer:
     shares = margins.counts((response.attribute,))
     _check_varies(events, shares)
     features = features_of(margins, design, events[None])
-    fit = _multinomial(features, (), "logistic")
+    fit = _multinomial(features, (), "logistic", question)
     ones = float(shares @ events)
     return _answer(question, features, fit, features.columns.kept_names, (features.n - ones, ones))
 
@@ -69,7 +69,7 @@ def multinomial_answer(margins: Margins, question: Question) -> Answer:
     design = question.model()
     response = design.required_response()
     counts = margins.counts((response.attribute,))
-    levels = np.flatnonzero(counts)
+    levels = np.flatnonzero(occurring(margins, (response.attribute,)))
     if len(levels) < 2:
         raise InvalidInputError(field="formula", problem="the response has a single level")
     weights = np.eye(len(counts))[levels[1:]]
@@ -79,7 +79,7 @@ def multinomial_answer(margins: Margins, question: Question) -> Answer:
         for level in levels[1:]
         for column in features.columns.kept_names
     )
-    fit = _multinomial(features, names, "multinomial")
+    fit = _multinomial(features, names, "multinomial", question)
     return _answer(question, features, fit, names, tuple(map(float, counts[levels])))
 
 
@@ -94,12 +94,12 @@ def poisson_answer(margins: Margins, question: Question) -> Answer:
     response = design.required_response()
     values = response.numbers(margins)
     counts = margins.counts((response.attribute,))
-    if np.any((values < 0) & (counts != 0)):
+    if np.any((values < 0) & occurring(margins, (response.attribute,))):
         raise InvalidInputError(field="formula", problem="a Poisson response must be 0 or more")
     features = features_of(margins, design, values[None])
     total, n = float(values @ counts), features.n
     constant = float(special.gammaln(values + 1) @ counts)
-    fit = _poisson(features, total / n, constant)
+    fit = _poisson(features, total / n, constant, question)
     null = total * log(total / n) - total - constant if total > 0 else 0.0
     saturated = float(special.xlogy(values, values) @ counts) - total
     deviance = 2 * (saturated - fit.llf - constant)
@@ -111,8 +111,7 @@ def poisson_answer(margins: Margins, question: Question) -> Answer:
 
 def events_of(margins: Margins, response: Response) -> FloatArray:
     """1 for the levels of the response that are the event, else 0."""
-    counts = margins.counts((response.attribute,))
-    levels = np.flatnonzero(counts)
+    levels = np.flatnonzero(occurring(margins, (response.attribute,)))
     if response.numeric:
         values = response.numbers(margins)
         if set(values[levels]) <= {0.0, 1.0}:
@@ -124,7 +123,7 @@ def events_of(margins: Margins, response: Response) -> FloatArray:
             f"such as I({response.attribute} == '{response.levels[-1]}'), or use kind multinomial"
         )
         raise InvalidInputError(field="formula", problem=problem)
-    events = np.zeros(len(counts))
+    events = np.zeros(len(response.levels))
     events[levels[1]] = 1.0
     return events
 
@@ -135,7 +134,7 @@ def _check_varies(events: FloatArray, counts: FloatArray) -> None:
         raise NoEstimateError(kind="logistic", problem="the response is the same in all records")
 
 
-def _multinomial(features: Features, names: tuple[str, ...], kind: str) -> Maximum:
+def _multinomial(features: Features, names: tuple[str, ...], kind: str, question: Question) -> Maximum:
     """Of the centred columns, one row of parameters for each function of the response."""
     x, n, sums = features.columns.matrix, features.cells.counts, features.sums
     equations, size = sums.shape
@@ -152,7 +151,15 @@ def _multinomial(features: Features, names: tuple[str, ...], kind: str) -> Maxim
         gradient = sums - (shares * n[:, None]).T @ x
         return value, gradient.reshape(-1), _information(x, n, shares, rest / total)
 
-    return maximum(objective, np.zeros(sums.size), labels, kind)
+    def where(params: FloatArray) -> str:
+        return _where(features, question, x @ params.reshape(equations, size).T)
+
+    return maximum(objective, np.zeros(sums.size), labels, kind, where)
+
+
+def _where(features: Features, question: Question, fitted: FloatArray) -> str:
+    """The levels in whose cells linear predictors diverge, shape ``(cells, equations)``."""
+    return diverging_levels(fitted, features.cells.codes, question.model().attributes, question.levels)
 
 
 def _information(x: FloatArray, n: FloatArray, shares: FloatArray, rest: FloatArray) -> FloatArray:
@@ -168,7 +175,7 @@ def _information(x: FloatArray, n: FloatArray, shares: FloatArray, rest: FloatAr
     return information.reshape(equations * size, -1)
 
 
-def _poisson(features: Features, mean: float, constant: float) -> Maximum:
+def _poisson(features: Features, mean: float, constant: float, question: Question) -> Maximum:
     x, n, sums = features.columns.matrix, features.cells.counts, features.sums[0]
     if mean <= 0:
         raise NoEstimateError(kind="poisson", problem="the response is 0 in all records")
@@ -180,7 +187,11 @@ def _poisson(features: Features, mean: float, constant: float) -> Maximum:
         return value, sums - means @ x, (x.T * means) @ x
 
     start = np.linalg.lstsq((x.T * n) @ x, log(mean) * (n @ x), rcond=None)[0].astype(np.float64)
-    return maximum(objective, start, features.columns.kept_names, "poisson")
+
+    def where(params: FloatArray) -> str:
+        return _where(features, question, (x @ params)[:, None])
+
+    return maximum(objective, start, features.columns.kept_names, "poisson", where)
 
 
 def _answer(

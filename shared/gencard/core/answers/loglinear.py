@@ -19,7 +19,7 @@ import numpy as np
 from scipy import special, stats
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, coefficients_of, finite
-from gencard.core.answers.design import Design, Question, observed_levels
+from gencard.core.answers.design import Design, Question, observed_levels, occurring
 from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Mask, Occupied, records_of
 from gencard.core.answers.newton import MOST_NUMBERS, Columns, Maximum, columns_of, maximum
@@ -74,8 +74,7 @@ def open_cells(margins: Margins, design: Design) -> Occupied:
     )
     for clique in maximal(block.attributes for block in design.blocks):
         if _is_saturated(design, clique, observed):
-            filled = (margins.counts(clique) != 0) | (margins.variances(clique) != 0)
-            open_cells = open_cells & _along(filled, clique, attributes)
+            open_cells = open_cells & _along(occurring(margins, clique), clique, attributes)
     codes = np.argwhere(open_cells)
     return Occupied(codes, np.ones(len(codes)))
 

@@ -70,14 +70,15 @@ def check_determined(margins: Margins, cliques: Iterable[Clique]) -> None:
     """Refuse an analysis before any work.
 
     Raises:
-        LackingMarginalsError: All the cliques that are not determined, together.
+        LackingMarginalsError: All the cliques that are not determined, together, each with the
+            attributes by which a part of the records is chosen.
     """
-    unreleased = []
+    unreleased: list[Clique] = []
     for clique in cliques:
         try:
             margins.source(clique)
-        except LackingMarginalsError:
-            unreleased.append(clique)
+        except LackingMarginalsError as error:
+            unreleased += error.lacking
     if unreleased:
         raise LackingMarginalsError.of(unreleased)
 

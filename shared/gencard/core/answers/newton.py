@@ -9,6 +9,7 @@ import scipy
 from gencard.core.answers.design import INTERCEPT, Design
 from gencard.core.answers.linear import independent
 from gencard.core.answers.margins import Margins, Occupied
+from gencard.core.domain import Clique
 from gencard.core.errors import NoEstimateError, TooLargeError
 from gencard.core.types import FloatArray, IntArray
 
@@ -145,12 +146,20 @@ def sums_of(margins: Margins, design: Design, attribute: str, weights: FloatArra
     return sums
 
 
-def maximum(objective: Objective, start: FloatArray, names: Sequence[str], kind: str) -> Maximum:
+def maximum(
+    objective: Objective,
+    start: FloatArray,
+    names: Sequence[str],
+    kind: str,
+    where: Callable[[FloatArray], str] | None = None,
+) -> Maximum:
     """Newton's method with halved steps.
 
     Args:
         names: Of the parameters, for people.
         kind: Of the model.
+        where: From parameters on their way to infinity to the levels that drive them, for people;
+            "" where no level does.
 
     Raises:
         NoEstimateError: The likelihood rises without bound, or the information is singular.
@@ -159,7 +168,7 @@ def maximum(objective: Objective, start: FloatArray, names: Sequence[str], kind:
     value, gradient, information = objective(params)
     initial_information = information
     for _ in range(_STEPS):
-        newton_step = step = _solved(information, gradient, params, names, kind)
+        newton_step = step = _solved(information, gradient, params, names, kind, where)
         for _ in range(_HALVES):
             following = objective(params + step)
             if np.isfinite(following[0]) and following[0] >= value - 1e-12 * abs(value):
@@ -171,9 +180,9 @@ def maximum(objective: Objective, start: FloatArray, names: Sequence[str], kind:
         if np.abs(newton_step).max(initial=0.0) < _CLOSE:
             if _least_share(information, initial_information) < _VANISHED:
                 break
-            inverse = _solved(information, np.eye(len(params)), params, names, kind)
+            inverse = _solved(information, np.eye(len(params)), params, names, kind, where)
             return Maximum(params, inverse, value)
-    raise _unbounded(params, names, kind)
+    raise _unbounded(params, names, kind, where)
 
 
 def _least_share(information: FloatArray, initial: FloatArray) -> float:
@@ -187,24 +196,41 @@ def _least_share(information: FloatArray, initial: FloatArray) -> float:
 
 
 def _solved(
-    information: FloatArray, right: FloatArray, params: FloatArray, names: Sequence[str], kind: str
+    information: FloatArray,
+    right: FloatArray,
+    params: FloatArray,
+    names: Sequence[str],
+    kind: str,
+    where: Callable[[FloatArray], str] | None,
 ) -> FloatArray:
     """The solution of a positive definite system, by Cholesky on a unit diagonal."""
     diagonal = np.diag(information)
     if np.any(diagonal <= 0) or not np.all(np.isfinite(information)):
-        raise _unbounded(params, names, kind)
+        raise _unbounded(params, names, kind, where)
     scale = 1 / np.sqrt(diagonal)
     scaled = information * np.outer(scale, scale)
     try:
         root = np.linalg.inv(np.linalg.cholesky(scaled))
     except np.linalg.LinAlgError:
-        raise _unbounded(params, names, kind) from None
+        raise _unbounded(params, names, kind, where) from None
     factor = root * scale
     return np.asarray(factor.T @ (factor @ right))
 
 
-def _unbounded(params: FloatArray, names: Sequence[str], kind: str) -> NoEstimateError:
-    """The error on the parameters that were on their way to infinity."""
+def _unbounded(
+    params: FloatArray, names: Sequence[str], kind: str, where: Callable[[FloatArray], str] | None
+) -> NoEstimateError:
+    """The error on the parameters that were on their way to infinity.
+
+    If the reference level of a factor is the cause, the coefficients of all its other levels diverge. So
+    levels are named by the cells whose fitted values diverge; coefficients, if no level explains these.
+    """
+    if where is not None and (levels := where(params)):
+        problem = (
+            "the likelihood has no finite maximum, because a response may be absent, or all may be "
+            f"equal, at {levels}"
+        )
+        return NoEstimateError(kind=kind, problem=problem)
     order = np.argsort(-np.abs(params), kind="stable")
     far = [names[place] for place in order if abs(params[place]) > _FAR] or list(names)
     some = ", ".join(far[:_MOST_NAMED]) + ", ..." * (len(far) > _MOST_NAMED)
@@ -212,3 +238,25 @@ def _unbounded(params: FloatArray, names: Sequence[str], kind: str) -> NoEstimat
         f"the likelihood has no finite maximum along {some}; at some level all responses may be equal"
     )
     return NoEstimateError(kind=kind, problem=problem)
+
+
+def diverging_levels(
+    fitted: FloatArray, codes: IntArray, attributes: Clique, levels: Callable[[str], Sequence[str]]
+) -> str:
+    """Name the levels in whose cells alone fitted values diverge; "" where levels do not explain it.
+
+    Args:
+        fitted: Linear predictors, shape ``(cells, equations)``.
+        codes: Of the cells, shape ``(cells, attributes)``.
+        levels: From an attribute to the names of its levels.
+    """
+    sizes = np.abs(fitted).max(axis=1)
+    far = sizes > max(_FAR, sizes.max(initial=0.0) / 2)
+    named = []
+    for place, name in enumerate(attributes):
+        own = np.unique(codes[far, place])
+        inside = np.isin(codes[:, place], own)
+        if far.any() and np.array_equal(inside, far) and not far.all():
+            named += [f"{name} = {levels(name)[code]}" for code in own]
+    some = ", ".join(named[:_MOST_NAMED])
+    return some + ", ..." * (len(named) > _MOST_NAMED)

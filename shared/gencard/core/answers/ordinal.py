@@ -10,6 +10,7 @@ References:
     American Statistical Association 76, 1981.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log
@@ -18,12 +19,12 @@ import numpy as np
 from scipy import special, stats
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, coefficients_of, finite
-from gencard.core.answers.design import INTERCEPT, Question
+from gencard.core.answers.design import INTERCEPT, Question, occurring
 from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Occupied
-from gencard.core.answers.newton import Columns, Maximum, columns_of, maximum
+from gencard.core.answers.newton import Columns, Maximum, columns_of, diverging_levels, maximum
 from gencard.core.coding import MISSING
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, NoEstimateError
 from gencard.core.types import FloatArray, IntArray
 
 
@@ -56,7 +57,10 @@ def ordinal_answer(margins: Margins, question: Question) -> Answer:
     design = question.model()
     response = design.required_response()
     of_levels = margins.counts((response.attribute,))
-    observed = np.flatnonzero(of_levels)
+    observed = np.flatnonzero(occurring(margins, (response.attribute,)))
+    if np.any(of_levels[observed] <= 0):
+        problem = "the noisy count of a level of the response is 0 or below"
+        raise NoEstimateError(kind="ordinal", problem=problem)
     names = tuple(response.levels[level] for level in observed)
     if len(observed) < 2:
         raise InvalidInputError(field="formula", problem="the response has a single level")
@@ -70,7 +74,13 @@ def ordinal_answer(margins: Margins, question: Question) -> Answer:
     table = _Table(ranks, columns.matrix, cells.counts, len(observed))
     thresholds = tuple(f"{low}/{high}" for low, high in pairwise(names))
     labels = (*columns.kept_names, *thresholds)
-    fit = _fitted(table, of_levels[observed], labels).linear(_back(columns, len(thresholds)))
+
+    def where(params: FloatArray) -> str:
+        fitted = columns.matrix @ params[: len(columns.kept)]
+        return diverging_levels(fitted[:, None], features.codes, design.attributes, question.levels)
+
+    fit = _fitted(table, of_levels[observed], labels, where)
+    fit = fit.linear(_back(columns, len(thresholds)))
     return Answer(
         question.kind.value,
         question.text,
@@ -93,7 +103,12 @@ def _back(columns: Columns, thresholds: int) -> FloatArray:
     return back
 
 
-def _fitted(table: _Table, of_levels: FloatArray, names: tuple[str, ...]) -> Maximum:
+def _fitted(
+    table: _Table,
+    of_levels: FloatArray,
+    names: tuple[str, ...],
+    where: Callable[[FloatArray], str],
+) -> Maximum:
     slopes = table.matrix.shape[1]
     upper = _bound(table, table.ranks)
     lower = _bound(table, table.ranks - 1)
@@ -107,7 +122,7 @@ def _fitted(table: _Table, of_levels: FloatArray, names: tuple[str, ...]) -> Max
 
     shares = np.cumsum(of_levels)[:-1] / of_levels.sum()
     start = np.concatenate([np.zeros(slopes), special.logit(shares)])
-    return maximum(objective, start, names, "ordinal")
+    return maximum(objective, start, names, "ordinal", where)
 
 
 def _bound(table: _Table, thresholds: IntArray) -> FloatArray:

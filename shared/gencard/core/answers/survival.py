@@ -63,14 +63,17 @@ def _spells(margins: Margins, question: Question, features: Clique, event: str) 
         raise InvalidInputError(field="formula", problem=problem)
     names = tuple(dict.fromkeys((time, event, *features)))
     cells = margins.occupied(names)
+    if is_noisy := bool(margins.variances(names).any()):
+        counts = margins.counts(names)
+        cells = Occupied(np.argwhere(np.ones_like(counts, dtype=bool)), counts.reshape(-1))
     times = np.asarray(question.values[time], dtype=np.float64)[cells.codes[:, 0]]
     places = [names.index(name) for name in features]
     coding = question.coding.attribute(event).coding
     known = ~np.isnan(times) & (cells.codes[:, 1] < coding.size - coding.missing)
     died = (cells.codes[:, 1] == coding.size - coding.missing - 1).astype(np.float64)
-    return _Spells(
-        times[known], died[known], cells.codes[known][:, places], np.maximum(cells.counts, 0)[known]
-    )
+    # Noise below 0 is kept: sums of counts from 0 up would have too many records.
+    counts = cells.counts if is_noisy else np.maximum(cells.counts, 0)
+    return _Spells(times[known], died[known], cells.codes[known][:, places], counts[known])
 
 
 def kaplan_meier_answer(margins: Margins, question: Question) -> Answer:
@@ -99,7 +102,8 @@ def _curve(spells: _Spells, inside: FloatArray, name: str) -> Table:
     with np.errstate(divide="ignore", invalid="ignore"):
         survival = np.cumprod(1 - died / at_risk)
         errors = survival * np.sqrt(np.cumsum(died / (at_risk * (at_risk - died))))
-    numbers = np.column_stack([times, at_risk, died, survival, np.nan_to_num(errors, posinf=0.0)])
+    errors = np.where(survival == 0, 0.0, errors)
+    numbers = np.column_stack([times, at_risk, died, survival, errors])
     return table_of(name, tuple(f"{time:g}" for time in times), COLUMNS, numbers)
 
 
@@ -147,6 +151,8 @@ def _likelihood(spells: _Spells, x: FloatArray, b: FloatArray) -> tuple[float, F
     for time in np.unique(spells.times[(spells.died * spells.counts) > 0]):
         left, now = spells.times >= time, (spells.times == time) & (spells.died > 0)
         tied = round(float(spells.counts[now].sum()))
+        if tied <= 0:  # noise below 0 in other cells
+            continue
         share = np.arange(tied) / tied
         sums = [np.array([risk[one].sum(), *(risk[one] @ x[one])]) for one in (left, now)]
         squares = [(x[one] * risk[one][:, None]).T @ x[one] for one in (left, now)]

@@ -259,6 +259,8 @@ class AuditReport:
             the dataset alone, is found by ``Check.RECOGNITION`` in about 8 of 10 such audits. None, as
             the two before, in reports older than these fields.
         workers: Runs that workers of a cluster made; None where the controller made all runs.
+        first_edition: Whether its document states its summary in the sentences of the first edition; no
+            document holds this field.
     """
 
     plan: AuditPlan
@@ -279,6 +281,7 @@ class AuditReport:
     uniques: UniquesEvidence | None = field(default=None, metadata=written(omit=True))
     recognised: float | None = field(default=None, metadata=written(omit=True))
     workers: WorkerRuns | None = field(default=None, metadata=written(omit=True))
+    first_edition: bool = field(default=False, metadata=written(omit=True))
 
     @property
     def pooled_checks(self) -> tuple[CheckResult, ...]:

@@ -1,11 +1,12 @@
 """The report in words, with what it must never say, and as an object of JSON types, without loss."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-from gencard.core.audit.report import AuditReport, Check, CheckResult, EarlierTry, Verdict
-from gencard.core.domain import Clique
+from gencard.core.audit.arms.comparison import SMALLEST_P
+from gencard.core.audit.report import AuditReport, Check, CheckResult, EarlierTry, Effect, Verdict
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.json_codecs import Json
 from gencard.core.typed_json import PLAIN
@@ -18,14 +19,16 @@ _DERIVED = ("format", "verdict", "wording", "summary", "p_value", "level", "powe
 
 def report_to_json_object(report: AuditReport) -> Json:
     """Dictionaries, lists, strings, finite numbers and None; seeds as decimal strings."""
+    content = PLAIN.write(report)
+    first = content.pop("first_edition", False)
     return {
         "format": FORMAT,
         "verdict": report.verdict.value,
         "wording": wording(report),
-        "summary": summary(report),
+        "summary": summary_of_first_edition(report) if first else summary(report),
         "p_value": report.p_value,
         "level": report.plan.level,
-        **PLAIN.write(report),
+        **content,
         "power": None,
         **({"p_value_alone": report.p_value_alone} if report.earlier else {}),
     }
@@ -33,6 +36,8 @@ def report_to_json_object(report: AuditReport) -> Json:
 
 def report_of_json_object(document: Mapping[str, Any]) -> AuditReport:
     """The report that a JSON object stands for; ``power``, which old reports had, is not read.
+
+    The summary is that of this version or of the first edition, which is written as it was read.
 
     Raises:
         InvalidInputError: A field is missing, of the wrong kind, or unknown; or a field that follows
@@ -42,8 +47,9 @@ def report_of_json_object(document: Mapping[str, Any]) -> AuditReport:
     field = "report"
     try:
         report = PLAIN.read(AuditReport, content, field="report")
-        if report_to_json_object(report) == {**document, "power": None}:
-            return report
+        for one in (report, replace(report, first_edition=True)):
+            if report_to_json_object(one) == {**document, "power": None}:
+                return one
     except GencardError as error:
         if type(error) is InvalidInputError:  # others may quote what stands in the document
             field = error.fields["field"]
@@ -116,10 +122,73 @@ def _workers(report: AuditReport) -> str:
 
 
 def summary(report: AuditReport) -> str:
-    """For controller and auditor: the wording, with the leaked block or the detectable leak."""
+    """For controller and auditor: the wording, then what decided, or the detectable leak."""
     if report.verdict is Verdict.LEAKAGE:
-        return f"{wording(report)} {_evidence(report)}"
+        deciding = [result.check for result in _by_weight(report)]
+        evidence = filter(None, (evidence_of(check, report) for check in deciding))
+        names = ", ".join(check.value for check in deciding)
+        return " ".join([f"{wording(report)} {_p_value(report)}; found by: {names}.", *evidence])
     return " ".join([f"{wording(report)} {_p_value(report)}.", *power_by_arm(report)])
+
+
+def opening(report: AuditReport) -> str:
+    """First sentence of a page: about the test that decided."""
+    if report.verdict is Verdict.NO_EVIDENCE:
+        made = len(report.checks) - len(report.not_run)
+        return (
+            f"None of the {made} tests that were made found a difference: combined {_p_value(report)}, "
+            f"level {report.plan.level:.2g}."
+        )
+    decided = _by_weight(report)[0]
+    tries = " in all tries together" if report.earlier else ""
+    return (
+        f"The test that decided{tries} is {decided.check.value} "
+        f"({p_value_text(decided.p_value)}). {evidence_of(decided.check, report)}"
+    )
+
+
+def _by_weight(report: AuditReport) -> list[CheckResult]:
+    """The tests that rejected, the one that weighs most first."""
+    return sorted(report.rejecting, key=lambda result: result.p_value / result.share)
+
+
+_EVIDENCE = {
+    Check.MEAN: "The mean of the outputs differs between the sides.",
+    Check.SPREAD: "The variance of the outputs differs between the sides.",
+    Check.SCATTER: "The distance of the outputs from their centre differs between the sides.",
+    Check.ORDER: "The order of the rows differs between the sides.",
+    Check.RECOGNITION: (
+        "The outputs on the dataset itself differ from those on datasets with the same psi."
+    ),
+    Check.UNIQUES: (
+        "Unique records of the dataset come out at another rate than on datasets with the same psi."
+    ),
+    Check.PLANTED: "Planted unique records come out more or less often where they were planted.",
+    Check.CANARY: "At least one planted record comes out more often where it was planted.",
+}
+
+
+def evidence_of(check: Check, report: AuditReport) -> str:
+    """One to three sentences about what a test that rejected compares, in the runs of this try."""
+    text, uniques, planted = _EVIDENCE[check], report.uniques, report.planted
+    if check is Check.MEAN and report.effect.low > 0:
+        return f"{text} {effect_sentence(report)}"
+    if check is Check.UNIQUES and uniques:
+        return (
+            f"{text} Of {uniques.uniques:,}, {_average(uniques.original)} came out on average on the "
+            f"dataset, {_average(uniques.twins)} on the others."
+        )
+    if check is Check.PLANTED and planted:
+        own, other = (*planted.even.own, *planted.odd.own), (*planted.even.other, *planted.odd.other)
+        return (
+            f"Of {planted.planted:,} planted unique records, {_average(own)} came out on average where "
+            f"they were planted, {_average(other)} where they were not."
+        )
+    return text
+
+
+def _average(numbers: tuple[int, ...]) -> str:
+    return f"{mean(numbers):.3g}" if any(numbers) else "none"
 
 
 def power_by_arm(report: AuditReport) -> tuple[str, ...]:
@@ -129,25 +198,48 @@ def power_by_arm(report: AuditReport) -> tuple[str, ...]:
     copies of unique records, and leaks on the dataset itself.
     """
     if not report.looks_at_uniques:
-        return (
-            f"A generator that reproduces {_percent(report.effect.smallest)} of the difference between "
-            "the sides would have been found in about 8 of 10 such audits.",
-        )
+        return (_reproduced(report),)
     not_run = (_NOT_RUN[one.check].format(why=one.not_run) for one in report.not_run)
     return tuple(filter(None, [_spread(report), *_planted(report), *_on_the_dataset(report), *not_run]))
 
 
+_FOUND = "would have been found in about 8 of 10"
+_MISSED_ALL = "would not have been found in 8 of 10"
+
+
 def effect_sentence(report: AuditReport) -> str:
-    """How much of the inputs' difference the outputs reproduce, where they do so most."""
+    """How much of the inputs' difference the outputs reproduce in the strongest interaction.
+
+    A share is stated as far as its interval says something: it is 0 to 1 for most generators, but its
+    estimate has no bounds.
+    """
     effect = report.effect
-    value, low, high = (
-        _percent(share).replace("-", "\N{MINUS SIGN}")
-        for share in (effect.value, effect.low, effect.high)
-    )
+    strongest = f"Strongest interaction: {' × '.join(effect.block)}."
+    fresh = "In fresh runs (step 2) the outputs"
+    if effect.low > 0:
+        return f"{strongest} {fresh} reproduce {_positive(effect)} of the inputs' difference in it."
+    if effect.high < 0:
+        return f"{strongest} {fresh} differ against the inputs' difference in it."
+    most = max(-effect.low, effect.high)
+    if most == 0:
+        return f"{strongest} {fresh} reproduce none of the inputs' difference in it."
+    if most < 1:
+        return (
+            f"{strongest} {fresh} follow at most {_percent(most)} of the inputs' difference in it, "
+            "with or against it (95 % confidence)."
+        )
+    return f"{strongest} These runs do not show how much of the inputs' difference in it they reproduce."
+
+
+def _positive(effect: Effect) -> str:
+    """A share above 0 with its interval, cut at 1."""
+    if effect.low >= 1:
+        return "all"
+    if effect.high > 1:
+        return f"at least {_percent(effect.low)} (95 % confidence)"
     return (
-        f"Strongest interaction: {' × '.join(effect.block)}. In fresh runs (step 2) the outputs "
-        f"reproduce {value} of the inputs' difference in it "
-        f"(95 % confidence interval {low} to {high})."
+        f"{_percent(effect.value)} (95 % confidence interval {_percent(effect.low)} to "
+        f"{_percent(effect.high)})"
     )
 
 
@@ -157,7 +249,7 @@ def limits(report: AuditReport) -> tuple[str, ...]:
         return (
             "The probability of this verdict for a generator that uses only Phi is at most "
             f"{report.plan.level:.2g}, the level of this attempt.",
-            "The strongest interaction shows the leak most clearly; there may be others.",
+            "The test that decided shows one leak; there may be others.",
         )
     hidden = ("No test finds what the author of a generator hides on purpose.",)
     order = report.plan.terms.order
@@ -171,12 +263,30 @@ def limits(report: AuditReport) -> tuple[str, ...]:
     )
 
 
+def _reproduced(report: AuditReport) -> str:
+    """The power of reports without tests of unique records."""
+    smallest = report.effect.smallest
+    if smallest > 1:
+        return (
+            "A generator that reproduces all of the difference between the sides "
+            f"{_MISSED_ALL} such audits."
+        )
+    return (
+        f"A generator that reproduces {_part(smallest)} of the difference between the sides "
+        f"{_FOUND} such audits."
+    )
+
+
 def _spread(report: AuditReport) -> str:
     smallest = report.effect.smallest
-    share = _percent(smallest) if smallest <= 1 else "not even all of it"
-    return (
-        f"Of a difference spread over the data, {share} would have been found in about 8 of 10 audits."
-    )
+    if smallest > 1:
+        return f"Of a difference spread over the data, even all of it {_MISSED_ALL} audits."
+    return f"Of a difference spread over the data, {_part(smallest)} {_FOUND} audits."
+
+
+def _part(share: float) -> str:
+    """A part of a difference; outputs without randomness show the smallest one."""
+    return _percent(share) if share > 0 else "any part"
 
 
 def _planted(report: AuditReport) -> tuple[str, ...]:
@@ -184,9 +294,29 @@ def _planted(report: AuditReport) -> tuple[str, ...]:
     if planted is None:
         return ()
     return (
-        f"Of unique records, copying {_one_in(planted.one_in)} would have been found in about 8 of 10.",
-        f"A single one that comes out in every run would have been found if it were one of "
-        f"{planted.alone:,} of the {2 * planted.planted:,} planted records.",
+        f"{_copying('unique records', planted.one_in)}.",
+        _single(planted.alone, 2 * planted.planted),
+    )
+
+
+def _copying(what: str, one_in: int) -> str:
+    if not one_in:
+        return f"Copying of {what} {_MISSED_ALL}, even if all were copied"
+    return f"Of {what}, copying {_copies(one_in)} {_FOUND}"
+
+
+def _copies(one_in: int) -> str:
+    return "all" if one_in == 1 else f"one in {one_in:,}"
+
+
+def _single(alone: int, planted: int) -> str:
+    """Planted records of which a single one that always comes out is found."""
+    if not alone:
+        return "A single planted record that comes out in every run would not have been found."
+    which = "any" if alone >= planted else f"one of {alone:,}"
+    return (
+        "A single one that comes out in every run would have been found if it were "
+        f"{which} of the {planted:,} planted records."
     )
 
 
@@ -194,53 +324,107 @@ def _on_the_dataset(report: AuditReport) -> tuple[str, ...]:
     recognised, uniques = report.recognised, report.uniques
     if recognised is None:
         return ()
+    leaks = "Of leaks on the dataset itself alone,"
+    difference = "its difference from datasets with the same psi"
+    if recognised > 1:
+        first = f"{leaks} even one that reproduces all of {difference} {_MISSED_ALL}."
+    elif uniques and uniques.one_in:
+        copies = _copies(uniques.one_in)
+        return (
+            f"{leaks} {_part(recognised)} of {difference}, or copying {copies} of its unique records "
+            f"{_FOUND}.",
+        )
+    else:
+        first = f"{leaks} {_part(recognised)} of {difference} {_FOUND}."
+    return (first, f"{_copying('its own unique records', uniques.one_in)}.") if uniques else (first,)
+
+
+def _p_value(report: AuditReport) -> str:
+    alone = f" (this try alone: {_p_number(report.p_value_alone)})" if report.earlier else ""
+    return f"{p_value_text(report.p_value)}{alone}"
+
+
+def p_value_text(p_value: float) -> str:
+    """A p-value with its sign; one that floating point cannot hold is no 0.
+
+    >>> p_value_text(0.0312), p_value_text(0.0)
+    ('p = 0.031', 'p < 1e-300')
+    """
+    number = _p_number(p_value)
+    return f"p {number}" if number.startswith("<") else f"p = {number}"
+
+
+def _p_number(p_value: float) -> str:
+    return f"{p_value:.2g}" if p_value >= SMALLEST_P else f"< {SMALLEST_P:g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+# First edition ----------------------------------------------------------------------------------
+# Stored reports state their summary in these sentences, and are verified by them, byte for byte.
+
+
+def summary_of_first_edition(report: AuditReport) -> str:
+    """The summary as reports of version 1 state it."""
+    alone = f" (this try alone: {report.p_value_alone:.2g})" if report.earlier else ""
+    p_value = f"p = {report.p_value:.2g}{alone}"
+    if report.verdict is Verdict.LEAKAGE:
+        return f"{wording(report)} {p_value}; {_first_evidence(report)}"
+    return " ".join([f"{wording(report)} {p_value}.", *_first_power(report)])
+
+
+def _first_power(report: AuditReport) -> Iterator[str]:
+    smallest = report.effect.smallest
+    if not report.looks_at_uniques:
+        yield (
+            f"A generator that reproduces {_percent(smallest)} of the difference between "
+            "the sides would have been found in about 8 of 10 such audits."
+        )
+        return
+    share = _percent(smallest) if smallest <= 1 else "not even all of it"
+    yield f"Of a difference spread over the data, {share} {_FOUND} audits."
+    if planted := report.planted:
+        yield f"Of unique records, copying {_first_one_in(planted.one_in)} {_FOUND}."
+        yield (
+            f"A single one that comes out in every run would have been found if it were one of "
+            f"{planted.alone:,} of the {2 * planted.planted:,} planted records."
+        )
+    if report.recognised is not None:
+        yield _first_on_the_dataset(report, report.recognised)
+    yield from filter(None, (_NOT_RUN[one.check].format(why=one.not_run) for one in report.not_run))
+
+
+def _first_on_the_dataset(report: AuditReport, recognised: float) -> str:
     share = _percent(recognised) if recognised <= 1 else "not even all"
-    copied = f", or copying {_one_in(uniques.one_in)} of its unique records" if uniques else ""
+    uniques = report.uniques
+    copied = f", or copying {_first_one_in(uniques.one_in)} of its unique records" if uniques else ""
     return (
         f"Of leaks on the dataset itself alone, {share} of its difference from datasets with the same "
-        f"psi{copied} would have been found in about 8 of 10.",
+        f"psi{copied} {_FOUND}."
     )
 
 
-def _one_in(number: int) -> str:
-    """How many unique records must be copied."""
+def _first_one_in(number: int) -> str:
     if not number:
         return "not even all"
     return "all" if number == 1 else f"one in {number:,}"
 
 
-def _evidence(report: AuditReport) -> str:
-    effect = report.effect
+def _first_evidence(report: AuditReport) -> str:
+    effect, planted = report.effect, report.planted
     checks = ", ".join(result.check.value for result in report.rejecting)
-    return (
-        f"{_p_value(report)}; found by: {checks}. Clearest in {_named(effect.block)}: "
+    text = (
+        f"found by: {checks}. Clearest in {' x '.join(effect.block)}: "
         f"{_percent(effect.value)} of its difference comes out again "
         f"(95 % interval {_percent(effect.low)} to {_percent(effect.high)})."
-        f"{_copied(report)}"
     )
-
-
-def _copied(report: AuditReport) -> str:
-    """Numbers of reproduced planted records, if a planted test rejected."""
-    planted = report.planted
     if planted is None or not {result.check for result in report.rejecting} & _OF_PLANTED:
-        return ""
+        return text
     own = mean([*planted.even.own, *planted.odd.own])
     other = mean([*planted.even.other, *planted.odd.other])
     return (
-        f" Of {planted.planted:,} planted unique records {own:.3g} came out on average where they "
+        f"{text} Of {planted.planted:,} planted unique records {own:.3g} came out on average where they "
         f"were planted, {other:.3g} where they were not."
     )
-
-
-def _p_value(report: AuditReport) -> str:
-    alone = f" (this try alone: {report.p_value_alone:.2g})" if report.earlier else ""
-    return f"p = {report.p_value:.2g}{alone}"
-
-
-def _named(clique: Clique) -> str:
-    return " x ".join(clique)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"

@@ -259,6 +259,8 @@ class CardTerms:
     by the names of its documentation; a generator that sees psi alone needs neither. ``reviewed_by`` is
     who reviewed a black box of tier audited, with this very digest; empty on cards of other tiers. At
     most ``most_records`` of one person count, and noise protects the person; 0: each record for itself.
+    ``derivations``: no row contradicts what the schema derives; without it, as on cards of before, the
+    generator does not know of it.
 
     Raises:
         InvalidInputError: The noise is the generator's own and the tier is not private, or the reverse;
@@ -286,6 +288,7 @@ class CardTerms:
     claim: Claim | None = field(default=None, metadata=written("generator.claim", omit=True))
     reviewed_by: str = field(default="", metadata=written("generator.reviewedBy", omit=True))
     most_records: int = field(default=0, metadata=written("dataset.mostRecords", omit=True))
+    derivations: bool = field(default=False, metadata=written("generator.derivations", omit=True))
 
     def __post_init__(self) -> None:
         by_generator = isinstance(self.terms.privacy, InsideGenerator)

@@ -3,7 +3,7 @@
 The definitions are in ``privacy.attacks``, ``privacy.uniques`` and ``privacy.disclosure``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -12,13 +12,15 @@ from gencard.core.domain import Clique
 from gencard.core.evaluation.evaluation import Finding, Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.precision import (
+    Named,
     rounded_between,
     rounded_named_shares,
     rounded_outward,
     rounded_proportion,
 )
+from gencard.core.json_codecs import written
 from gencard.core.privacy.attacks.attack import Attack, Proportion, Risk
-from gencard.core.privacy.attacks.neighbours import inference, linkability, membership
+from gencard.core.privacy.attacks.neighbours import Membership, inference, linkability
 from gencard.core.privacy.attacks.singling_out import singling_out
 from gencard.core.privacy.disclosure import disclosure_risk
 from gencard.core.privacy.records import combination_numbers, present
@@ -27,19 +29,28 @@ from gencard.core.privacy.uniques import replicated_uniques
 WIDTH, NEIGHBOURS = 3, 10
 """Attributes in a singling-out predicate; nearest rows that each side of a link considers."""
 
-NUMBERS = 6
-"""Numbers that an attack releases: correct guesses and attempts of three kinds."""
+LARGEST_OPEN_RISK, LARGEST_OPEN_AREA = 0.2, 0.6
+"""Where the interval of an attack without success reaches so far, its targets were too few to decide."""
 
-AREA_NUMBERS = 3
+NUMBERS = 7
+"""Numbers that an attack releases: right guesses and attempts of three kinds, and its verdict."""
+
+AREA_NUMBERS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class AttackFinding(Finding):
-    """One attack: correct guesses about train, about holdout (control) and at random (naive)."""
+    """One attack: correct guesses about train, about holdout (control) and at random (naive).
+
+    Args:
+        above: Whether the attack succeeded, by the numbers before they were rounded; None in findings
+            that are not rounded, or of earlier versions.
+    """
 
     attack: Proportion
     control: Proportion
     naive: Proportion
+    above: bool | None = field(default=None, metadata=written(omit=True))
 
     @property
     def whole(self) -> Attack:
@@ -52,7 +63,13 @@ class AttackFinding(Finding):
 
     @property
     def stands_out(self) -> bool:
+        if self.above is not None:
+            return self.above
         return self.risk.low > 0 and self.whole.beats_random_guessing()
+
+    @property
+    def undecided(self) -> bool:
+        return self.above is False and self.risk.high > LARGEST_OPEN_RISK
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -64,7 +81,8 @@ class AttackFinding(Finding):
         )
 
     def rounded(self, _material: Material) -> "AttackFinding":
-        return AttackFinding(*map(rounded_proportion, (self.attack, self.control, self.naive)))
+        attack, control, naive = map(rounded_proportion, (self.attack, self.control, self.naive))
+        return AttackFinding(attack, control, naive, self.stands_out)
 
 
 def singling_out_finding(material: Material) -> AttackFinding:
@@ -115,15 +133,21 @@ class MembershipFinding(Finding):
     Args:
         area: Chance, 0 to 1, that a random record of train is nearer to the rows than one of holdout.
         low, high: Its 95 % interval.
+        above: As in ``AttackFinding``.
     """
 
     area: float
     low: float
     high: float
+    above: bool | None = field(default=None, metadata=written(omit=True))
 
     @property
     def stands_out(self) -> bool:
-        return self.low > 0.5
+        return self.low > 0.5 if self.above is None else self.above
+
+    @property
+    def undecided(self) -> bool:
+        return self.above is False and self.high >= LARGEST_OPEN_AREA
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -132,11 +156,11 @@ class MembershipFinding(Finding):
     def rounded(self, material: Material) -> "MembershipFinding":
         size = min(len(material.records), len(material.unseen))
         low, high = rounded_outward(self.low, self.high, size)
-        return MembershipFinding(rounded_between(self.area, size), low, high)
+        return MembershipFinding(rounded_between(self.area, size), low, high, self.stands_out)
 
 
 def membership_finding(material: Material) -> MembershipFinding:
-    result = membership(material.tables, material.gower)
+    result = Membership(*material.to_rows)
     return MembershipFinding(result.area, *result.interval())
 
 
@@ -151,7 +175,7 @@ class UniquesFinding(Finding):
         shares: UiO, UiS, UiOiS, repU; of the records, UiS of the rows.
     """
 
-    shares: tuple[tuple[str, float], ...]
+    shares: Named
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -176,7 +200,7 @@ class RowUniquesFinding(Finding):
             count or is not known.
     """
 
-    unique: float
+    unique: float | None
     single: float | None
 
     @property
@@ -195,7 +219,8 @@ def row_uniques_finding(material: Material) -> RowUniquesFinding:
     exact = [] if material.psi is None else [one for one in material.psi.measurements if not one.stddev]
     cells = np.concatenate([np.zeros(0), *(one.values.ravel() for one in exact)])
     single = float(np.mean(cells[cells > 0] == 1)) if np.any(cells > 0) else None
-    return RowUniquesFinding(float(np.sum(counts == 1)) / max(len(rows), 1), single)
+    unique = float(np.sum(counts == 1)) / len(rows) if len(rows) else None
+    return RowUniquesFinding(unique, single)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +229,13 @@ class DisclosureFinding(Finding):
 
     Args:
         keys: The declared keys that the release has.
-        shares: The measures under their names in the literature.
+        shares: The measures under their names in the literature; TCAP is None where no record has keys
+            that are among the rows.
     """
 
     keys: Clique
     target: str
-    shares: tuple[tuple[str, float], ...]
+    shares: Named
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -224,5 +250,9 @@ def disclosure_finding(material: Material) -> DisclosureFinding:
     domain, declarations = material.synthetic.domain, material.declared
     keys = domain.canonical(tuple(name for name in declarations.keys if name in domain.attributes))
     result = disclosure_risk(material.records, material.synthetic, keys, declarations.target)
-    shares = result.uniques.named | result.attribute.named | result.attribution.named
+    shares: dict[str, float | None] = {
+        **result.uniques.named,
+        **result.attribute.named,
+        **result.attribution.named,
+    }
     return DisclosureFinding(keys, result.target, tuple(shares.items()))

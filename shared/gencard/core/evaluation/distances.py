@@ -3,7 +3,9 @@
 The definitions are in ``privacy.distances``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +19,25 @@ from gencard.core.evaluation.precision import (
     rounded_share,
     rounded_shares,
 )
+from gencard.core.json_codecs import written
 from gencard.core.privacy.attacks.attack import Proportion, drawn
-from gencard.core.privacy.distances.dcr import CloserShare, Dcr, EqualShare, closer_share, equal_share
+from gencard.core.privacy.distances.dcr import (
+    CloserShare,
+    Dcr,
+    EqualShare,
+    LabelTest,
+    clone_test,
+    closer_share,
+    equal_share,
+    nearness_test,
+)
 from gencard.core.privacy.distances.nearest import Nearest, clones, distance_histogram, nearest, nndr
 
 BINS, STEP = 40, 0.01
 """Number of bins of a curve and their width; larger distances are one further number."""
 
 DRAWS = 5
-NUMBERS = 3 * (BINS + 5) + 8
+NUMBERS = 3 * (BINS + 5) + 10
 """Most numbers that the finding holds."""
 
 
@@ -83,8 +95,12 @@ class DistanceFinding(Finding):
         closer: Share of the rows that are strictly closer to train; ``ties`` equally near.
         by_size: What the sizes of train and holdout alone make of it.
         share: Closer to train, ties half, with both equally large.
-        low, high: Its 95 % interval.
+        low, high: Its 95 % interval, for these records of train and holdout.
         size: Records of each then; ``draws`` how often they were drawn.
+        copied: Whether records of train are nearer to the rows than those of holdout, by a test on all
+            of them (``nearness_test``). None in findings of earlier versions, as the next.
+        detectable: Smallest share of copies among the rows that this test would have shown in 8 of 10
+            such evaluations; more than 1 if it would not have shown any.
     """
 
     to_train: Curve
@@ -98,10 +114,16 @@ class DistanceFinding(Finding):
     high: float
     size: int
     draws: int
+    copied: bool | None = field(default=None, metadata=written(omit=True))
+    detectable: float | None = field(default=None, metadata=written(omit=True))
 
     @property
     def stands_out(self) -> bool:
-        return self.low > 0.5
+        return self.low > 0.5 if self.copied is None else self.copied
+
+    @property
+    def undecided(self) -> bool:
+        return not self.stands_out and _is_blind(self.detectable)
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -114,6 +136,7 @@ class DistanceFinding(Finding):
             ("Distance 0 to train", self.to_train.zeros),
             ("Distance 0 to holdout", self.to_holdout.zeros),
             ("Records of train at distance 0 to holdout", self.baseline.zeros),
+            *_power_lines(self.detectable),
         )
 
     def rounded(self, material: Material) -> "DistanceFinding":
@@ -131,6 +154,7 @@ class DistanceFinding(Finding):
             low=low,
             high=high,
             size=rounded_count(self.size),
+            detectable=_rounded_up(self.detectable),
         )
 
 
@@ -145,10 +169,11 @@ def distance_finding(material: Material) -> DistanceFinding:
     equal = equal_share(
         tables.synthetic, tables.train, tables.holdout, material.gower, draws=DRAWS, rng=rng
     )
-    return _finding(result, result.share, equal)
+    test = nearness_test(*material.to_rows, len(tables.synthetic), rng=rng)
+    return _finding(result, result.share, equal, test)
 
 
-def _finding(result: Dcr, share: CloserShare, equal: EqualShare) -> DistanceFinding:
+def _finding(result: Dcr, share: CloserShare, equal: EqualShare, test: LabelTest) -> DistanceFinding:
     low, high = equal.interval()
     return DistanceFinding(
         to_train=Curve.of(result.to_train),
@@ -162,7 +187,43 @@ def _finding(result: Dcr, share: CloserShare, equal: EqualShare) -> DistanceFind
         high=high,
         size=equal.size,
         draws=equal.draws,
+        copied=test.rejects,
+        detectable=_stated(test),
     )
+
+
+BLIND = 0.1
+"""Smallest share of copies that a holdout must be able to show, or the evaluation decides nothing."""
+
+_NONE_AT_ALL = 2.0
+"""Stands for a share of copies that no release can have: the test shows none."""
+
+
+def _stated(test: LabelTest) -> float:
+    return _NONE_AT_ALL if test.detectable is None else test.detectable
+
+
+def _is_blind(detectable: float | None) -> bool:
+    return detectable is not None and detectable > BLIND
+
+
+def _power_lines(detectable: float | None) -> tuple[Line, ...]:
+    """The line that says what the holdout could show; none in findings of earlier versions."""
+    if detectable is None:
+        return ()
+    return (("Smallest share of copies that the holdout shows", shown_share(detectable)),)
+
+
+def shown_share(detectable: float) -> float | None:
+    """The smallest share of copies that is shown; None if none is."""
+    return detectable if detectable <= 1 else None
+
+
+def _rounded_up(detectable: float | None) -> float | None:
+    """A share of copies, to the next twentieth: it follows from counts of records."""
+    if detectable is None or detectable > 1:
+        return detectable
+    return ceil(20 * detectable - 1e-9) / 20
 
 
 def _median(distances: NDArray[np.float64]) -> float | None:
@@ -170,7 +231,7 @@ def _median(distances: NDArray[np.float64]) -> float | None:
     return float(np.median(known)) if len(known) else None
 
 
-CLONE_NUMBERS = 5
+CLONE_NUMBERS = 10
 RATIO_BINS = 20
 RATIO_NUMBERS = 2 * (RATIO_BINS + 1)
 
@@ -181,47 +242,80 @@ class CloneFinding(Finding):
 
     Args:
         rows: Rows of the release.
-        train: Equal to some record that the release was made from.
+        train: Equal to some record that the release was made from. This and the next two are None where
+            no row has a distance.
         equal: The same, among as many of these as there are of holdout.
         holdout: Equal to some record of holdout: what likeness alone makes.
         chance: What the number of cells alone makes of ``train``; None where numbers have no cells.
+        alike: Of the records of train, those that equal another one: what likeness alone makes of
+            ``train`` where rows are as like the records as these are like each other. None in findings
+            of earlier versions, as all that follows.
+        records: Of train, those that equal some row; ``others`` of holdout.
+        copied: Whether the holdout has too few, by a test on all records (``clone_test``).
+        detectable: As in ``DistanceFinding``.
     """
 
     rows: int
-    train: float
-    equal: float
-    holdout: float
+    train: float | None
+    equal: float | None
+    holdout: float | None
     chance: float | None
+    alike: float | None = field(default=None, metadata=written(omit=True))
+    records: float | None = field(default=None, metadata=written(omit=True))
+    others: float | None = field(default=None, metadata=written(omit=True))
+    copied: bool | None = field(default=None, metadata=written(omit=True))
+    detectable: float | None = field(default=None, metadata=written(omit=True))
 
     @property
     def stands_out(self) -> bool:
-        ours, theirs = (
-            Proportion(round(share * self.rows), self.rows) for share in (self.equal, self.holdout)
-        )
+        """Whether the holdout shows copies; one too small to show any is replaced by likeness."""
+        if self.copied is None:
+            return self._above(self.equal, self.holdout)
+        return self.copied or (_is_blind(self.detectable) and self._above(self.train, self.alike))
+
+    @property
+    def undecided(self) -> bool:
+        return not self.stands_out and (self.train is None or _is_blind(self.detectable))
+
+    def _above(self, one: float | None, other: float | None) -> bool:
+        """Whether a share of the rows lies above another one, by the intervals of both."""
+        if one is None or other is None or not self.rows:
+            return False
+        ours, theirs = (Proportion(round(share * self.rows), self.rows) for share in (one, other))
         return ours.interval()[0] > theirs.interval()[1]
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        result = (
+        result: tuple[Line, ...] = (
             ("Clones of train", self.train),
             ("Clones of train, subsample of the size of holdout", self.equal),
             ("Clones of holdout", self.holdout),
         )
+        if self.chance is not None:
+            result = (*result, ("Expected from the number of cells alone", self.chance))
+        if self.copied is None:
+            return result
         return (
-            result
-            if self.chance is None
-            else (*result, ("Expected from the number of cells alone", self.chance))
+            *result,
+            ("Records of train that equal another one", self.alike),
+            ("Records of train that equal a row", self.records),
+            ("Records of holdout that equal a row", self.others),
+            *_power_lines(self.detectable),
         )
 
     def rounded(self, material: Material) -> "CloneFinding":
-        rows = len(material.synthetic)
-        return CloneFinding(
-            rows=rounded_count(rows),
-            train=rounded_share(self.train, rows),
-            equal=rounded_share(self.equal, rows),
-            holdout=rounded_share(self.holdout, rows),
-            chance=None if self.chance is None else rounded_share(self.chance, rows),
-        )
+        rows, records, others = map(len, (material.synthetic, material.records, material.unseen))
+        sizes = {"train": rows, "equal": rows, "holdout": rows, "chance": rows}
+        sizes |= {"alike": records, "records": records, "others": others}
+        shares: dict[str, Any] = {
+            name: _share(getattr(self, name), size) for name, size in sizes.items()
+        }
+        detectable = _rounded_up(self.detectable)
+        return replace(self, rows=rounded_count(rows), detectable=detectable, **shares)
+
+
+def _share(share: float | None, size: int) -> float | None:
+    return None if share is None else rounded_share(share, size)
 
 
 def clone_finding(material: Material) -> CloneFinding:
@@ -237,12 +331,20 @@ def clone_finding(material: Material) -> CloneFinding:
     equal, others = (
         nearest(tables.synthetic, some, material.gower, second=False) for some in (ours, theirs)
     )
+    to_rows = [Proportion(int(np.sum(each == 0)), len(each)) for each in material.to_rows]
+    alike = float(np.mean(nearest(tables.train, tables.train, material.gower).second == 0))
+    test = clone_test(to_rows[0], to_rows[1], rows, alike)
     return CloneFinding(
         rows=rows,
         train=result.share,
-        equal=float(np.mean(equal.distance == 0)),
-        holdout=float(np.mean(others.distance == 0)),
+        equal=clones(equal, size, None).share,
+        holdout=clones(others, size, None).share,
         chance=result.chance,
+        alike=alike,
+        records=to_rows[0].share,
+        others=to_rows[1].share,
+        copied=test.rejects,
+        detectable=_stated(test),
     )
 
 

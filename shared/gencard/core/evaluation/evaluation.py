@@ -10,6 +10,7 @@ from typing import Any, Self, get_type_hints
 from gencard.core.domain import Clique
 from gencard.core.evaluation.material import Declared, Material, Together
 from gencard.core.typed_json import PLAIN
+from gencard.core.types import UNDEFINED
 
 Line = tuple[str, float | None]
 """A number under its name in the literature; None where it is not defined."""
@@ -26,6 +27,11 @@ class Finding(ABC):
     @property
     def stands_out(self) -> bool:
         """Whether it exceeds its own baseline; False for evaluations that have none."""
+        return False
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it could not exceed its baseline: a number is undefined, or the holdout too small."""
         return False
 
     @property
@@ -59,7 +65,7 @@ def finding_to_json_object(finding: Finding) -> dict[str, Any]:
 
 
 def _plain(value: float | None) -> str:
-    return "not defined" if value is None else f"{value:.4g}"
+    return UNDEFINED if value is None else f"{value:.4g}"
 
 
 class Group(StrEnum):

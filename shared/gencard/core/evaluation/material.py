@@ -15,6 +15,7 @@ from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
 from gencard.core.privacy.distances.nearest import Nearest, nearest
 from gencard.core.privacy.records import Records, records_of
 from gencard.core.statistics.psi import Psi
+from gencard.core.types import FloatArray
 from gencard.core.utility.gap import GapWords
 
 
@@ -124,6 +125,15 @@ class Material:
     @cached_property
     def to_holdout(self) -> Nearest:
         return nearest(self.tables.synthetic, self.tables.holdout, self.gower)
+
+    @cached_property
+    def to_rows(self) -> tuple[FloatArray, FloatArray]:
+        """Distance of each record of train, and of holdout, to the closest row."""
+        ours, theirs = (
+            nearest(table, self.tables.synthetic, self.gower, second=False).distance
+            for table in (self.tables.train, self.tables.holdout)
+        )
+        return ours, theirs
 
     @property
     def attacks(self) -> int:

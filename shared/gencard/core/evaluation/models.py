@@ -13,12 +13,14 @@ from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.evaluation.evaluation import Finding, Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.precision import (
+    FEWEST,
     rounded_between,
     rounded_freely,
     rounded_gaps,
     rounded_share,
 )
 from gencard.core.moment import level_values
+from gencard.core.types import FloatArray
 from gencard.core.utility.analyses import analyses
 from gencard.core.utility.gap import gap_error, gap_of, gaps, records_within
 from gencard.core.utility.prediction import TEST_SHARE, Split, Task
@@ -35,14 +37,17 @@ class GapFinding(Finding):
 
     Args:
         gap: What is meant, in words.
-        error: Root mean square over all levels, those that nobody is in included; 0 to 2.
+        error: Root mean square over the levels of at least ``FEWEST`` records that have rows, 0 to 2;
+            None where there is no such level.
+        levels: First those with records and no rows, then by error, those of few records last.
+        original, synthetic: None in a level of few records, or without rows.
     """
 
     gap: str
-    error: float
+    error: float | None
     levels: tuple[str, ...]
-    original: tuple[float, ...]
-    synthetic: tuple[float, ...]
+    original: tuple[float | None, ...]
+    synthetic: tuple[float | None, ...]
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -55,10 +60,11 @@ class GapFinding(Finding):
             raise InvalidInputError(field="gap", problem="is not declared")
         names = material.coding.attribute(words.within).coding.level_names
         records = records_within(material.records, gap_of(words, material.coding))
-        sizes = [max(1, int(records[names.index(level)])) for level in self.levels]
+        sizes = [int(records[names.index(level)]) for level in self.levels]
+        fewest = int(records[records >= FEWEST].min(initial=len(material.records)))
         return replace(
             self,
-            error=rounded_between(self.error, min(sizes), 2.0),
+            error=None if self.error is None else rounded_between(self.error, fewest, 2.0),
             original=rounded_gaps(self.original, sizes),
             synthetic=rounded_gaps(self.synthetic, sizes),
         )
@@ -71,15 +77,22 @@ def gap_finding(material: Material) -> GapFinding:
         raise InvalidInputError(field="gap", problem="is not declared")
     gap = gap_of(words, material.coding)
     real, synthetic = (gaps(dataset, gap) for dataset in (material.records, material.synthetic))
-    worst = np.argsort(-np.abs(real - synthetic), kind="stable")[:_NAMED_LEVELS]
+    few = records_within(material.records, gap) < FEWEST
+    absent = records_within(material.synthetic, gap) == 0
+    apart = np.where(few, -1.0, np.where(absent, np.inf, np.abs(real - synthetic)))
+    worst = np.argsort(-apart, kind="stable")[:_NAMED_LEVELS]
     names = material.coding.attribute(words.within).coding.level_names
     return GapFinding(
         gap=f"{words.first} less {words.second} by {words.within}",
-        error=gap_error(material.records, material.synthetic, gap),
+        error=gap_error(material.records, material.synthetic, gap, fewest=FEWEST),
         levels=tuple(names[place] for place in worst),
-        original=tuple(real[worst].tolist()),
-        synthetic=tuple(synthetic[worst].tolist()),
+        original=_known(np.where(few, np.nan, real)[worst]),
+        synthetic=_known(np.where(absent, np.nan, synthetic)[worst]),
     )
+
+
+def _known(values: FloatArray) -> tuple[float | None, ...]:
+    return tuple(None if np.isnan(value) else float(value) for value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +201,8 @@ class PropensityFinding(Finding):
         order: Of the regression's interactions, in attributes.
         parameters: Of the regression.
         regression_pmse, regression: pMSE and S_pMSE; None where it has too many parameters.
-        tree_pmse, tree: Of a classification tree.
+            ``regression`` alone is None where records and rows are all alike.
+        tree_pmse, tree: Of a classification tree; ``tree`` is None where chance is not known.
     """
 
     order: int
@@ -196,7 +210,7 @@ class PropensityFinding(Finding):
     regression_pmse: float | None
     regression: float | None
     tree_pmse: float
-    tree: float
+    tree: float | None
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -209,16 +223,16 @@ class PropensityFinding(Finding):
 
     def rounded(self, material: Material) -> "PropensityFinding":
         size = len(material.records)
-        pmse, regression = (
+        pmse, regression, tree = (
             None if value is None else rounded_freely(value, size)
-            for value in (self.regression_pmse, self.regression)
+            for value in (self.regression_pmse, self.regression, self.tree)
         )
         return replace(
             self,
             regression_pmse=pmse,
             regression=regression,
             tree_pmse=rounded_freely(self.tree_pmse, size),
-            tree=rounded_freely(self.tree, size),
+            tree=tree,
         )
 
 

@@ -15,8 +15,8 @@ from math import ceil, floor, isfinite, log10, sqrt
 
 from gencard.core.privacy.attacks.attack import Proportion
 
-Named = tuple[tuple[str, float], ...]
-"""Numbers under their names in the literature."""
+Named = tuple[tuple[str, float | None], ...]
+"""Numbers under their names in the literature; None for one that is not defined."""
 
 _BETWEEN = {"JSD": 1.0, "SPECKS": 1.0, "dBhatt": 1.0, "MabsDD": 2.0, "PO50": 100.0}
 """Measures of tables that are bounded, and the width of their range."""
@@ -86,20 +86,20 @@ def rounded_shares(shares: Iterable[float], size: int) -> tuple[float, ...]:
 
 def rounded_named_shares(shares: Named, size: int) -> Named:
     """Shares of ``size`` records with their names."""
-    return tuple((name, rounded_share(value, size)) for name, value in shares)
+    return tuple((name, None if value is None else rounded_share(value, size)) for name, value in shares)
 
 
 def rounded_measures(measures: Named, size: int) -> Named:
     """Measures of a table, bounded or not, with their names."""
-    return tuple(
-        (
-            name,
-            rounded_between(value, size, _BETWEEN[name])
-            if name in _BETWEEN
-            else rounded_freely(value, size),
-        )
-        for name, value in measures
-    )
+    return tuple((name, _rounded_measure(name, value, size)) for name, value in measures)
+
+
+def _rounded_measure(name: str, value: float | None, size: int) -> float | None:
+    if value is None:
+        return None
+    if name in _BETWEEN:
+        return rounded_between(value, size, _BETWEEN[name])
+    return rounded_freely(value, size)
 
 
 def rounded_if_known(value: float | None, size: int) -> float | None:
@@ -107,9 +107,15 @@ def rounded_if_known(value: float | None, size: int) -> float | None:
     return None if value is None else rounded_between(value, size)
 
 
-def rounded_gaps(gaps: Iterable[float], sizes: Iterable[int]) -> tuple[float, ...]:
-    """Gaps from -1 to 1, each of its own number of records."""
-    return tuple(rounded_between(gap, size, 2.0) for gap, size in zip(gaps, sizes, strict=True))
+def rounded_gaps(gaps: Iterable[float | None], sizes: Iterable[int]) -> tuple[float | None, ...]:
+    """Gaps from -1 to 1, each of its own number of records; None where it is not defined.
+
+    The gap of the rows in a level of fewer than ``FEWEST`` records is rounded as if it had so many.
+    """
+    return tuple(
+        None if gap is None else rounded_between(gap, max(size, FEWEST), 2.0)
+        for gap, size in zip(gaps, sizes, strict=True)
+    )
 
 
 def rounded_proportion(proportion: Proportion) -> Proportion:

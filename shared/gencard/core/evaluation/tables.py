@@ -4,7 +4,7 @@ The definitions are in ``utility.table_utility`` and ``utility.fidelity``.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import comb
 
@@ -16,17 +16,20 @@ from gencard.core.errors import InvalidPsiError, TooLargeError
 from gencard.core.evaluation.evaluation import Finding, Line
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.precision import (
+    Named,
     rounded_between,
     rounded_freely,
     rounded_if_known,
     rounded_measures,
 )
+from gencard.core.json_codecs import written
 from gencard.core.statistics.counting import count, count_all
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity, fidelity
 from gencard.core.utility.table_statistics import cramers_v, pair_tables
 from gencard.core.utility.table_utility import (
     TableUtility,
     marginal_error,
+    mean_measure,
     table_utilities,
     table_utility,
 )
@@ -44,7 +47,7 @@ class OneTable:
     """One table; ``measures`` as ``TableUtility.named``."""
 
     clique: Clique
-    measures: tuple[tuple[str, float], ...]
+    measures: Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +56,16 @@ class TablesOfWidth:
 
     Args:
         tables: How many.
-        means: The mean of each measure over them.
+        means: The mean of each measure over them; see ``mean_measure`` for tables without one.
         worst: Those of the largest S_pMSE, the worst first.
+        constant: Tables whose records are all in one cell, which have no standardised measure.
     """
 
     width: int
     tables: int
-    means: tuple[tuple[str, float], ...]
+    means: Named
     worst: tuple[OneTable, ...]
+    constant: int = field(default=0, metadata=written(omit=True))
 
     def rounded(self, size: int) -> "TablesOfWidth":
         """As it may be released, given the number of records."""
@@ -76,8 +81,8 @@ class TablesFinding(Finding):
         attributes: Of the release.
         widths: One, two and three attributes, as far as there are so many, but not too many tables.
         pairs: S_pMSE of each pair, in the order of ``itertools.combinations``; empty where these are
-            too many, None for a pair that may not be looked at together. ``variations`` are their total
-            variations.
+            too many, None for a pair that may not be looked at together or has none. ``variations`` are
+            their total variations.
     """
 
     attributes: Clique
@@ -135,19 +140,20 @@ def _by_width(material: Material) -> dict[int, dict[Clique, TableUtility]]:
 
 def table_numbers(attributes: int) -> int:
     """Most numbers that ``TablesFinding`` holds for so many attributes."""
-    return 3 * MEASURES_OF_A_TABLE * (WORST + 1) + attributes * (attributes - 1)
+    return 3 * (MEASURES_OF_A_TABLE * (WORST + 1) + 1) + attributes * (attributes - 1)
 
 
 def _summed(width: int, tables: dict[Clique, TableUtility]) -> TablesOfWidth:
     measures = {clique: table.named for clique, table in tables.items()}
     names = next(iter(measures.values()))
-    means = {name: float(np.mean([one[name] for one in measures.values()])) for name in names}
-    worst = sorted(tables, key=lambda clique: -tables[clique].standardised)[:WORST]
+    means = {name: mean_measure(tables.values(), name) for name in names}
+    worst = sorted(tables, key=lambda clique: -(tables[clique].standardised or 0.0))[:WORST]
     return TablesOfWidth(
         width=width,
         tables=len(tables),
         means=tuple(means.items()),
         worst=tuple(OneTable(clique, tuple(measures[clique].items())) for clique in worst),
+        constant=sum(not table.freedom for table in tables.values()),
     )
 
 
@@ -239,15 +245,16 @@ def fidelity_finding(material: Material) -> FidelityFinding:
 
 @dataclass(frozen=True, slots=True)
 class Association:
-    """Cramér's V of a pair of attributes, from 0 to 1, in psi and in the rows."""
+    """Cramér's V of a pair of attributes, from 0 to 1, in psi and in the rows; None where undefined."""
 
     clique: Clique
-    psi: float
-    rows: float
+    psi: float | None
+    rows: float | None
 
     @property
-    def difference(self) -> float:
-        return abs(self.rows - self.psi)
+    def difference(self) -> float | None:
+        """Absolute difference; None unless both are defined."""
+        return None if self.psi is None or self.rows is None else abs(self.rows - self.psi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +262,8 @@ class AssociationsFinding(Finding):
     """Associations of the pairs that psi holds; no record is read.
 
     Args:
-        pairs: Those in a marginal of psi; the largest difference first.
+        pairs: Those in a marginal of psi: first those defined in psi and not in the rows or the other
+            way round, then by difference, the largest first; last those defined in neither.
         unmeasured: Number of pairs in no marginal of psi.
     """
 
@@ -275,6 +283,12 @@ class AssociationsFinding(Finding):
         return self
 
 
+def _by_difference(one: Association) -> tuple[int, float]:
+    if one.difference is None:
+        return (2 if one.psi is one.rows else 0), 0.0
+    return 1, -one.difference
+
+
 def associations_finding(material: Material) -> AssociationsFinding:
     """Compare each pair that psi holds, by its most precise marginal, the narrowest of these.
 
@@ -289,5 +303,5 @@ def associations_finding(material: Material) -> AssociationsFinding:
         Association(pair, cramers_v(table), cramers_v(rows.astype(np.float64)))
         for (pair, table), rows in zip(in_psi.items(), counts, strict=True)
     )
-    ordered = sorted(pairs, key=lambda one: -one.difference)
+    ordered = sorted(pairs, key=_by_difference)
     return AssociationsFinding(tuple(ordered), comb(len(material.synthetic.domain), 2) - len(in_psi))

@@ -25,6 +25,9 @@ from gencard.core.statistics.psi import Measurement, Psi
 _RECORDS = (1_000, 30_000)
 """Made-up records of the two trials."""
 
+_MOST_DRAWS = 20
+"""Draws of so many records, until there are enough outside structural zeros."""
+
 _CLASSES = 5
 """Latent classes of the made-up records; each has its own shares of the levels."""
 
@@ -68,10 +71,14 @@ def made_up_psi(
     Each record belongs to a latent class, and its attributes are independent given the class; shares of
     levels are unequal (Dirichlet), so that some levels are rare.
     """
-    classes = rng.integers(_CLASSES, size=records)
-    columns = [_column(size, classes, rng) for size in domain.sizes]
-    dataset = Dataset.of_columns(domain, columns)
-    dataset = dataset.take(np.flatnonzero(~impossible_records(domain, dataset.codes, zeros)))
+    parts: list[np.ndarray] = []
+    for _ in range(_MOST_DRAWS):
+        classes = rng.integers(_CLASSES, size=records)
+        codes = np.stack([_column(size, classes, rng) for size in domain.sizes], axis=1)
+        parts.append(codes[~impossible_records(domain, codes, zeros)])
+        if sum(map(len, parts)) >= records:
+            break
+    dataset = Dataset(domain, np.concatenate(parts)[:records])
     if not len(dataset):
         return None
     counts = count_all(dataset, cliques)

@@ -68,7 +68,7 @@ def _following(
 
 def _of_least_squares(values: Mapping[str, Scalar], rounded: Answer) -> Iterator[tuple[str, float]]:
     one, n = rounded.coefficients, max(rounded.n, 1.0)
-    squares, share = (values[name].value or 0.0 for name in ("ssr", "rsquared"))
+    squares, share = (_or_nan(values[name].value) for name in ("ssr", "rsquared"))
     if one is None or one.degrees is None:
         return
     if "fvalue" in values:
@@ -98,17 +98,22 @@ def _of_likelihood(
     yield "bic", rounding.to_digits(bic, rounding.MOST_DIGITS)
     null = values["llnull"].value if "llnull" in values else None
     if null and "llr" in values:
-        yield "prsquared", rounding.to_digits((values["llr"].value or 0.0) / (-2 * null), 3)
+        yield "prsquared", rounding.to_digits(_or_nan(values["llr"].value) / (-2 * null), 3)
 
 
 def _of_variances(one: Scalar, records: float) -> Iterator[tuple[str, float]]:
     """Sizes of the effect from the F ratio."""
-    degrees, f = one.degrees, one.value or 0.0
+    degrees, f = one.degrees, _or_nan(one.value)
     explained = f * degrees[0] / (f * degrees[0] + degrees[1])
     yield "eta_squared", rounding.to_digits(explained, 3)
     yield "rsquared", rounding.to_digits(explained, 3)
     above = degrees[0] * (f - 1)
     yield "omega_squared", rounding.to_digits(above / (above + max(records, 1.0)), 3)
+
+
+def _or_nan(value: float | None) -> float:
+    """A number to compute with: what follows from one that is not defined is not defined either."""
+    return nan if value is None else value
 
 
 def _of_means(before: Scalar, exact: Answer, rounded: Answer) -> Iterator[tuple[str, float]]:
@@ -214,7 +219,7 @@ def _of_squares(before: Table, table: Table) -> Table:
     rows: list[_Row] = []
     for _, freedom, f, _ in terms:
         if f is None or not freedom:
-            rows.append((0.0, freedom, None, None))
+            rows.append((None if freedom else 0.0, freedom, None, None))
             continue
         ratio = rounding.to_error(f, rounding.error_of_test(f, (freedom, degrees)))
         squares = rounding.to_digits(ratio * freedom * residual / degrees, 4)

@@ -16,8 +16,11 @@ from gencard.core.card.mechanism import Transform
 from gencard.core.errors import InvalidNumberError
 from gencard.core.json_codecs import written
 
-RULES_VERSION = "2"
+RULES_VERSION = "3"
 """Of all rules together; a receipt names it."""
+
+OF_PRESENT = frozenset({"1", "2"})
+"""Versions under which a condition chose among records alone that have all numbers that it names."""
 
 OUTPUT_RULES = "output-rules"
 """The one reason of each refusal that depends on the records. Which rule was broken, stewards see."""

@@ -72,9 +72,9 @@ class AttributeDisclosure:
     largest_cell: int
 
     @property
-    def mean_cell(self) -> float:
-        """Original records in a cell of DiSCO, on average; 0 where there is none."""
-        return self.correct / self.correct_cells if self.correct_cells else 0.0
+    def mean_cell(self) -> float | None:
+        """Original records in a cell of DiSCO, on average; None where there is no such cell."""
+        return _ratio(self.correct, self.correct_cells)
 
     @property
     def named(self) -> dict[str, float]:
@@ -123,21 +123,22 @@ class CorrectAttribution:
         original: CAPd: a guess of original records from the original.
         synthetic: CAPs: a guess of synthetic records from the synthetic data.
         across: DCAP: a guess of original records from the synthetic data.
-        across_covered: DCAP of those whose keys are in the synthetic data.
-        targeted: TCAP: correct disclosures by records whose keys are in the synthetic data.
-        targeted_disclosed: TCAP, of the records with a disclosure.
+        across_covered: DCAP of those whose keys are in the synthetic data; None where there are none.
+        targeted: TCAP: correct disclosures by records whose keys are in the synthetic data; None where
+            there are none.
+        targeted_disclosed: TCAP, of the records with a disclosure; None where there is no disclosure.
     """
 
     baseline: float
     original: float
     synthetic: float
     across: float
-    across_covered: float
-    targeted: float
-    targeted_disclosed: float
+    across_covered: float | None
+    targeted: float | None
+    targeted_disclosed: float | None
 
     @property
-    def named(self) -> dict[str, float]:
+    def named(self) -> dict[str, float | None]:
         """The measures under their names in synthpop."""
         return {
             "baseCAPd": self.baseline,
@@ -167,11 +168,11 @@ def correct_attribution(table: KeyTable, disclosure: AttributeDisclosure) -> Cor
 
 
 def _shares(counts: Cells, sums: Cells) -> NDArray[np.float64]:
-    return counts / np.maximum(sums, 1)
+    return counts / np.maximum(sums, 1)  # a sum of 0 has counts of 0: no record, so no right guess
 
 
-def _ratio(part: float, whole: int) -> float:
-    return part / whole if whole else 0.0
+def _ratio(part: float, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,22 +45,26 @@ class ReplicatedUniques:
     replicated: int
 
     @property
-    def share(self) -> float:
-        """Replicated uniques by original records."""
-        return self.replicated / max(self.records, 1)
+    def share(self) -> float | None:
+        """Replicated uniques by original records; None without one."""
+        return _share(self.replicated, self.records)
 
     @property
-    def named(self) -> dict[str, float]:
+    def named(self) -> dict[str, float | None]:
         """The measures under their names in the literature, in shares of the original records.
 
-        UiS is a share of the synthetic ones.
+        UiS is a share of the synthetic ones. A share of no records is None.
         """
         return {
-            "UiO": self.in_original / max(self.records, 1),
-            "UiS": self.in_synthetic / max(self.synthetic_records, 1),
-            "UiOiS": self.matched / max(self.records, 1),
+            "UiO": _share(self.in_original, self.records),
+            "UiS": _share(self.in_synthetic, self.synthetic_records),
+            "UiOiS": _share(self.matched, self.records),
             "repU": self.share,
         }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
 def replicated_uniques(

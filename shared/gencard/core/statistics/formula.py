@@ -1,10 +1,11 @@
 """Formulas, and which marginals an analysis of one depends on."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, combinations, product
+from keyword import iskeyword
+from unicodedata import normalize
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, TooLargeError
@@ -16,7 +17,6 @@ Terms = tuple[Clique, ...]
 MOST_TERMS = 256
 
 _CONSTANT: frozenset[str] = frozenset()
-_WORD = re.compile(r"[^\W\d][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,10 @@ def nested(outer: Terms, inner: Terms) -> Terms:
 
 
 def written_name(name: str) -> str:
-    """A name as it stands in a formula: in backticks where it is no word."""
-    return name if _WORD.fullmatch(name) else f"`{name}`"
+    """A name as it stands in a formula: in backticks where Python does not read it as this name."""
+    parts = name.split(".")
+    is_code = all(part.isidentifier() and not iskeyword(part) for part in parts)
+    return name if is_code and normalize("NFKC", name) == name else f"`{name}`"
 
 
 class Analysis(StrEnum):

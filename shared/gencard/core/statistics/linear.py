@@ -1,20 +1,20 @@
 """Statistics that are sums of declared functions over the records: moments, sums and means by group.
 
 An attribute's numbers are declared with its coding: a label that is a number stands for it, an interval
-for its midpoint. Missing values count as 0 and are counted: where an attribute has that level, its
-statistics hold the number of records that are present.
+for the mean of the values that it can hold. Missing values count as 0 and are counted: where an
+attribute has that level, its statistics hold the number of records that are present.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from math import lcm
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.coding import Attribute, Coding, Edges
+from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCodingError, InvalidInputError, InvalidNumberError
 from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
@@ -25,6 +25,12 @@ LARGEST_VALUE = 2**31
 
 MOST_FUNCTIONS = 1_000
 """Functions of one statistic."""
+
+_MOST_DIGITS = 9
+"""Of a denominator that is a power of ten."""
+
+_LEAST_NUMERATOR = 10**6
+"""The largest value of a function whose values were rounded: they are right to a millionth of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,39 @@ def statistic_of(moment: Moment, coding: Coding) -> LinearStatistic:
         InvalidCodingError: A label of an attribute is not a number.
         InvalidNumberError: Its numbers have too many digits for this moment.
     """
-    first, *rest = (coding.attribute(name) for name in moment.attributes)
+    return _statistic_of(moment, [coding.attribute(name) for name in moment.attributes])
+
+
+def are_functions_of(
+    statistics: Sequence[LinearStatistic], moments: Sequence[Moment], coding: Coding
+) -> bool:
+    """Whether these are the functions of moments, as a psi states them.
+
+    In the first cards, the numbers of an interval of whole numbers, dates or decimals counted as the
+    middle of its edges. A psi of that time says so in its functions' values, and holds by them.
+
+    Raises:
+        UnknownAttributeError, InvalidCodingError, InvalidNumberError: See ``statistic_of``.
+    """
+    if tuple(statistics) == statistics_of(moments, coding):
+        return True
+    in_first_cards = (
+        _statistic_of(moment, [_of_real_numbers(coding.attribute(name)) for name in moment.attributes])
+        for moment in moments
+    )
+    return tuple(statistics) == tuple(in_first_cards)
+
+
+def _of_real_numbers(attribute: Attribute) -> Attribute:
+    """The attribute as if it held any number between its edges: their middle is then their mean."""
+    coding = attribute.coding
+    if isinstance(coding, Labels):
+        return attribute
+    return Attribute(attribute.name, replace(coding, decimals=None, dates=False))
+
+
+def _statistic_of(moment: Moment, attributes: Sequence[Attribute]) -> LinearStatistic:
+    first, *rest = attributes
     match moment.kind:
         case MomentKind.MEAN:
             return mean(first)
@@ -172,6 +210,8 @@ def statistics_of(moments: Sequence[Moment], coding: Coding) -> tuple[LinearStat
 def numbers(attribute: Attribute) -> tuple[Fraction | None, ...]:
     """The number that each level stands for, as its shortest decimal says; None for "missing".
 
+    An interval stands for the mean of the values that it can hold, as in ``Edges.midpoints``.
+
     Raises:
         InvalidCodingError: A label is not a number.
     """
@@ -180,7 +220,9 @@ def numbers(attribute: Attribute) -> tuple[Fraction | None, ...]:
     try:
         if isinstance(coding, Edges):
             edges = [Fraction(repr(float(edge))) for edge in coding.edges]
-            return (*((low + high) / 2 for low, high in pairwise(edges)), *missing)
+            step = Fraction() if coding.decimals is None else Fraction(1, 10**coding.decimals)
+            ends = [*(edge - step for edge in edges[1:-1]), edges[-1]]
+            return (*((low + end) / 2 for low, end in zip(edges, ends, strict=False)), *missing)
         return (*map(Fraction, coding.labels), *missing)
     except (ValueError, ZeroDivisionError):
         raise InvalidCodingError(attribute=attribute.name, problem="a label is not a number") from None
@@ -213,11 +255,13 @@ def covariance(one: Attribute, other: Attribute) -> LinearStatistic:
     cells = list(product(numbers(one), numbers(other)))
     both = [left is not None and right is not None for left, right in cells]
     present = [(left or Fraction(), right or Fraction()) for left, right in cells]
+    of_one = [left * here for (left, _), here in zip(present, both, strict=True)]
+    of_other = [right * here for (_, right), here in zip(present, both, strict=True)]
     functions = [
         *_present(f"{one.name} and {other.name}", both),
-        _function(one.name, [left * here for (left, _), here in zip(present, both, strict=True)]),
-        _function(other.name, [right * here for (_, right), here in zip(present, both, strict=True)]),
-        _function(f"{one.name} * {other.name}", [left * right for left, right in present]),
+        _function(one.name, of_one, one),
+        _function(other.name, of_other, other),
+        _function(f"{one.name} * {other.name}", [left * right for left, right in present], one, other),
     ]
     return _statistic((one.name, other.name), len(cells), functions)
 
@@ -239,7 +283,9 @@ def _moments(attribute: Attribute, orders: Iterable[int]) -> LinearStatistic:
     functions = _present(attribute.name, [level is not None for level in levels])
     for order in orders:
         name = attribute.name if order == 1 else f"{attribute.name} ^ {order}"
-        functions.append(_function(name, [(level or Fraction()) ** order for level in levels]))
+        functions.append(
+            _function(name, [(level or Fraction()) ** order for level in levels], attribute)
+        )
     return _statistic((attribute.name,), len(levels), functions)
 
 
@@ -253,7 +299,7 @@ def _by_group(group: Attribute, attribute: Attribute, *, counts: bool) -> Linear
             here = [level is not None for level in levels]
             functions.append(_function(f"1 {where}", [g * h for g, h in product(inside, here)]))
         sums = [g * (level or 0) for g, level in product(inside, levels)]
-        functions.append(_function(f"{attribute.name} {where}", sums))
+        functions.append(_function(f"{attribute.name} {where}", sums, attribute))
     return _statistic((group.name, attribute.name), group.coding.size * len(levels), functions)
 
 
@@ -261,15 +307,32 @@ def _present(name: str, present: Sequence[bool]) -> list[Function]:
     return [] if all(present) else [_function(f"{name} present", [Fraction(here) for here in present])]
 
 
-def _function(name: str, values: Values) -> Function:
-    """On the coarsest grid that holds all values."""
+def _function(name: str, values: Values, *attributes: Attribute) -> Function:
+    """On the coarsest grid that holds all values.
+
+    The step of whole numbers and decimals halves the grid of edges. Where that makes it too fine for
+    these attributes, the values are rounded to the finest decimal grid that is not.
+    """
     denominator = lcm(*(value.denominator for value in values))
-    numerators = [int(value * denominator) for value in values]
-    if denominator > LARGEST_VALUE or max(map(abs, numerators)) > LARGEST_VALUE:
+    largest = abs(max(values, key=abs, default=Fraction()))
+    if denominator > LARGEST_VALUE or largest * denominator > LARGEST_VALUE:
+        denominator = _decimal_grid(largest) if any(map(_has_step, attributes)) else 0
+    if not denominator:
         raise InvalidNumberError(
             field=name, expected="a number with fewer digits: declare coarser numbers in the schema"
         )
-    return Function(name, tuple(numerators), denominator)
+    return Function(name, tuple(round(value * denominator) for value in values), denominator)
+
+
+def _has_step(attribute: Attribute) -> bool:
+    return isinstance(attribute.coding, Edges) and attribute.coding.decimals is not None
+
+
+def _decimal_grid(largest: Fraction) -> int:
+    """The largest power of ten by which such numbers may be multiplied; 0 if too few digits fit."""
+    powers = (10**digits for digits in range(_MOST_DIGITS, -1, -1))
+    fitting = next((power for power in powers if largest * power <= LARGEST_VALUE), 0)
+    return fitting if largest * fitting >= _LEAST_NUMERATOR else 0
 
 
 def _statistic(clique: tuple[str, ...], cells: int, functions: Sequence[Function]) -> LinearStatistic:

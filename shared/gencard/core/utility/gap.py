@@ -1,8 +1,9 @@
 r"""Gaps between two groups, such as the gender gap of each occupation, and how well they are kept.
 
-The gap in level w is :math:`P(A = a \mid W = w) - P(A = b \mid W = w)` among the records looked at, and
-0 where there is none. The error of a synthetic dataset is the root mean square over the levels of W,
-each counted alike (Houssiau et al. 2022, Table 1).
+The gap in level w is :math:`P(A = a \mid W = w) - P(A = b \mid W = w)` among the records looked at. The
+error of a synthetic dataset is the root mean square over the levels of W, each counted alike. Houssiau
+et al. (2022, Table 1) let the gap of a level without records be 0, as ``gaps`` does. Reports call it
+undefined, and leave such levels out of the error (``gap_error`` with ``fewest``).
 """
 
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def _code(coding: Coding, attribute: str, level: str) -> int:
 
 
 def gaps(dataset: Dataset, gap: Gap) -> NDArray[np.float64]:
-    """The gap in each level of ``gap.within``, from -1 to 1.
+    """The gap in each level of ``gap.within``, from -1 to 1; 0 in a level without records.
 
     Raises:
         TooLargeError: More cells than may be counted.
@@ -109,11 +110,22 @@ def _counts(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
     return np.asarray(count(dataset, (population, gap.within, gap.attribute))[list(codes)].sum(axis=0))
 
 
-def gap_error(original: Dataset, synthetic: Dataset, gap: Gap) -> float:
+def gap_error(original: Dataset, synthetic: Dataset, gap: Gap, *, fewest: int = 0) -> float | None:
     """Root mean squared difference of the gaps, from 0 to 2; raises as ``gaps`` does.
+
+    Args:
+        fewest: Fewest original records of a level that counts. If 1 or more, only levels count that
+            have synthetic records too.
+
+    Returns:
+        None where no level counts.
 
     Raises:
         DomainMismatchError: The domains differ.
     """
     check_same_domain(original.domain, synthetic.domain)
-    return float(np.sqrt(np.mean((gaps(original, gap) - gaps(synthetic, gap)) ** 2)))
+    squares = (gaps(original, gap) - gaps(synthetic, gap)) ** 2
+    if fewest:
+        compared = records_within(synthetic, gap) > 0
+        squares = squares[compared & (records_within(original, gap) >= fewest)]
+    return float(np.sqrt(np.mean(squares))) if len(squares) else None

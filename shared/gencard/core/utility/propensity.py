@@ -7,12 +7,17 @@ original and synthetic ones, and the share c of the synthetic ones. :math:`E_0` 
 synthetic records are drawn from the original ones: known exactly for the regression; for a tree half
 of the mean over random permutations, in which both kinds are random.
 
+Permutations of a tree are drawn until the standard error of :math:`E_0` is a tenth of it. Where hardly
+any of them splits the tree, 500 do not suffice: the mean is that of a few large values, S_pMSE would
+change by a factor of ten with the seed, and it is None.
+
 References:
     J. Snoke, G. Raab, B. Nowok, C. Dibben, A. Slavkovic, "General and specific utility measures for
     synthetic data", Journal of the Royal Statistical Society A 181, 2018.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf, sqrt
 
 import numpy as np
 
@@ -26,6 +31,16 @@ from gencard.core.utility.table_statistics import score_ranks
 
 MOST_PARAMETERS = 400
 PERMUTATIONS = 50
+"""Permutations of a tree that are drawn at a time; as a rule the first ones suffice."""
+
+MOST_PERMUTATIONS = 500
+
+LARGEST_ERROR = 0.1
+"""Largest standard error of what is expected by chance, as a share of it, to state S_pMSE."""
+
+_OUT_OF_REACH = 1.5
+"""No further permutation is drawn if with all of them the error would be so much too large."""
+
 _SETTINGS = TreeSettings()
 
 
@@ -43,6 +58,8 @@ class Propensity:
         over_half_right: PO50, in shares of the records; -1/2 to 1/2.
         mann_whitney: U, in pairs of a synthetic and an original record.
         parameters: Of the regression, without those that others determine; None for a tree.
+        expected_error: Standard error of ``expected``, from a tree's permutations; 0 where it is exact,
+            infinite where none of them says how large it is.
     """
 
     pmse: float
@@ -53,14 +70,20 @@ class Propensity:
     over_half_right: float
     mann_whitney: float
     parameters: int | None = None
+    expected_error: float = 0.0
 
     @property
-    def standardised(self) -> float:
-        """S_pMSE; about 1 for synthetic records as good as a resample, 0 where nothing can differ."""
-        return self.pmse / self.expected if self.expected else 0.0
+    def standardised(self) -> float | None:
+        """S_pMSE; about 1 for synthetic records as good as a resample.
+
+        None where nothing can differ, or where it is not known well enough what chance makes.
+        """
+        if not self.expected or self.expected_error > LARGEST_ERROR * self.expected:
+            return None
+        return self.pmse / self.expected
 
     @property
-    def named(self) -> dict[str, float]:
+    def named(self) -> dict[str, float | None]:
         """Every measure under its name in synthpop; PO50 is in per cent."""
         return {
             "pMSE": self.pmse,
@@ -115,6 +138,8 @@ def tree_propensity(
         values: As there.
         rng: For the permutations.
         settings: How the tree grows.
+        permutations: Drawn at a time, until their mean is known well enough; at most so many, or
+            ``MOST_PERMUTATIONS``, if that is more.
 
     Raises:
         InvalidNumberError: There is no permutation, or the settings are out of range.
@@ -124,11 +149,33 @@ def tree_propensity(
     _check(settings)
     cells = cells_of(original, synthetic, values)
     scores = tree_scores(cells, cells.synthetic_counts(), settings)
-    permuted = [
-        cells.pmse(tree_scores(cells, cells.permuted_counts(rng=rng), settings))
-        for _ in range(permutations)
-    ]
-    return _propensity(cells, scores, float(np.mean(permuted)) / 2)
+    expected, error = _expected(cells, settings, permutations, rng)
+    return replace(_propensity(cells, scores, expected), expected_error=error)
+
+
+def _expected(
+    cells: Cells, settings: TreeSettings, batch: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Half of the mean pMSE of a tree over permutations, and its standard error."""
+    permuted: list[float] = []
+    while True:
+        for _ in range(batch):
+            scores = tree_scores(cells, cells.permuted_counts(rng=rng), settings)
+            permuted.append(cells.pmse(scores))
+        mean, error = _mean(np.array(permuted))
+        # The error falls with the root of the number: stop where even all of them would not do.
+        hope = error * sqrt(len(permuted) / MOST_PERMUTATIONS) / _OUT_OF_REACH
+        if error <= LARGEST_ERROR * mean or hope > LARGEST_ERROR * mean:
+            return mean / 2, error / 2
+        if len(permuted) + batch > MOST_PERMUTATIONS:
+            return mean / 2, error / 2
+
+
+def _mean(values: FloatArray) -> tuple[float, float]:
+    """The mean and its standard error; the error is infinite for a single value or where all are 0."""
+    mean = float(values.mean())
+    known = len(values) > 1 and mean
+    return mean, float(values.std(ddof=1)) / sqrt(len(values)) if known else inf
 
 
 def tree_pmse(

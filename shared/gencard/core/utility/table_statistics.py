@@ -9,7 +9,8 @@ With counts o and s of the k cells, :math:`r = \sum s / \sum o`, :math:`c = \sum
 
 The original is taken as given, so each is expected to be about k - 1; WMabsDD, whose terms are absolute
 values of normal deviates, k - 1/2. G looks only at cells that hold both kinds of records: S and O are
-the sums over those, and what stands in other cells does not count.
+the sums over those, and what stands in other cells does not count. Tables with fewer than two common
+cells have no G.
 
 References:
     G. Raab, B. Nowok, C. Dibben, "Assessing, visualizing and improving the utility of synthetic data",
@@ -121,11 +122,15 @@ def weighted_differences(pair: TablePair) -> float:
     return float(np.sum(np.abs(_differences(pair)) / np.sqrt(_expected(pair))) / sqrt(2 / pi))
 
 
-def likelihood_ratio(pair: TablePair) -> tuple[float, int]:
-    """G and its degrees of freedom: the cells that hold both kinds of records, less one; 0 at least."""
+def likelihood_ratio(pair: TablePair) -> tuple[float | None, int]:
+    """G and its degrees of freedom: the cells that hold both kinds of records, less one; 0 at least.
+
+    G is None without a degree of freedom, unless all records are in one cell: shares of a single common
+    cell are 1 and agree, whatever the other cells hold.
+    """
     both = (pair.original > 0) & (pair.synthetic > 0)
-    if not both.any():
-        return 0.0, 0
+    if pair.freedom and np.count_nonzero(both) <= 1:
+        return None, 0
     ours, theirs = pair.original[both], pair.synthetic[both]
     logarithms = np.log((theirs / theirs.sum()) / (ours / ours.sum()))
     return float(2 * np.sum(theirs * logarithms)), len(ours) - 1
@@ -254,15 +259,17 @@ def pair_tables(psi: Psi) -> dict[Clique, FloatArray]:
     return tables
 
 
-def cramers_v(table: FloatArray) -> float:
-    r"""Cramér's V of a table of counts: :math:`\sqrt{\chi^2 / (n (\min(r, c) - 1))}`; 0 where undefined.
+def cramers_v(table: FloatArray) -> float | None:
+    r"""Cramér's V of a table of counts, :math:`\sqrt{\chi^2 / (n (\min(r, c) - 1))}`.
+
+    None where an attribute has one level only: an association of a constant is not defined.
 
     >>> cramers_v(np.array([[5.0, 0.0], [0.0, 5.0]]))
     1.0
     """
     table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
     if min(table.shape, default=0) < 2:
-        return 0.0
+        return None
     shares = table / table.sum()
     expected = np.outer(shares.sum(axis=1), shares.sum(axis=0))
     squared = float(np.sum((shares - expected) ** 2 / expected))

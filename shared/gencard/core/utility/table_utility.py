@@ -6,9 +6,10 @@ of being synthetic that a saturated model gives to each (Snoke et al. 2018):
 .. math:: pMSE = VW \, c (1 - c)^2 / N, \quad S\_pMSE = VW / (k - 1)
 
 A standardised measure is a multiple of what is expected where the synthetic records are drawn from the
-original table itself, so 1 means a table as good as resampling. Two samples of one population reach
-:math:`1 / (1 - c)`, since the original is random too. The measures themselves are defined in
-``chi_squared``, ``share_distances`` and ``propensity_ranks``.
+original table itself, so 1 means a table as good as resampling. It is None where nothing is expected:
+where one cell holds all records, or, for G, where fewer than two cells hold both kinds. Two samples of
+one population reach :math:`1 / (1 - c)`, since the original is random too. The measures themselves are
+defined in ``table_statistics``.
 
 References:
     G. Raab, "Utility and Disclosure Risk for Differentially Private Synthetic Categorical Data", PSD
@@ -20,7 +21,7 @@ The root mean squared error of one marginal is
 shares p of the original and q of the synthetic records (Houssiau et al. 2022, Table 1).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -61,7 +62,8 @@ class TableUtility:
         synthetic_share: The share c of them that is synthetic.
         freeman_tukey: FT; another, with the same degrees of freedom.
         weighted_differences: WMabsDD; expected like them, though not chi-squared.
-        likelihood_ratio: G; chi-squared on the cells that hold both kinds of records.
+        likelihood_ratio: G; chi-squared on the cells that hold both kinds of records, None where it is
+            not defined.
         likelihood_freedom: Its degrees of freedom.
         total_variation: Share of the records that would have to move; 0 to 1.
         jensen_shannon: JSD, in bits; 0 to 1.
@@ -76,7 +78,7 @@ class TableUtility:
     synthetic_share: float
     freeman_tukey: float
     weighted_differences: float
-    likelihood_ratio: float
+    likelihood_ratio: float | None
     likelihood_freedom: int
     total_variation: float
     jensen_shannon: float
@@ -91,12 +93,12 @@ class TableUtility:
         return self.voas_williamson * share * (1 - share) ** 2 / self.records
 
     @property
-    def standardised(self) -> float:
-        """S_pMSE; 0 where one cell holds all records, and nothing can differ."""
+    def standardised(self) -> float | None:
+        """S_pMSE; None where one cell holds all records, so that nothing can differ."""
         return _each(self.voas_williamson, self.freedom)
 
     @property
-    def named(self) -> dict[str, float]:
+    def named(self) -> dict[str, float | None]:
         r"""Every measure under its name in the literature; ``S_`` means standardised.
 
         SPECKS is total variation and MabsDD twice that. PO50 is in per cent. S_JSD divides JSD by
@@ -128,8 +130,8 @@ class TableUtility:
         }
 
 
-def _each(statistic: float, expected: float) -> float:
-    return statistic / expected if expected else 0.0
+def _each(statistic: float | None, expected: float) -> float | None:
+    return None if statistic is None or not expected else statistic / expected
 
 
 def table_utility(original: Counts, synthetic: Counts) -> TableUtility:
@@ -187,10 +189,25 @@ def table_utilities(
     return {clique: table_utility(ours, theirs) for clique, ours, theirs in counts}
 
 
-def mean_table_utility(original: Dataset, synthetic: Dataset, width: int) -> float:
+def mean_table_utility(original: Dataset, synthetic: Dataset, width: int) -> float | None:
     """Mean S_pMSE over the tables of every ``width`` attributes; raises as ``table_utilities`` does."""
     utilities = table_utilities(original, synthetic, width).values()
-    return float(np.mean([utility.standardised for utility in utilities]))
+    return mean_measure(utilities, "S_pMSE")
+
+
+def mean_measure(tables: Iterable[TableUtility], name: str) -> float | None:
+    """Mean of one measure over those tables in which records can differ; None where it is not defined.
+
+    Tables whose records are all in one cell have no standardised measure and are left out. A table that
+    has none for another reason is worse than any that has one, so there is no mean with it.
+
+    Args:
+        name: As in ``TableUtility.named``.
+    """
+    values = [(table.named[name], table.freedom) for table in tables]
+    known = [value for value, _ in values if value is not None]
+    undefined = any(value is None and freedom for value, freedom in values)
+    return float(np.mean(known)) if known and not undefined else None
 
 
 def marginal_error(original: Dataset, synthetic: Dataset, clique: Clique) -> float:

@@ -12,7 +12,8 @@ from gencard.controller.stewards.archive import BoxEvidence
 from gencard.controller.stewards.desk import Desk
 from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
-from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits
+from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text
+from gencard.core.types import UNDEFINED
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.identity import Identity
 
@@ -83,6 +84,7 @@ def _drawn(report: AuditReport) -> Mapping[str, Any]:
     blocks = report.blocks[:_MOST_BLOCKS]
     largest = max((one.strength for one in blocks), default=0.0)
     return {
+        "opening": opening(report),
         "effect": effect_sentence(report),
         "limits": limits(report),
         "sides": lanes(
@@ -97,7 +99,7 @@ def _drawn(report: AuditReport) -> Mapping[str, Any]:
         "checks": [_check(result, report) for result in report.checks],
         "blocks": [_block(one, largest, report.plan.level) for one in blocks],
         "more": len(report.blocks) - len(blocks),
-        "p_value": f"{report.p_value:.2g}",
+        "p_value": p_value_text(report.p_value),
         "level": f"{report.plan.level:.2g}",
         "settings": list(_settings(report)),
     }
@@ -128,7 +130,7 @@ def _check(result: CheckResult, report: AuditReport) -> Mapping[str, Any]:
     return {
         "question": QUESTIONS[result.check],
         "name": str(result.check),
-        "p_value": "–" if result.not_run else f"{result.p_value:.2g}",
+        "p_value": "–" if result.not_run else p_value_text(result.p_value).removeprefix("p ="),
         "bound": f"{bound:.2g}",
         "differs": result.p_value <= bound and not result.not_run,
         "not_run": result.not_run,
@@ -141,7 +143,9 @@ def _block(block: BlockEvidence, largest: float, level: float) -> Mapping[str, A
         "length": bar(block.strength, largest),
         "strength": f"{block.strength:.1f}",
         "strong": block.p_value <= level,
-        "reproduced": f"{100 * block.reproduced:.3g} %".replace("-", "\N{MINUS SIGN}"),
+        "reproduced": UNDEFINED
+        if block.reproduced is None
+        else f"{100 * block.reproduced:.3g} %".replace("-", "\N{MINUS SIGN}"),
         "p_value": f"{block.p_value:.2g}",
     }
 

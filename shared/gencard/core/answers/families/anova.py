@@ -26,7 +26,7 @@ from gencard.core.types import IntArray
 
 _MOST_COLUMNS = 1_000
 
-_TESTS = ("pooled", "welch", "kruskal")
+TESTS = ("pooled", "welch", "kruskal")
 _COLUMNS = ("sum_sq", "df", "F", "PR(>F)")
 
 
@@ -40,18 +40,27 @@ def anova_answer(margins: Margins, question: Question) -> Answer:
         InvalidInputError: There is no term, or an option is unknown.
         NoEstimateError: Nothing is left to vary inside the groups.
     """
-    terms = tuple(sorted(question.formula.terms, key=len))
-    test = choice(question, "test", _TESTS)
+    terms, test = terms_of(question), choice(question, "test", TESTS)
     if not terms:
         raise InvalidInputError(field="formula", problem="needs a term that defines groups")
     if len(terms) == 1:
         return _one_way(margins, question, terms[0], test)
     if test != "pooled":
         raise InvalidInputError(field="test", problem=f"'{test}' supports one term only")
+    return _of_terms(margins, question, terms, typ_of(question))
+
+
+def terms_of(question: Question) -> tuple[Clique, ...]:
+    """The terms in the order of the table."""
+    return tuple(sorted(question.formula.terms, key=len))
+
+
+def typ_of(question: Question) -> int:
+    """The option ``typ``; raises InvalidInputError unless it is 1 or 2."""
     typ = number(question, "typ", 1)
     if typ not in (1, 2):
         raise InvalidInputError(field="typ", problem="must be 1 or 2")
-    return _of_terms(margins, question, terms, int(typ))
+    return int(typ)
 
 
 def _one_way(margins: Margins, question: Question, term: Clique, test: str) -> Answer:
@@ -113,19 +122,18 @@ def _table(terms: Mapping[str, tuple[float, float]], residual: float, degrees: f
 
 
 def _of_terms(margins: Margins, question: Question, terms: tuple[Clique, ...], typ: int) -> Answer:
-    sums = moments(margins, _cell_design(margins, question, terms))
-    sizes = [int(np.prod(margins.domain.project(term).sizes)) for term in terms]
-    places = np.split(np.arange(len(sums.xy)), np.cumsum([1, *sizes]))[:-1]
+    sums = moments(margins, cell_design(margins, question, terms))
+    places = places_of_terms(margins, terms)
 
     def fit(kept: Sequence[int]) -> LinearFit:
-        return linear_fit(_of_columns(sums, np.concatenate([places[0], *(places[1 + i] for i in kept)])))
+        return linear_fit(of_columns(sums, np.concatenate([places[0], *(places[1 + i] for i in kept)])))
 
     full = fit(range(len(terms)))
     if full.degrees <= 0 or not full.rss > 0 or len(full.kept) < 2:
         raise _nothing_varies(question)
     squares = {}
     for place, term in enumerate(terms):
-        before = list(range(place)) if typ == 1 else _not_above(terms, place)
+        before = adjusted_for(terms, place, typ)
         without, with_it = fit(before), fit([*before, place])
         freedom = float(len(with_it.kept) - len(without.kept))
         squares[":".join(term)] = (max(without.rss - with_it.rss, 0.0), freedom)
@@ -140,13 +148,22 @@ def _whole(full: LinearFit) -> tuple[Scalar, ...]:
     return _f("fvalue", f, degrees), Scalar("rsquared", 1 - full.rss / full.tss)
 
 
-def _not_above(terms: tuple[Clique, ...], place: int) -> list[int]:
-    """The other terms that do not contain this one: what type 2 adjusts for."""
+def places_of_terms(margins: Margins, terms: tuple[Clique, ...]) -> list[IntArray]:
+    """Columns of ``cell_design``: that of the constant, then those of each term."""
+    sizes = [int(np.prod(margins.domain.project(term).sizes)) for term in terms]
+    ends = np.cumsum([1, *sizes])
+    return list(np.split(np.arange(ends[-1]), ends[:-1]))
+
+
+def adjusted_for(terms: tuple[Clique, ...], place: int, typ: int) -> list[int]:
+    """The other terms that a test adjusts for: the earlier ones, or by type 2 all without this one."""
+    if typ == 1:
+        return list(range(place))
     own = set(terms[place])
     return [i for i, term in enumerate(terms) if i != place and not own <= set(term)]
 
 
-def _cell_design(margins: Margins, question: Question, terms: tuple[Clique, ...]) -> Design:
+def cell_design(margins: Margins, question: Question, terms: tuple[Clique, ...]) -> Design:
     """The constant, and a column for each cell of each term."""
     response = response_of(question)
     values = numbers(question, response)
@@ -164,7 +181,7 @@ def _cell_design(margins: Margins, question: Question, terms: tuple[Clique, ...]
     )
 
 
-def _of_columns(m: Moments, places: IntArray) -> Moments:
+def of_columns(m: Moments, places: IntArray) -> Moments:
     """The moments of some of the columns, the first being the constant."""
     return replace(
         m,

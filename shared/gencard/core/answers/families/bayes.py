@@ -17,10 +17,10 @@ from gencard.core.answers.families.levels import (
     class_tables,
     level_table,
     number,
+    predictions,
     response_of,
 )
-from gencard.core.answers.families.predictions import predictions
-from gencard.core.answers.margins import Margins
+from gencard.core.answers.margins import Margins, records_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.maximum_entropy.junction_tree import information_tree, mutual_information
@@ -37,12 +37,14 @@ class NaiveBayes:
         domain: Of the attributes.
         terms: The features; one of several attributes has a level for each of their cells.
         tables: Classes by levels of each feature.
+        sizes: Records of each class.
         smoothing: Added to each count.
     """
 
     domain: Domain
     terms: tuple[Clique, ...]
     tables: tuple[LevelTable, ...]
+    sizes: FloatArray
     smoothing: float
 
     @property
@@ -51,16 +53,9 @@ class NaiveBayes:
         return tuple(dict.fromkeys(name for term in self.terms for name in term))
 
     @property
-    def sizes(self) -> FloatArray:
-        """Records of each class."""
-        sizes: FloatArray = self.tables[0].counts.sum(axis=1)
-        return sizes
-
-    @property
     def logarithms(self) -> list[FloatArray]:
         """Of each feature: logarithms of the probability of each level in each class, none of 0."""
-        smoothed = [table.counts + max(self.smoothing, _LEAST_SMOOTHING) for table in self.tables]
-        return [np.log(counts / counts.sum(axis=1, keepdims=True)) for counts in smoothed]
+        return [np.log(_smoothed(table.counts, self.smoothing)) for table in self.tables]
 
     def scores(self, codes: IntArray) -> FloatArray:
         """Logarithm of the probability of each class with the features in some cells of them."""
@@ -72,6 +67,14 @@ class NaiveBayes:
             places = np.searchsorted(table.columns.places, cells)
             scores += logs[:, np.minimum(places, logs.shape[1] - 1)].T
         return scores
+
+
+def _smoothed(counts: FloatArray, smoothing: float) -> FloatArray:
+    """Probabilities of the levels in each class."""
+    smoothed = counts + max(smoothing, _LEAST_SMOOTHING)
+    with np.errstate(divide="ignore", invalid="ignore"):  # noise leaves some classes at 0
+        shares: FloatArray = smoothed / smoothed.sum(axis=1, keepdims=True)
+    return shares
 
 
 def naive_bayes_answer(margins: Margins, question: Question) -> Answer:
@@ -87,29 +90,38 @@ def naive_bayes_answer(margins: Margins, question: Question) -> Answer:
     if smoothing < 0:
         raise InvalidInputError(field="smoothing", problem="must not be negative")
     tables = class_tables(margins, question, response, terms)
-    model = NaiveBayes(margins.domain, terms, tables, smoothing)
     classes = tables[0].rows
+    # From the class's own counts: sums of a table from which noise below 0 is taken are too large.
+    sizes = np.maximum(margins.counts((response,))[classes.places], 0)
+    model = NaiveBayes(margins.domain, terms, tables, sizes, smoothing)
+    shown = class_tables(margins, question, response, terms, signed=True)
     predicted = predictions(margins, response, model.features, classes.places, model.scores)
     baseline = Scalar("baseline", float(model.sizes.max() / model.sizes.sum()))
     return Answer(
         question.kind,
         question.text,
-        float(model.sizes.sum()),
+        records_of(margins),
         scalars=(baseline, *predicted.scalars),
-        tables=(*_model_tables(model), *predicted.tables(classes.names)),
+        tables=(*_model_tables(model, shown), *predicted.tables(classes.names)),
         notes=(CODED, *predicted.notes),
     )
 
 
-def _model_tables(model: NaiveBayes) -> tuple[Table, ...]:
+def _model_tables(model: NaiveBayes, shown: Sequence[LevelTable]) -> tuple[Table, ...]:
+    """Tables of a model.
+
+    Args:
+        shown: Counts of classes by levels of each feature, also below 0 where noise made them so: shares
+            of counts from 0 up are too large where records are few.
+    """
     names = [":".join(term) for term in model.terms]
     prior = np.stack([model.sizes, model.sizes / model.sizes.sum()], axis=1)
     return (
         table_of("class_prior", model.tables[0].rows.names, ("nobs", "prior"), prior),
         _feature_table(names, model.tables),
         *(
-            table.table(f"probabilities[{name}]", np.exp(logs))
-            for name, table, logs in zip(names, model.tables, model.logarithms, strict=True)
+            table.table(f"probabilities[{name}]", _smoothed(table.counts, model.smoothing))
+            for name, table in zip(names, shown, strict=True)
         ),
     )
 
@@ -137,13 +149,14 @@ def chow_liu_answer(margins: Margins, question: Question) -> Answer:
         attributes, information_tree({pair: table.counts for pair, table in pairs.items()})
     )
     tables = [level_table(margins, question, (parent,), (child,)) for parent, child in edges]
+    signed = [level_table(margins, question, (one,), (child,), signed=True) for one, child in edges]
     information = [mutual_information(table.counts) for table in tables]
     counts = [level_table(margins, question, (name,), ()).counts[:, 0] for name in attributes]
-    conditional = [_conditional(table, *edge) for table, edge in zip(tables, edges, strict=True)]
+    conditional = [_conditional(table, *edge) for table, edge in zip(signed, edges, strict=True)]
     return Answer(
         question.kind,
         question.text,
-        float(counts[0].sum()),
+        records_of(margins),
         scalars=_likelihood(counts, tables, information),
         tables=(
             _edge_table(edges, information),
@@ -209,5 +222,6 @@ def _information_table(attributes: Clique, tables: Mapping[tuple[str, str], Leve
 
 
 def _conditional(table: LevelTable, parent: str, child: str) -> Table:
-    shares = table.counts / table.counts.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):  # noise leaves some rows at 0
+        shares = table.counts / table.counts.sum(axis=1, keepdims=True)
     return table.table(f"probabilities[{child} | {parent}]", shares)

@@ -45,7 +45,7 @@ def compared(margins: Margins, question: Question, term: Clique) -> Compared:
     """
     response = response_of(question)
     keys = {response: numbers(question, response)}
-    table = level_table(margins, question, term, (response,), keys)
+    table = level_table(margins, question, term, (response,), keys, signed=True)
     notes = (CODED, *missing_note(margins, keys))
     answer = Answer(question.kind, question.text, table.n, notes=notes)
     return Compared(Groups(table.counts, table.columns.keys), table.rows.names, answer)
@@ -82,8 +82,9 @@ def means_table(
 ) -> Table:
     """Records, mean, variance and Student's interval of each group."""
     alpha = level(question)
-    deviations = np.sqrt(groups.variances)
-    errors = deviations / np.sqrt(groups.sizes)
+    with np.errstate(invalid="ignore", divide="ignore"):  # noise leaves some sizes at 0 or below
+        deviations = np.sqrt(groups.variances)
+        errors = deviations / np.sqrt(groups.sizes)
     columns = ("nobs", "mean", "var", "std", "std_mean", "lower", "upper")
     values = [groups.sizes, groups.means, groups.variances, deviations, errors]
     return table_of(
@@ -98,7 +99,7 @@ def quantiles_answer(margins: Margins, question: Question) -> Answer:
     """
     response, term = response_of(question), one_term(question, "a table of quantiles")
     keys = {response: order(question, response)}
-    table = level_table(margins, question, term, (response,), keys)
+    table = level_table(margins, question, term, (response,), keys, signed=True)
     q_shares = quantile_shares(question)
     places = [by_group.quantile_places(table.counts, q) for q in q_shares]
     inside = np.column_stack([table.columns.keys[place] for place in places])

@@ -11,6 +11,7 @@ from gencard.core.answers.families.levels import (
     attributes_of,
     check_complete,
     choice,
+    has_noise,
     level_names,
     number,
     numbers,
@@ -182,11 +183,12 @@ def _burt(
     margins: Margins, question: Question, attributes: Clique
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """All two-way tables as one, of the levels that somebody has, and the names of these."""
+    # Noise below 0 is kept in the pairs: sums of counts from 0 up would say that all pairs depend less.
     single = [np.maximum(margins.counts((name,)), 0) for name in attributes]
     occupied = np.concatenate([counts > 0 for counts in single])
     blocks = [
         [
-            np.diag(single[i]) if i == j else np.maximum(margins.counts((one, other)), 0)
+            np.diag(single[i]) if i == j else _pair(margins, one, other)
             for j, other in enumerate(attributes)
         ]
         for i, one in enumerate(attributes)
@@ -194,6 +196,11 @@ def _burt(
     names = [f"{one}: {level}" for one in attributes for level in level_names(question, (one,))]
     occupied_names = tuple(name for name, some in zip(names, occupied, strict=True) if some)
     return np.block(blocks)[np.ix_(occupied, occupied)], occupied_names
+
+
+def _pair(margins: Margins, one: str, other: str) -> FloatArray:
+    counts = margins.counts((one, other))
+    return counts if has_noise(margins, (one, other)) else np.maximum(counts, 0)
 
 
 def _count(question: Question, most: int) -> int:

@@ -12,10 +12,10 @@ References:
 """
 
 from dataclasses import dataclass
-from math import log, sqrt
+from math import log, nan, sqrt
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray
@@ -66,9 +66,9 @@ def freedom(table: FloatArray) -> int:
 
 
 def cramers_v(table: FloatArray) -> float:
-    """Cramér's V, 0 to 1; 0 where a side has a single level."""
+    """Cramér's V, 0 to 1; NaN where a side has a single level."""
     smaller = min(table.shape) - 1
-    return sqrt(pearson(table).statistic / (table.sum() * smaller)) if smaller > 0 else 0.0
+    return sqrt(pearson(table).statistic / (table.sum() * smaller)) if smaller > 0 else nan
 
 
 def adjusted_residuals(table: FloatArray) -> FloatArray:
@@ -170,8 +170,9 @@ class Strata:
 
 def share_intervals(counts: FloatArray, alpha: float = 0.05) -> FloatArray:
     """Wilson's interval of each cell's share of all; shape ``(2, k)``, lower and upper bounds."""
-    n, shares = counts.sum(), counts / counts.sum()
-    z = float(stats.norm.isf(alpha / 2))
+    n = counts.sum()
+    shares = np.clip(counts / n, 0.0, 1.0)  # noise leaves some below 0: their sampling error is of 0
+    z = -float(special.ndtri(alpha / 2))
     centre = (shares + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(shares * (1 - shares) / n + z**2 / (4 * n**2))
     return np.array([centre - half, centre + half])

@@ -10,7 +10,7 @@ from itertools import combinations
 from math import atanh, sqrt, tanh
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
 from gencard.core.answers.design import Question
@@ -92,7 +92,7 @@ def _pairs(
     keys = {name: key(question, name) for name in attributes}
     tables = []
     for one, other in combinations(attributes, 2):
-        table = level_table(margins, question, (one,), (other,), keys)
+        table = level_table(margins, question, (one,), (other,), keys, signed=True)
         if min(table.counts.shape) < 2:
             problem = f"'{one}' or '{other}' does not vary"
             raise NoEstimateError(kind=question.kind, problem=problem)
@@ -156,9 +156,12 @@ def concordance(table: FloatArray) -> float:
 
 
 def correlation_pvalue(correlation: float, n: float) -> float:
-    """Two-sided, by Student's t with n - 2 degrees of freedom: exact for normal variables."""
+    """Two-sided, by Student's t with n - 2 degrees of freedom: exact for normal variables.
+
+    NaN without a degree of freedom: any two records are on a line.
+    """
     if not (n > 2 and abs(correlation) < 1):
-        return 0.0 if abs(correlation) == 1 else float("nan")
+        return 0.0 if n > 2 and abs(correlation) == 1 else float("nan")
     t = correlation * sqrt((n - 2) / ((1 - correlation) * (1 + correlation)))
     return float(2 * special.stdtr(n - 2, -abs(t)))
 
@@ -167,18 +170,20 @@ def correlation_interval(correlation: float, n: float, alpha: float = 0.05) -> t
     """By Fisher's transformation."""
     if not (n > 3 and abs(correlation) < 1):
         return float("nan"), float("nan")
-    half = float(stats.norm.isf(alpha / 2)) / sqrt(n - 3)
+    half = -float(special.ndtri(alpha / 2)) / sqrt(n - 3)
     return tanh(atanh(correlation) - half), tanh(atanh(correlation) + half)
 
 
 def kendall_pvalue(table: FloatArray) -> float:
-    """Two-sided, by the normal approximation with ties (Kendall 1970)."""
+    """Two-sided, by the normal approximation with ties (Kendall 1970); NaN without variation."""
     n, rows, columns = table.sum(), table.sum(axis=1), table.sum(axis=0)
     pairs = n * (n - 1)
     variance = (pairs * (2 * n + 5) - _fives(rows) - _fives(columns)) / 18
     variance += 2 * _pair_count(rows) * _pair_count(columns) / pairs
     variance += _triples(rows) * _triples(columns) / (9 * pairs * (n - 2))
-    return float(2 * special.ndtr(-abs(concordance(table)) / sqrt(variance))) if variance > 0 else 1.0
+    if not variance > 0:
+        return float("nan")
+    return float(2 * special.ndtr(-abs(concordance(table)) / sqrt(variance)))
 
 
 def _centred(values: FloatArray, counts: FloatArray) -> FloatArray:

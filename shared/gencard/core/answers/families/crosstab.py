@@ -17,13 +17,27 @@ from gencard.core.answers.answer import (
 from gencard.core.answers.design import Question
 from gencard.core.answers.families import contingency
 from gencard.core.answers.families.contingency import Test
-from gencard.core.answers.families.levels import LevelTable, level, level_names, level_table, test_scalar
+from gencard.core.answers.families.levels import (
+    LevelTable,
+    has_noise,
+    level,
+    level_names,
+    level_table,
+    test_scalar,
+)
 from gencard.core.answers.margins import Margins, records_of
 from gencard.core.domain import Clique
 from gencard.core.types import FloatArray
 
 _ROUGH = 5
 """Expected counts from which the chi-squared approximation is good (Cochran 1954)."""
+
+_EMPTY = "a cell is empty, so odds ratio and risk ratio are 0 or infinite"
+
+_NOISE_EMPTIED = (
+    "the noisy count of a cell is 0 or below, which does not mean that the cell is empty; odds ratio "
+    "and risk ratio are left out"
+)
 
 
 def crosstab_answer(margins: Margins, question: Question) -> Answer:
@@ -62,9 +76,14 @@ def _suffixed(answer: Answer, text: str) -> Answer:
 def _part(margins: Margins, question: Question, clique: Clique) -> Answer:
     answer = Answer(question.kind, question.text, records_of(margins))
     if len(clique) == 1:
-        return _one_way(answer, level_table(margins, question, clique, ()), level(question))
+        shares = level_table(margins, question, clique, (), signed=True)
+        return _one_way(answer, shares, level(question))
     if len(clique) == 2:
-        return _two_way(answer, level_table(margins, question, clique[:1], clique[1:]), level(question))
+        sides = (clique[:1], clique[1:])
+        table = level_table(margins, question, *sides, signed=True)
+        tested = level_table(margins, question, *sides)
+        is_noisy = has_noise(margins, clique)
+        return _two_way(answer, table, tested, level(question), is_noisy=is_noisy)
     return _stratified(answer, margins, question, clique)
 
 
@@ -76,30 +95,39 @@ def _one_way(answer: Answer, table: LevelTable, alpha: float) -> Answer:
     return replace(answer, tables=(table_of("shares", table.rows.names, columns, values),))
 
 
-def _two_way(answer: Answer, table: LevelTable, alpha: float) -> Answer:
+def _two_way(
+    answer: Answer, table: LevelTable, tested: LevelTable, alpha: float, *, is_noisy: bool
+) -> Answer:
+    """The table and what follows from it.
+
+    Args:
+        tested: The same counts from 0 up, for statistics that take roots and logarithms of them.
+    """
     counts = table.counts
-    tables = [
-        table.table("counts", counts),
-        table.table("row shares", counts / counts.sum(axis=1, keepdims=True)),
-        table.table("column shares", counts / counts.sum(axis=0)),
-    ]
-    if min(counts.shape) < 2:
+    with np.errstate(divide="ignore", invalid="ignore"):  # noise leaves some sums at 0
+        tables = [
+            table.table("counts", counts),
+            table.table("row shares", counts / counts.sum(axis=1, keepdims=True)),
+            table.table("column shares", counts / counts.sum(axis=0)),
+        ]
+    if min(tested.counts.shape) < 2:
         note = "one side of the table has a single level, so no test is possible"
         return replace(answer, tables=tuple(tables), notes=(CODED, note))
     tables += [
-        table.table("expected", contingency.expected_counts(counts)),
-        table.table("standardized_resids", contingency.adjusted_residuals(counts)),
+        tested.table("expected", contingency.expected_counts(tested.counts)),
+        tested.table("standardized_resids", contingency.adjusted_residuals(tested.counts)),
     ]
-    answer = replace(answer, scalars=_independence(counts), notes=(CODED, *_notes(counts)))
+    notes = (CODED, *(() if is_noisy else _notes(counts)))
+    answer = replace(answer, scalars=_independence(tested.counts), notes=notes)
     if counts.shape != (2, 2):
         return replace(answer, tables=tuple(tables))
-    return _fourfold(replace(answer, tables=tuple(tables)), table, alpha)
+    return _fourfold(replace(answer, tables=tuple(tables)), table, alpha, is_noisy=is_noisy)
 
 
-def _fourfold(answer: Answer, table: LevelTable, alpha: float) -> Answer:
+def _fourfold(answer: Answer, table: LevelTable, alpha: float, *, is_noisy: bool) -> Answer:
     """The answer with odds ratio and risk ratio of a 2 x 2 table."""
     if not np.all(table.counts > 0):
-        note = "a cell is empty, so odds ratio and risk ratio are 0 or infinite"
+        note = _NOISE_EMPTIED if is_noisy else _EMPTY
         return replace(answer, notes=(*answer.notes, note))
     ratios = coefficients_of(("log_oddsratio", "log_riskratio"), *contingency.log_ratios(table.counts))
     (one, other), first = table.rows.names, table.columns.names[0]
@@ -152,13 +180,15 @@ def _notes(counts: FloatArray) -> tuple[str, ...]:
 
 def _stratified(answer: Answer, margins: Margins, question: Question, clique: Clique) -> Answer:
     """The first attribute by the second within the cells of the others."""
-    flat = level_table(margins, question, clique[:1], clique[1:2])
-    whole = np.maximum(margins.counts(clique), 0)
+    flat = level_table(margins, question, clique[:1], clique[1:2], signed=True)
+    is_noisy = has_noise(margins, clique)
+    whole = margins.counts(clique) if is_noisy else np.maximum(margins.counts(clique), 0)
     counts = whole.reshape(*whole.shape[:2], -1)[np.ix_(flat.rows.places, flat.columns.places)]
     names = level_names(question, clique[2:])
-    occupied = np.flatnonzero(counts.sum(axis=(0, 1)) > 0)
+    occupied = np.flatnonzero((counts.sum(axis=(0, 1)) > 0) | is_noisy)
     tables = tuple(flat.table(f"counts[{names[place]}]", counts[:, :, place]) for place in occupied)
-    scalars = _conditional([counts[:, :, place] for place in occupied])
+    tested = [np.maximum(counts[:, :, place], 0) for place in occupied]
+    scalars = _conditional([one for one in tested if one.any()])
     if counts.shape[:2] != (2, 2):
         return replace(answer, scalars=scalars, tables=tables)
     return _pooled(

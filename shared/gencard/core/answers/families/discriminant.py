@@ -18,9 +18,9 @@ from gencard.core.answers.families.levels import (
     attributes_of,
     class_tables,
     numbers,
+    predictions,
     response_of,
 )
-from gencard.core.answers.families.predictions import predictions
 from gencard.core.answers.linear import independent
 from gencard.core.answers.margins import Margins, records_of
 from gencard.core.domain import Clique
@@ -136,7 +136,7 @@ def discriminant_answer(margins: Margins, question: Question) -> Answer:
     return Answer(
         question.kind,
         question.text,
-        float(analysis.sizes.sum()),
+        records_of(margins),
         scalars=(*_scalars(analysis), *predicted.scalars),
         tables=(*_tables(analysis, classes.names, features), *predicted.tables(classes.names)),
         notes=(CODED, *predicted.notes),

@@ -9,7 +9,7 @@ from math import sqrt
 from typing import Protocol
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from gencard.core.answers.families.contingency import Test
 from gencard.core.types import FloatArray, IntArray
@@ -47,7 +47,8 @@ class Groups:
     @property
     def means(self) -> FloatArray:
         """Mean value of each group."""
-        means: FloatArray = self.counts @ self.values / self.sizes
+        with np.errstate(divide="ignore", invalid="ignore"):  # noise leaves some sizes at 0
+            means: FloatArray = self.counts @ self.values / self.sizes
         return means
 
     @property
@@ -193,5 +194,5 @@ def quantile_places(counts: FloatArray, q: float, *, upper: bool = False) -> Int
 def mean_intervals(groups: Moments, alpha: float = 0.05) -> FloatArray:
     """Student's interval of each group's mean; shape ``(2, groups)``."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = stats.t.isf(alpha / 2, groups.sizes - 1) * np.sqrt(groups.variances / groups.sizes)
+        half = -special.stdtrit(groups.sizes - 1, alpha / 2) * np.sqrt(groups.variances / groups.sizes)
     return np.array([groups.means - half, groups.means + half])

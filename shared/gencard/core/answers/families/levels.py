@@ -1,17 +1,18 @@
-"""What the families share: tables with the names of their levels, numbers of levels, options."""
+"""What the families share: tables with the names of levels, numbers of levels, options, predictions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from scipy import special
 
 from gencard.core.answers.answer import Scalar, Table, finite, table_of
-from gencard.core.answers.design import Question
+from gencard.core.answers.design import Question, occurring
 from gencard.core.answers.families.contingency import Test
 from gencard.core.answers.margins import Margins, Mask
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError, NoEstimateError
+from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoEstimateError
 from gencard.core.types import FloatArray, IntArray
 
 Keys = Mapping[str, FloatArray]
@@ -35,7 +36,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelTable:
-    """Counts of rows by columns, from 0 up; each row and each column holds records."""
+    """Counts of rows by columns, from 0 up; each row and each column holds records.
+
+    Of signed counts with noise, all levels are there, and a count may be below 0.
+    """
 
     counts: FloatArray
     rows: Side
@@ -58,7 +62,13 @@ class LevelTable:
 
 
 def level_table(
-    margins: Margins, question: Question, rows: Clique, columns: Clique, keys: Keys | None = None
+    margins: Margins,
+    question: Question,
+    rows: Clique,
+    columns: Clique,
+    keys: Keys | None = None,
+    *,
+    signed: bool = False,
 ) -> LevelTable:
     """The table of some attributes by others; levels that nobody has are left out, as from records.
 
@@ -67,18 +77,23 @@ def level_table(
     Args:
         keys: A side that is one of these attributes stands in the order of its keys, and levels without
             one are left out.
+        signed: Keep noisy counts as they are, and all their levels. To set the negative ones to 0 would
+            add records: sums and means of many cells with few records would be biased.
 
     Raises:
         NoEstimateError: No record is left.
     """
-    whole = np.maximum(margins.counts(rows + columns), 0)
+    whole, is_noisy = margins.counts(rows + columns), has_noise(margins, rows + columns)
+    whole = whole if signed and is_noisy else np.maximum(whole, 0)
     choices = [_wanted(margins, side, keys or {}) for side in (rows, columns)]
     cells = [
         int(np.prod(margins.domain.project(side).sizes, dtype=np.int64)) for side in (rows, columns)
     ]
     counts = whole.reshape(cells)[np.ix_(*(places for places, _ in choices))]
     occupied = [counts.sum(axis=axis) > 0 for axis in (1, 0)]
-    if not occupied[0].any():
+    if signed and is_noisy:
+        occupied = [np.ones(size, dtype=bool) for size in counts.shape]
+    if not counts.size or not counts.sum() > 0:
         raise NoEstimateError(kind=question.kind, problem="there are no records")
     sides = []
     for side, (places, values), is_occupied in zip((rows, columns), choices, occupied, strict=True):
@@ -93,8 +108,18 @@ def level_table(
     return LevelTable(counts[np.ix_(*occupied)], *sides)
 
 
+def has_noise(margins: Margins, clique: Clique) -> bool:
+    """Whether the counts of a clique are known to have noise."""
+    return bool(margins.variances(clique).any())
+
+
 def class_tables(
-    margins: Margins, question: Question, response: str, sides: Sequence[Clique]
+    margins: Margins,
+    question: Question,
+    response: str,
+    sides: Sequence[Clique],
+    *,
+    signed: bool = False,
 ) -> tuple[LevelTable, ...]:
     """The response's classes by each of several sides, each with the same classes.
 
@@ -103,7 +128,7 @@ def class_tables(
     Raises:
         NoEstimateError: No class is left.
     """
-    tables = [level_table(margins, question, (response,), side) for side in sides]
+    tables = [level_table(margins, question, (response,), side, signed=signed) for side in sides]
     common = set.intersection(*(set(table.rows.places.tolist()) for table in tables))
     if not common:
         raise NoEstimateError(kind=question.kind, problem="no class has records in every table")
@@ -149,11 +174,7 @@ def order(question: Question, attribute: str) -> FloatArray:
 
 def missing_note(margins: Margins, keys: Keys) -> tuple[str, ...]:
     """Of which attributes somebody has a level without a key."""
-    without = [
-        name
-        for name, key in keys.items()
-        if np.any(np.maximum(margins.counts((name,)), 0)[np.isnan(key)])
-    ]
+    without = [name for name, key in keys.items() if np.any(occurring(margins, (name,))[np.isnan(key)])]
     return (f"dropped where missing: {', '.join(without)}",) if without else ()
 
 
@@ -221,3 +242,70 @@ def level(question: Question) -> float:
     if not 0 < alpha < 1:
         raise InvalidInputError(field="alpha", problem="must lie between 0 and 1")
     return alpha
+
+
+_UNDETERMINED = (
+    "accuracy is not given: it needs the joint table of the response and all features, which "
+    "is not determined here"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predicted:
+    """Predictions beside the truth.
+
+    Args:
+        confusion: Records by true class and predicted class; None where they are not determined.
+        log_loss: Mean of the negative logarithm of the true class's probability, in nats.
+    """
+
+    confusion: FloatArray | None
+    log_loss: float = np.nan
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        if self.confusion is None:
+            return ()
+        accuracy = float(np.trace(self.confusion) / self.confusion.sum())
+        return Scalar("accuracy", accuracy), Scalar("log_loss", self.log_loss)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (_UNDETERMINED,) if self.confusion is None else ()
+
+    def tables(self, classes: tuple[str, ...]) -> tuple[Table, ...]:
+        """The confusion matrix, true classes in rows."""
+        if self.confusion is None:
+            return ()
+        return (table_of("confusion", classes, classes, self.confusion),)
+
+
+def predictions(
+    margins: Margins,
+    response: str,
+    features: Clique,
+    classes: IntArray,
+    scores: Callable[[IntArray], FloatArray],
+) -> Predicted:
+    """What a classifier says about the records that it was made from.
+
+    Args:
+        classes: Codes of the response that it knows; every record has one of them.
+        scores: From cells of the features, shape ``(m, len(features))``, to the logarithm of the
+            probability of each class up to a constant, shape ``(m, len(classes))``.
+    """
+    clique = (response, *features)
+    try:
+        margins.source(clique)
+    except LackingMarginalsError:
+        return Predicted(None)
+    cells = margins.occupied(clique)
+    counts = np.maximum(cells.counts, 0)
+    known = np.isin(cells.codes[:, 0], classes)
+    codes, counts = cells.codes[known], counts[known]
+    true = np.searchsorted(classes, codes[:, 0])
+    logs = special.log_softmax(scores(codes[:, 1:]), axis=1)
+    confusion = np.zeros((len(classes), len(classes)))
+    np.add.at(confusion, (true, np.argmax(logs, axis=1)), counts)
+    loss = -float(counts @ logs[np.arange(len(true)), true] / counts.sum())
+    return Predicted(confusion, loss)

@@ -16,8 +16,9 @@ from math import sqrt
 
 import numpy as np
 
-from gencard.core.answers.answer import Answer, table_of
+from gencard.core.answers.answer import Answer, Coefficients, coefficients_of, table_of
 from gencard.core.answers.margins import Margins, Occupied, occupied_of
+from gencard.core.answers.noise.numbers import without_errors
 from gencard.core.answers.noise.reconciled import NoisyMargins
 from gencard.core.card.noise import Mechanism
 from gencard.core.domain import Clique, Domain
@@ -94,6 +95,8 @@ def bootstrapped(
 ) -> Answer:
     """The answer with a table of intervals: of each number, its estimate less the bias, and 95 %.
 
+    Standard errors, intervals and p values that do not know the noise are left out.
+
     Args:
         analysis: From margins to an answer.
         cliques: The marginals that determine it.
@@ -103,7 +106,7 @@ def bootstrapped(
         ModelTooLargeError: The attributes have too many cells together.
         NotConvergedError: No model was found.
     """
-    answer = _answered(analysis, margins)
+    answer = without_errors(_answered(analysis, margins))
     model = fitted(margins, cliques)
     centre = _numbers(_answered(analysis, model))
     replicates = []
@@ -111,7 +114,7 @@ def bootstrapped(
         how.progress("bootstrap", replicate / how.replicates)
         try:
             replicates.append(_numbers(analysis(_replicate(model, margins, how.mechanism, rng=how.rng))))
-        except (ComputationError, InvalidInputError):
+        except (ComputationError, InvalidInputError, ArithmeticError, ValueError):
             continue
     if len(replicates) < _FEWEST_ANSWERED * how.replicates:
         raise NoiseDrownsError
@@ -175,7 +178,7 @@ def simulated(
 def _answered(analysis: Analysis, margins: Margins) -> Answer:
     try:
         return analysis(margins)
-    except (ComputationError, InvalidInputError):
+    except (ComputationError, InvalidInputError, ArithmeticError, ValueError):
         raise NoiseDrownsError from None
 
 
@@ -204,6 +207,21 @@ def _with_intervals(
     rows = np.stack(
         [values - errors.mean(axis=0), errors.std(axis=0, ddof=1), values - high, values - low]
     )
+    covariance = np.cov(errors.T).reshape(len(names), len(names))
     note = f"intervals by parametric bootstrap through the mechanism, {len(drawn)} draws"
     table = table_of(INTERVALS, tuple(names), _COLUMNS, rows.T)
-    return replace(answer, tables=(*answer.tables, table), notes=(*answer.notes, note))
+    return replace(
+        answer,
+        coefficients=_coefficients(answer, names, covariance),
+        tables=(*answer.tables, table),
+        notes=(*answer.notes, note),
+    )
+
+
+def _coefficients(answer: Answer, names: list[str], covariance: FloatArray) -> Coefficients | None:
+    """The coefficients with the covariance of the draws; None where a draw lacks one of them."""
+    if answer.coefficients is None or not {*answer.coefficients.names} <= {*names}:
+        return None
+    places = [names.index(name) for name in answer.coefficients.names]
+    params = np.array(answer.coefficients.params)
+    return coefficients_of(answer.coefficients.names, params, covariance[np.ix_(places, places)])

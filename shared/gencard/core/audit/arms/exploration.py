@@ -38,6 +38,7 @@ class BlockEvidence:
         dimension: Of the block, ``prod(n_i - 1)``.
         z: How far the outputs follow the input's difference, in standard errors.
         reproduced: The paper's diagonal coefficient pooled over the block: 0 not reproduced, 1 copied.
+            None where the inputs do not differ in the block; 0 in reports of the first edition.
         energy: Squared difference of the mean outputs, unbiased, in standard errors: also sees leaks
             that do not follow the input.
         p_value: Of ``z``, two-sided, adjusted by Holm over all blocks.
@@ -46,7 +47,7 @@ class BlockEvidence:
     clique: Clique
     dimension: int
     z: float
-    reproduced: float
+    reproduced: float | None
     energy: float
     p_value: float
 
@@ -153,7 +154,7 @@ def explore(basis: Basis, pair: ExtremalPair, low: Sample, high: Sample) -> Find
     return Findings(
         basis,
         tuple(
-            BlockEvidence(clique, block.dimension, block.z, block.reproduced, block.energy, p_value)
+            block.evidence(clique, p_value)
             for clique, block, p_value in zip(basis.cliques, blocks, p_values, strict=True)
         ),
         difference,
@@ -178,6 +179,11 @@ class _Block:
         self.energy = _energy(change)
         rest = change - np.outer(change @ difference, difference) / (difference @ difference or 1.0)
         self.aside = _beyond(_NOISE_OF_ENERGY, _energy(rest)) * rest.mean(axis=0)
+
+    def evidence(self, clique: Clique, p_value: float) -> BlockEvidence:
+        """What the report says of the block, given its adjusted p-value."""
+        reproduced = self.reproduced if self.reference else None
+        return BlockEvidence(clique, self.dimension, self.z, reproduced, self.energy, p_value)
 
 
 def _responses(blocks: list[_Block]) -> FloatArray:

@@ -76,6 +76,9 @@ _ZERO = 1e-7
 _DEPENDENT = 1e-13
 """Ratio to the largest eigenvalue below which an eigenvalue is a rounding error."""
 
+_CLEAR = 1e-6
+"""The same ratio above which a function of an eigenvector is orthogonal to the others, to ten digits."""
+
 MOST_WHOLE = 100
 """Classes of which counts are searched in whole records; with more, linear programs decide."""
 
@@ -145,8 +148,14 @@ def _basis(facts: Facts) -> FloatArray:
     rows = rows[largest > 0] / largest[largest > 0, None]
     # Of many classes and few rows: the products of the rows have all that is needed, in little time.
     sizes, vectors = np.linalg.eigh(rows @ rows.T)
-    spanning = vectors[:, sizes > _DEPENDENT * sizes.max(initial=0.0)].T @ rows
-    return np.asarray(np.linalg.qr(spanning.T)[0].T)
+    largest_size = sizes.max(initial=0.0)
+    clear = sizes > _CLEAR * largest_size
+    basis = (vectors[:, clear] / np.sqrt(sizes[clear])).T @ rows
+    # The few functions with small eigenvalues are not orthogonal to the others, nor to each other.
+    rest = vectors[:, (sizes > _DEPENDENT * largest_size) & ~clear].T @ rows
+    for _ in range(2):  # the first time leaves errors as large as what is left of a function
+        rest = rest - (rest @ basis.T) @ basis
+    return np.vstack([basis, np.linalg.qr(rest.T)[0].T])
 
 
 def _is_spanned(rows: FloatArray, basis: FloatArray) -> NDArray[np.bool_]:

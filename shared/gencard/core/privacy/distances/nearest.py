@@ -208,8 +208,8 @@ class Clones:
     """How many records are clones.
 
     Args:
-        records: Synthetic records.
-        clones: Those at distance 0 from some real record.
+        records: Synthetic records that have a distance to some real record.
+        clones: Those at distance 0 from one.
         chance: Probability, 0 to 1, of a clone by the domain's size alone; None where numbers make
             cells innumerable.
     """
@@ -219,9 +219,9 @@ class Clones:
     chance: float | None
 
     @property
-    def share(self) -> float:
-        """Clones by synthetic records."""
-        return self.clones / self.records if self.records else 0.0
+    def share(self) -> float | None:
+        """Clones by synthetic records; None without a record that has a distance."""
+        return self.clones / self.records if self.records else None
 
     @property
     def expected(self) -> float | None:
@@ -244,7 +244,8 @@ def clones(neighbours: Nearest, real: int, cells: int | None) -> Clones:
     if cells is not None and cells < 1:
         raise InvalidNumberError(field="The number of cells", expected="at least 1")
     chance = None if cells is None else _chance(real, cells)
-    return Clones(len(neighbours), int(np.sum(neighbours.distance == 0)), chance)
+    compared = int(np.sum(~np.isnan(neighbours.distance)))
+    return Clones(compared, int(np.sum(neighbours.distance == 0)), chance)
 
 
 def _chance(real: int, cells: int) -> float:

@@ -1,0 +1,178 @@
+"""Cells of derived attributes that contradict what these are derived from, and each other.
+
+A generator that knows these cells makes no row in them. Nothing here is taken from records.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.coding import (
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    StructuralZeros,
+    codes_of_numbers,
+    zeros_inside,
+)
+from gencard.core.dataset import Dataset
+from gencard.core.derivation import Derivation
+from gencard.core.domain import Clique, Domain
+
+MOST_ZEROS = 200_000
+"""Cells of attributes that are derived from the same ones, of which the impossible ones are listed."""
+
+
+def impossible(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:
+    """Cells of some of the schema's attributes that cannot occur: as declared, or as derived."""
+    return (*zeros_inside(coding.structural_zeros, domain), *_implied_zeros(coding, domain))
+
+
+def derived_in(coding: Coding, attributes: Clique) -> bool:
+    """Whether any of these attributes is derived."""
+    return any(coding.attribute(name).derivation is not None for name in attributes)
+
+
+def computed_in(coding: Coding, attributes: Clique) -> dict[str, Derivation]:
+    """Of these attributes those that follow from others of them, record by record."""
+    derivations = {name: coding.attribute(name).derivation for name in attributes}
+    return {
+        name: how
+        for name, how in derivations.items()
+        if how is not None and not how.per_person and set(how.sources) <= set(attributes)
+    }
+
+
+def same_numbers(coding: Coding, attributes: Clique) -> dict[str, str]:
+    """Of these attributes those whose number is that of another of them: the wider intervals of it."""
+    return {
+        name: how.sources[0]
+        for name, how in computed_in(coding, attributes).items()
+        if len(how.sources) == 1 and isinstance(coding.attribute(name).coding, Edges)
+    }
+
+
+def with_computed(dataset: Dataset, derivations: Mapping[str, Derivation]) -> Dataset:
+    """The records, with what follows from their other attributes computed from these."""
+    domain = dataset.domain
+    columns = {name: dataset.column(name) for name in domain.attributes}
+    for name, how in derivations.items():
+        sources = [columns[source] for source in how.sources]
+        columns[name] = how.of_records(sources, domain.project(how.sources).sizes)
+    return Dataset.of_columns(domain, list(columns.values())) if derivations else dataset
+
+
+def _implied_zeros(coding: Coding, domain: Domain) -> Iterator[StructuralZeros]:
+    """Cells that contradict what is derived, as far as their attributes have ``MOST_ZEROS`` cells."""
+    derived = [
+        _Derived(one, how) for one in map(coding.attribute, domain.attributes) if (how := one.derivation)
+    ]
+    for group in _tied(derived, domain):
+        yield from _where_impossible(domain, *_possible_cells(coding, domain, group))
+    for one, other in combinations(derived, 2):
+        if one.how.per_person and one.how == other.how:
+            table = _possible_of_both(one.attribute, other.attribute)
+            yield from _where_impossible(domain, (one.name, other.name), table)
+
+
+class _Derived(NamedTuple):
+    """An attribute, and how it follows from others."""
+
+    attribute: Attribute
+    how: Derivation
+
+    @property
+    def name(self) -> str:
+        return self.attribute.name
+
+    @property
+    def none(self) -> int | None:
+        """The level of a person of whom no record counts, if it is that of no other person."""
+        levels = [_level_of_number(self.attribute, number) for number in (0, 1)]
+        return levels[0] if self.how.per_person and levels[0] != levels[1] else None
+
+
+def _tied(derived: Sequence[_Derived], domain: Domain) -> list[list[_Derived]]:
+    """Derived attributes in groups, each tied together by sources that the domain lacks."""
+    groups: list[tuple[set[str], list[_Derived]]] = []
+    for one in derived:
+        lacking, members = {name for name in one.how.sources if name not in domain}, [one]
+        for group in [group for group in groups if group[0] & lacking]:
+            groups.remove(group)
+            lacking, members = lacking | group[0], [*group[1], *members]
+        groups.append((lacking, members))
+    return [members for _, members in groups]
+
+
+def _possible_cells(
+    coding: Coding, domain: Domain, group: Sequence[_Derived]
+) -> tuple[Clique, NDArray[np.bool_]]:
+    """Which cells of derived attributes and of their sources in the domain can occur.
+
+    The person of a record that counts has one that does.
+
+    Returns:
+        The attributes, none if they have too many cells; and the cells.
+    """
+    sources = coding.domain.covered_by([one.how.sources for one in group])
+    of_persons = [one for one in group if one.how.per_person]
+    names = [name for name in sources.attributes if name in domain]
+    names += [one.name for one in group if one not in of_persons]
+    attributes = (*names, *(one.name for one in of_persons))
+    table_domain = domain.project(attributes)
+    if max(sources.cells, table_domain.cells) > MOST_ZEROS:
+        return (), np.ones((), dtype=np.bool_)
+    cells = np.indices(sources.sizes).reshape(len(sources), -1)
+    columns = dict(zip(sources.attributes, cells, strict=True))
+    for one in group:
+        own_columns = [columns[source] for source in one.how.sources]
+        columns[one.name] = one.how.of_records(own_columns, sources.project(one.how.sources).sizes)
+    possible = np.zeros(table_domain.sizes, dtype=np.bool_)
+    known_sizes = table_domain.sizes[: len(names)]
+    for without in product((False, True), repeat=len(of_persons)):  # whether none of theirs counts
+        here, levels = np.ones(cells.shape[1], dtype=np.bool_), list[list[int]]()
+        for one, is_none in zip(of_persons, without, strict=True):
+            here &= (columns[one.name] == 0) | (not is_none)
+            levels.append(
+                [code for code in range(table_domain.size(one.name)) if (code == one.none) is is_none]
+            )
+        table = np.zeros(known_sizes, dtype=np.bool_)
+        table[tuple(columns[name][here] for name in names)] = here.any()
+        possible[np.ix_(*map(range, known_sizes), *levels)] = table.reshape(
+            *known_sizes, *[1] * len(levels)
+        )
+    return attributes, possible
+
+
+def _possible_of_both(one: Attribute, other: Attribute) -> NDArray[np.bool_]:
+    """Which cells of two attributes of the person that count the same records can occur."""
+    possible = np.zeros((one.coding.size, other.coding.size), dtype=np.bool_)
+    edges = [
+        edge for each in (one, other) if isinstance(each.coding, Edges) for edge in each.coding.edges
+    ]
+    for number in {0, 1, *edges, *(edge - 1 for edge in edges if edge)}:
+        possible[_level_of_number(one, number), _level_of_number(other, number)] = True
+    return possible
+
+
+def _level_of_number(attribute: Attribute, number: float) -> int:
+    """The level of a person with so many records that count; see ``Derivation``."""
+    coding = attribute.coding
+    if isinstance(coding, Labels):
+        return min(int(number), 1)
+    return int(codes_of_numbers(attribute.name, coding, np.array([min(number, coding.edges[-1])]))[0])
+
+
+def _where_impossible(
+    domain: Domain, attributes: Clique, possible: NDArray[np.bool_]
+) -> Iterator[StructuralZeros]:
+    """As structural zeros, if there are any, with the attributes in the domain's order."""
+    if not attributes or possible.all():
+        return
+    clique = domain.canonical(attributes)
+    cells = np.argwhere(~np.transpose(possible, [attributes.index(name) for name in clique]))
+    yield StructuralZeros(clique, tuple(map(tuple, cells.tolist())))
