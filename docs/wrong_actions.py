@@ -282,7 +282,7 @@ made to fail ... Correct the program
 
 author: returns too few rows
 $ gencard audit SIGNED --black-box short -c AUD
-rows ... Correct the program
+does not have the requested number of rows: 99, not 100 ... Correct the program
 
 author: changes the program under the service
 $ gencard audit SIGNED --black-box cheat -c AUD
@@ -529,6 +529,7 @@ _SHAPES = (
     (r"cards/(?!0{16})[0-9a-f]{16}", "cards/CARD"),
     (r"\b[0-9a-f]{32,64}\b", "DIGEST"),
     (r"\d{4}-\d\d-\d\dT[\d:]+Z|\d{4}-\d\d-\d\d", "TIME"),
+    (r"Traceback \(most recent call last\): .*(\b[A-Z]\w*Error: )", r"Traceback … \1"),
     (r"[─-╿]+", " "),
     (r"\s+", " "),
 )
