@@ -84,7 +84,7 @@ def test_what_serve_would_stop_at_is_said_by_check(tmp_path, records):
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ('kind = "built_in"\nbox = "nope"', "black_boxes/mine: black_box: no black box has this name."),
+        ('kind = "built_in"\nbox = "nope"', "black_boxes/mine: black_box: must be one of aim, "),
         (
             'kind = "built_in"\nbox = "mst"\nparameters = { epsilon = "x" }',
             "black_boxes/mine: epsilon must",

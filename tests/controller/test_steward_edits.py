@@ -101,7 +101,7 @@ class TestSchema:
             (["age", "--edges", "1,x"], "'x' is neither a number nor a date"),
             (["age", "--edges", "1,2", "--labels", "x"], "cannot be given together"),
             (["sex", "--new", "--labels", "x"], "is already in the schema"),
-            (["sex", "--ordered", "--dataset", "nope"], "must be one of survey"),
+            (["sex", "--ordered", "--dataset", "nope"], "there are survey"),
         ],
     )
     def test_what_would_not_be_valid_is_not_written(self, house, words, problem):

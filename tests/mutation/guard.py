@@ -30,8 +30,8 @@ MUTANTS = (
     mutant(
         "an identity that is not enrolled is let in",
         MAY_CALL,
-        "self.ends or not admits(self.identity, self.tls_key):",
-        "self.ends:",
+        "self.begins or not admits(self.identity, self.tls_key):",
+        "self.begins:",
         ACCESS,
     ),
     mutant(

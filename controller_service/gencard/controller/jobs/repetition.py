@@ -66,7 +66,7 @@ class JournaledBox:
         """One for each seed, as a call gives it; raises the same."""
         kept = {seed: file for seed in seeds if (file := self._file(seed))}
         outputs = runs_of(self.box, dataset, rows, [seed for seed in seeds if seed not in kept])
-        # a file is written while the next run is made: waiting for the disk takes as long as a short run
+        # files are written while the next runs are made: to wait for the disk takes as long as some runs
         with ThreadPoolExecutor(1) as writer:
             written: list[Future[None]] = []
             for number, seed in enumerate(seeds, start=1):
@@ -77,9 +77,9 @@ class JournaledBox:
                     # the name stays with the rows, for a controller that takes over compares them too
                     file = RowsFile(self.folder / _file_name(seed, self.performer(seed)))
                     written.append(writer.submit(file.write, output))
-                # the caller takes no more after the last run, and none before it may be lost unnoticed
-                while len(written) > (number < len(seeds)):
-                    written.pop(0).result()
+                if number == len(seeds):  # the caller takes no more: all files are there, or it fails
+                    for one in written:
+                        one.result()
                 yield output
 
     def made_by(self, seed: int) -> str:
