@@ -346,6 +346,12 @@ def test_what_says_how_sure_a_number_is_is_wider_than_without_noise(kind, formul
         assert np.all(known.coefficients.bse > blind.coefficients.bse)
 
 
+def test_noise_is_not_forgotten_where_margins_were_not_reconciled():
+    psi = noisy_psi("anova", "age ~ region")
+    asked = ("age ~ region", Analysis.ANOVA)
+    assert answer_of(*asked, PsiMargins.of(psi), CODING) == answer_of(*asked, margins_of(psi), CODING)
+
+
 def test_a_number_that_no_rule_names_is_left_out():
     formula = "ill ~ sex"
     psi = noisy(psi_of(records(), [("sex", "ill")]), LAPLACE, SeededNoise(2))

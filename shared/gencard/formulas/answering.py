@@ -15,7 +15,7 @@ from gencard.core.answers.design import Option, Question, observed_levels
 from gencard.core.answers.kinds import Kind, answered, kind_of, plain_answer
 from gencard.core.answers.margins import Margins, Mask, check_determined, within
 from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
-from gencard.core.answers.noise.reconciled import noisy_whole, wider_clique
+from gencard.core.answers.noise.reconciled import noisy_whole, reconciled, wider_clique
 from gencard.core.answers.stored import check_coded
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
@@ -67,6 +67,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     cliques = sufficient_cliques(formula, kind, coding.domain)
     kind_of(kind, options or ())
     check_coded(options or {})
+    margins = reconciled(margins)
     part = _part(margins, formula, coding, values, where, missing)
     check_determined(part, cliques)
     attributes = coding.domain.covered_by(cliques).attributes

@@ -284,7 +284,8 @@ def _stepped(table: FloatArray, cell: tuple[int, ...], step: float) -> FloatArra
 def _values(analysis: Analysis, margins: Margins, chosen: Sequence[tuple[Address, Rule]]) -> FloatArray:
     """The numbers on their scales; NaN for one that the answer does not have."""
     try:
-        numbers = numbers_of(analysis(margins))
+        with np.errstate(all="ignore"):
+            numbers = numbers_of(analysis(margins))
     except (GencardError, ArithmeticError, ValueError):
         raise NoiseDrownsError from None
     return np.array([_scaled(numbers.get(address), rule) for address, rule in chosen])

@@ -87,7 +87,8 @@ def on_noisy_counts(analysis: Callable[[Margins], Answer], margins: Margins) -> 
         InvalidInputError: As the analysis raises it, if the question is wrong.
     """
     try:
-        return analysis(margins)
+        with np.errstate(all="ignore"):
+            return analysis(margins)
     except InvalidInputError as error:
         if error.fields.get("field") in _OF_DATA:
             raise NoiseDrownsError from None

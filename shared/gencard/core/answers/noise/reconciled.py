@@ -34,6 +34,11 @@ def margins_of(psi: Psi) -> Margins:
     return PsiMargins.of(psi) if psi.exact else NoisyMargins.of(psi)
 
 
+def reconciled(margins: Margins) -> Margins:
+    """Margins as they are, those of noisy statistics reconciled: their noise must not be forgotten."""
+    return margins_of(margins.psi) if isinstance(margins, PsiMargins) else margins
+
+
 def is_noisy(margins: Margins) -> bool:
     """Whether the noise of some margins is known to have a covariance."""
     return isinstance(_whole(margins), NoisyMargins)
