@@ -103,7 +103,8 @@ def linkability_finding(material: Material) -> AttackFinding:
         material.tables,
         material.gower,
         (attributes[::2], attributes[1::2]),
-        attacks=material.attacks,
+        attacks=material.targets(material.tables.train),
+        controls=material.targets(material.tables.holdout),
         count=min(NEIGHBOURS, len(material.synthetic)),
         rng=material.rng("linkability"),
     )
@@ -113,13 +114,15 @@ def linkability_finding(material: Material) -> AttackFinding:
 def inference_finding(material: Material) -> AttackFinding:
     """All attributes but the declared target are known."""
     tables, target = material.tables, material.declared.target
-    known = [
-        int(np.sum(present(table.columns[table.attributes.index(target)])))
+    attacks, controls = (
+        min(
+            material.targets(table),
+            int(np.sum(present(table.columns[table.attributes.index(target)]))),
+        )
         for table in (tables.train, tables.holdout)
-    ]
-    attacks = min(material.attacks, *known)
+    )
     ask = partial(inference, tables, material.gower, target, rng=material.rng("inference"))
-    return _finding(ask(attacks=attacks))
+    return _finding(ask(attacks=attacks, controls=controls))
 
 
 def _finding(result: Attack) -> AttackFinding:

@@ -135,10 +135,9 @@ class Material:
         )
         return ours, theirs
 
-    @property
-    def attacks(self) -> int:
-        """Number of targets of each attack."""
-        return min(self.declared.attacks, len(self.tables.train), len(self.tables.holdout))
+    def targets(self, table: Records) -> int:
+        """Number of records of a table that each attack aims at."""
+        return min(self.declared.attacks, len(table))
 
     def plain(self, dataset: Dataset) -> Records:
         return records_of(dataset, self.coding)

@@ -92,15 +92,17 @@ def inference(
     known: Clique | None = None,
     tolerance: float = 0.05,
     attacks: int,
+    controls: int | None = None,
     rng: np.random.Generator,
 ) -> Attack:
-    """Guess the secret of records of train, and of as many of holdout, among those that have one.
+    """Guess the secret of records of train, and of records of holdout, among those that have one.
 
     Args:
         known: The attributes that are known of a target; None is all but the secret.
         tolerance: How far a guess may be off, as a share, 0 to 1, of the true number's size; levels
             must be equal.
-        attacks: Records of train, and records of holdout.
+        attacks: Records of train.
+        controls: Records of holdout; None is as many.
 
     Raises:
         DomainMismatchError: The attributes are not those of the distance.
@@ -119,7 +121,10 @@ def inference(
     if not 0 <= tolerance <= 1:
         raise InvalidNumberError(field="The tolerance", expected="from 0 to 1")
     distance = gower.project(known)
-    targets = [drawn(_with(table, secret), attacks, rng) for table in (tables.train, tables.holdout)]
+    targets = [
+        drawn(_with(tables.train, secret), attacks, rng),
+        drawn(_with(tables.holdout, secret), attacks if controls is None else controls, rng),
+    ]
     secrets = [_column(table, secret) for table in targets]
     guesses = [_guessed_secrets(tables.synthetic, table, distance, secret, rng) for table in targets]
     lucky = rng.choice(_column(tables.synthetic, secret), attacks)
@@ -161,14 +166,16 @@ def linkability(
     sides: tuple[Clique, Clique],
     *,
     attacks: int,
+    controls: int | None = None,
     count: int,
     rng: np.random.Generator,
 ) -> Attack:
-    """Try to link the halves of records of train, and of as many of holdout.
+    """Try to link the halves of records of train, and of records of holdout.
 
     Args:
         sides: The attributes that each party knows; none is on both.
-        attacks: Records of train, and records of holdout.
+        attacks: Records of train.
+        controls: Records of holdout; None is as many.
         count: k, the synthetic records that each side looks at.
 
     Raises:
@@ -189,10 +196,13 @@ def linkability(
         expected = "at least 1, and at most the synthetic records"
         raise InvalidNumberError(field="The number of neighbours", expected=expected)
     synthetic, distances = tables.synthetic, (gower.project(sides[0]), gower.project(sides[1]))
-    targets = [drawn(table, attacks, rng) for table in (tables.train, tables.holdout)]
-    hits = [_links(table, synthetic, distances, count, rng) for table in targets]
+    targets = [
+        drawn(tables.train, attacks, rng),
+        drawn(tables.holdout, attacks if controls is None else controls, rng),
+    ]
+    hits = [Proportion(_links(one, synthetic, distances, count, rng), len(one)) for one in targets]
     lucky = rng.hypergeometric(count, len(synthetic) - count, count, attacks) > 0
-    return Attack(*(Proportion(hit, attacks) for hit in (*hits, int(lucky.sum()))))
+    return Attack(hits[0], hits[1], Proportion(int(lucky.sum()), attacks))
 
 
 def _links(

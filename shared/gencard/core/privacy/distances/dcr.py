@@ -352,13 +352,21 @@ _PRECISION = 0.002
 """In shares of the rows, to which the smallest share of copies is found."""
 
 
+_MIDDLES = (np.arange(9) + 0.5) / 9
+"""Probabilities at whose quantiles a binomial number stands for its distribution."""
+
+
 def _power(train: int, holdout: int, alike: float, copies: float) -> float:
     """Probability that ``clone_test`` rejects, given so many copies of random records of train."""
-    ours = round(train * (1 - (1 - alike) * exp(-copies / train)))
+    share = 1 - (1 - alike) * exp(-copies / train)
+    numbers = np.unique(scipy.stats.binom.ppf(_MIDDLES, train, share), return_counts=True)
+    power = 0.0
+    for ours, weight in zip(*numbers, strict=True):
 
-    def rejects(theirs: int) -> bool:
-        tail = scipy.stats.hypergeom.cdf(theirs, train + holdout, ours + theirs, holdout)
-        return bool(tail <= LEVEL)
+        def keeps(theirs: int, ours: float = ours) -> bool:
+            tail = scipy.stats.hypergeom.cdf(theirs, train + holdout, ours + theirs, holdout)
+            return bool(tail > LEVEL)
 
-    fewest = bisect_left(range(holdout + 1), True, key=lambda theirs: not rejects(theirs))
-    return float(scipy.stats.binom.cdf(fewest - 1, holdout, alike))
+        fewest = bisect_left(range(holdout + 1), True, key=keeps)
+        power += weight / len(_MIDDLES) * float(scipy.stats.binom.cdf(fewest - 1, holdout, alike))
+    return power
