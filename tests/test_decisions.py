@@ -10,7 +10,7 @@ PAGE = ROOT / "DECISIONS.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 NUMBERS = [int(number) for number in re.findall(r"^### (\d+)\. ", TEXT, re.MULTILINE)]
 MOST = 57
-MOST_WORDS = 5_700
+MOST_WORDS = 5_800
 
 ROOTS = (
     "shared",
