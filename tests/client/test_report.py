@@ -107,7 +107,7 @@ class TestWords:
         assert LEAKY.facts.verdict is Verdict.LEAKAGE
         assert text.index("Evidence of leakage") < text.index("What this does not prove")
         assert (
-            "reproduce 31 % of the inputs' difference in it (95 % confidence interval 29 % to 33 %)"
+            "reproduce 31 % (95 % confidence interval 29 % to 33 %) of the inputs' difference in it"
             in text
         )
         assert "the real records, at the controller" in text

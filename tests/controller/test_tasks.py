@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.run import audit
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object
 from gencard.core.card.budget import Price
-from gencard.core.card.terms import AuditTerms, Proposal
+from gencard.core.card.terms import AuditTerms, CardTerms, Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -43,6 +44,7 @@ from gencard.core.generators.contract import synthesise
 from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
+from tests.wire import samples
 
 SALT = b"salt"
 CODING = Coding(
@@ -134,11 +136,15 @@ class TestMeasure:
 
 
 class TestSynthesise:
+    def card(self, generator: str = "ipf") -> CardTerms:
+        terms = Proposal("datasets/t", "to see", PAIRS, generator, 500)
+        return replace(samples.CARD, terms=terms)
+
     def job(self, dataset_entry: DatasetEntry, folder: Path, **changes) -> tasks.Job:
         psi = psi_document(measure_dataset(records(dataset_entry), PAIRS))
         arguments = {
             "psi": psi,
-            "generator": "ipf",
+            "card": self.card(),
             "rows": 500,
             "seed": 7,
             "rows_file": folder / "rows",
@@ -167,11 +173,12 @@ class TestSynthesise:
 
     def test_an_unknown_generator_is_refused(self, dataset_entry, tmp_path):
         with pytest.raises(InvalidInputError):
-            run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path, generator="none"))
+            run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path, card=self.card("none")))
 
     def test_it_knows_psi_and_nothing_else_of_the_records(self, dataset_entry, tmp_path):
         job = self.job(dataset_entry, tmp_path)
-        assert set(job) == {"psi", "generator", "zeros", "rows", "seed", "max_cells", "rows_file"}
+        names = {"psi", "generator", "zeros", "computed", "rows", "seed", "max_cells", "rows_file"}
+        assert set(job) == names
         assert str(dataset_entry.data) not in json.dumps(job)
 
 

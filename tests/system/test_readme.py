@@ -23,7 +23,7 @@ def test_the_session(house: House, tmp_path: Path) -> None:
     assert "ORDER_TOO_HIGH" in said
     assert "Every byte agrees" in said
     assert "Evidence of leakage" in said
-    assert "sex x health x work" in said
+    assert "sex × health × work" in said
 
 
 def test_the_session_of_a_plan(house: House, tmp_path: Path) -> None:

@@ -149,7 +149,9 @@ def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileF
     if path.suffix == ".parquet":
         return f"read_parquet({literal(str(path))}, binary_as_string = true)"
     if file_format.is_utf8:
-        return _csv_table(path, stated(path, file_format))
+        with suppress(InvalidInputError):  # it names the path, which callers must not learn
+            return _csv_table(path, stated(path, file_format))
+        raise DatasetUnavailableError
     engine.register("decoded", _decoded(path, file_format))
     return "decoded"
 

@@ -1,5 +1,6 @@
 """Formulas, and which marginals an analysis of one depends on."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,8 @@ Terms = tuple[Clique, ...]
 MOST_TERMS = 256
 
 _CONSTANT: frozenset[str] = frozenset()
+_WORD = re.compile(r"\w+")
+"""Letters of a name for the parser of formulas; Python has others, such as a middle dot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def nested(outer: Terms, inner: Terms) -> Terms:
 def written_name(name: str) -> str:
     """A name as it stands in a formula: in backticks where Python does not read it as this name."""
     parts = name.split(".")
-    is_code = all(part.isidentifier() and not iskeyword(part) for part in parts)
+    is_code = all(_WORD.fullmatch(one) and one.isidentifier() and not iskeyword(one) for one in parts)
     return name if is_code and normalize("NFKC", name) == name else f"`{name}`"
 
 
