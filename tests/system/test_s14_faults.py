@@ -158,7 +158,7 @@ def test_s15_any_step_of_a_call_may_fail(frail: Frail, name: str) -> None:
         if not frail.faults.failed:
             break
         frail.check(failure)
-    assert failure is None, "the call does not work at all"
+    assert failure is None, f"the call does not work at all: {failure!r}"
     assert nth > 1 or name in WITHOUT_STATE
 
 
