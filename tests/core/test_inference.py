@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gencard.core.answers.design import Question
@@ -19,6 +19,7 @@ from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.output_checks.small_counts import facts, inference, linear_programs
 from gencard.core.output_checks.small_counts.inference import Outcome, tells_small_counts
 from gencard.core.output_checks.small_counts.lattice import WIDTH, Facts, Lattice
+from gencard.core.output_checks.small_counts.linear_programs import Program
 from gencard.core.statistics.formula import Analysis
 from gencard.formulas.answering import read_question
 
@@ -74,6 +75,23 @@ def test_what_is_let_pass_is_open_by_brute_force(seed):
     values = changes @ new.rows.T
     agreeing = changes[((new.low <= values + 1e-6) & (values - 1e-6 <= new.high)).all(axis=1)]
     assert np.all(np.ptp(agreeing @ small_rows(one).T, axis=0) >= WIDTH)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10_000))
+def test_an_interior_point_agrees_with_all_facts_and_is_nearly_as_far(seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 9, 6)
+    program = Program(random_facts(-4.0, 4.0, rng), counts)
+    weights = rng.normal(size=6)
+    best, change = (program.fraction(weights, interior=interior) for interior in (False, True))
+    assert best is not None
+    assume(change is not None)  # the solver may find none; then nothing is opened
+    values = program.facts.rows @ change
+    assert np.all((program.facts.low - 1e-6 <= values) & (values <= program.facts.high + 1e-6))
+    assert abs(change.sum()) < 1e-6
+    assert np.all(change >= -counts)
+    assert weights @ change >= weights @ best - 1e-4
 
 
 def test_a_cell_that_two_sums_leave_alone_is_found_and_rounding_protects_it():
