@@ -381,8 +381,9 @@ class TestSeries:
         with pytest.raises(JobFailedError):
             self.run(executor, tmp_path, rows="many")
         self.run(executor, tmp_path)
+        (idle,) = executor._idle
         os.kill(pids[-1], signal.SIGKILL)
-        assert eventually(lambda: not is_alive(pids[-1]))
+        assert eventually(lambda: not idle.process.is_alive())  # all of its threads have ended
         self.run(executor, tmp_path)
         assert pids[0] == pids[1]
         assert len(set(pids)) == 3
