@@ -157,7 +157,7 @@ def _like(table: Table, other: Table) -> Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a setting gave.
+    """Outcome of the draws of a setting.
 
     Args:
         answered: Draws with an answer.

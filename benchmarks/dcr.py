@@ -270,7 +270,7 @@ _LEAST_POWER, _MOST_ALARMS = 0.6, 0.1  # of 20 releases 12 are two standard erro
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How often an evaluation stands out beside a holdout.
+    """Number of releases in which an evaluation stands out beside a holdout.
 
     Args:
         stated: Share of copies that it says it shows in 8 of 10, on average; more than 1 is none.

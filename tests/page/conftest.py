@@ -8,6 +8,8 @@ from gencard.controller.service.access import Bounds
 from tests.compiled_copies import copies_compiled_once  # noqa: F401  # a fixture
 from tests.page.browsing import CHROMIUM, chromium_running
 from tests.page.by_http import HttpSteward, PageHouse, http_steward, page_running
+from tests.page.served import with_page
+from tests.system.house import House
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,17 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageHouse]:
         patch.setattr(application, "_BOUNDS", Bounds(100, 100, 100_000, 60))
         with page_running(tmp_path_factory.mktemp("house")) as started:
             yield started
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A controller whose policy wants two stewards."""
+    house = with_page(tmp_path_factory.mktemp("two"))
+    house.edit({"forbidden": "[]\nstewards = 2"})
+    try:
+        yield house.start()
+    finally:
+        house.stop()
 
 
 @pytest.fixture

@@ -2,25 +2,13 @@
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from gencard.client import new_request
 from tests.page.browsing import needs_chromium, visitor
-from tests.page.served import decide_on, enrol_passkey, sign_in, signed_in, with_page
+from tests.page.served import decide_on, enrol_passkey, sign_in, signed_in
 
 pytestmark = needs_chromium
-
-
-@pytest.fixture(scope="module")
-def of_two(tmp_path_factory):
-    """A controller whose policy wants two stewards."""
-    house = with_page(tmp_path_factory.mktemp("two"))
-    house.edit({"forbidden": "[]\nstewards = 2"})
-    try:
-        yield house.start()
-    finally:
-        house.stop()
 
 
 def test_a_decision_by_keys_alone(house, chromium, card):

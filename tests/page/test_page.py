@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from gencard.controller.state.events import event_of
 from gencard.core.card.card import CardState
 from tests.page.browsing import grave_findings, sideways
-from tests.page.served import decide_on, signed_in, with_page
+from tests.page.served import decide_on, signed_in
 
 MARGINALS = [["sex", "health", "work"], ["sex", "work"], ["region"]]
 
@@ -95,17 +95,6 @@ def test_a_signing_key_is_replaced(paged, sam):
     sam.watch.assert_calm()
     with state.database.reading() as tx:
         assert state.keys["cards"].current(tx).public_key() != before
-
-
-@pytest.fixture(scope="module")
-def of_two(tmp_path_factory):
-    """A controller whose policy wants two stewards."""
-    house = with_page(tmp_path_factory.mktemp("two"))
-    house.edit({"forbidden": "[]\nstewards = 2"})
-    try:
-        yield house.start()
-    finally:
-        house.stop()
 
 
 def test_two_stewards_decide_each_with_a_passkey(of_two, chromium):

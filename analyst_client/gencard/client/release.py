@@ -142,7 +142,7 @@ class Release(Displayable):
         return cells_of(first, self.coding, self._values(values, first))
 
     def _values(self, form: str, rows: Dataset) -> Values | None:
-        """What stands in place of intervals."""
+        """Return the values that are written for intervals."""
         seed = self.receipt.drawing_seed
         return values_of(form, seed, rows, self.coding) if self.derivations else values_of(form, seed)
 

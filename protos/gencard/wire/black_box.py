@@ -161,7 +161,7 @@ def _as_dataset(output: object, domain: Domain, rows: int) -> Dataset:
 
 
 def _fault(codes: NDArray[Any], size: int, rows: int) -> str:
-    """What is wrong with the codes of an attribute; empty where nothing is."""
+    """The fault of the codes of an attribute; empty if they have none."""
     if codes.shape != (rows,):
         return f"has shape {codes.shape}, not ({rows},)"
     if codes.dtype.kind not in "iu":

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.card.terms import CardTerms
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -32,13 +33,27 @@ def impossible(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:
     return (*zeros_inside(coding.structural_zeros, domain), *_implied_zeros(coding, domain))
 
 
+def zeros_for(card: CardTerms, coding: Coding) -> tuple[StructuralZeros, ...]:
+    """Cells that the generator of a card leaves empty: controller and replay must agree on them."""
+    domain = coding.domain.covered_by(card.terms.cliques)
+    if card.derivations:
+        return impossible(coding, domain)
+    return zeros_inside(coding.structural_zeros, domain)
+
+
+def computed_for(card: CardTerms, coding: Coding) -> dict[str, Derivation]:
+    """Attributes of a card's rows that are computed from others of them."""
+    attributes = coding.domain.covered_by(card.terms.cliques).attributes
+    return computed_in(coding, attributes) if card.derivations else {}
+
+
 def derived_in(coding: Coding, attributes: Clique) -> bool:
     """Whether any of these attributes is derived."""
     return any(coding.attribute(name).derivation is not None for name in attributes)
 
 
 def computed_in(coding: Coding, attributes: Clique) -> dict[str, Derivation]:
-    """Of these attributes those that follow from others of them, record by record."""
+    """Derivations of the attributes that follow from others of these, record by record."""
     derivations = {name: coding.attribute(name).derivation for name in attributes}
     return {
         name: how
@@ -48,7 +63,7 @@ def computed_in(coding: Coding, attributes: Clique) -> dict[str, Derivation]:
 
 
 def same_numbers(coding: Coding, attributes: Clique) -> dict[str, str]:
-    """Of these attributes those whose number is that of another of them: the wider intervals of it."""
+    """Source of each attribute that has wider intervals of another one's numbers: both have one."""
     return {
         name: how.sources[0]
         for name, how in computed_in(coding, attributes).items()
@@ -170,7 +185,7 @@ def _level_of_number(attribute: Attribute, number: float) -> int:
 def _where_impossible(
     domain: Domain, attributes: Clique, possible: NDArray[np.bool_]
 ) -> Iterator[StructuralZeros]:
-    """As structural zeros, if there are any, with the attributes in the domain's order."""
+    """Yield the structural zeros, if there are any, with attributes in the domain's order."""
     if not attributes or possible.all():
         return
     clique = domain.canonical(attributes)

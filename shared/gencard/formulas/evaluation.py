@@ -101,7 +101,7 @@ def _known_or_unknown(outcome: Any, *sides: Any) -> FloatArray:
 
 
 def _unknown(*sides: Any) -> Any:
-    """Where any side is NaN; a text never is."""
+    """Whether any side is NaN, cell by cell; a text never is."""
     arrays = [np.asarray(side) for side in sides]
     return reduce(np.logical_or, [np.isnan(one) for one in arrays if one.dtype.kind == "f"], np.False_)
 

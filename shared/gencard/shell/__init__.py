@@ -77,7 +77,7 @@ class _Command(TyperCommand):
 
 class _Typer(typer.Typer):
     def command(self, name: str | None = None, **settings: Any) -> Any:
-        """As the base class, for commands whose options are given once."""
+        """Add a command as the base class does, whose options are given once."""
         return super().command(name, **{"cls": _Command, **settings})
 
 

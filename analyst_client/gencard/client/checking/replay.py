@@ -13,9 +13,9 @@ from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.rows import is_parquet, parquet_problem, write_rows
 from gencard.client.terms import stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Tier
-from gencard.core.coding import Coding, Edges, zeros_inside
+from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
-from gencard.core.derived_cells import computed_in, impossible, same_numbers, with_computed
+from gencard.core.derived_cells import computed_for, same_numbers, with_computed, zeros_for
 from gencard.core.domain import Domain
 from gencard.core.errors import NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
@@ -68,8 +68,7 @@ def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Data
     if sha256(psi_document(psi)) != receipt.psi_digest:
         raise VerificationError(problem="the receipt names another psi")
     dataset = synthesise(generator_of(card, coding), psi, psi.domain, receipt.rows, receipt.seed)
-    if card.derivations:
-        dataset = with_computed(dataset, computed_in(coding, psi.domain.attributes))
+    dataset = with_computed(dataset, computed_for(card, coding))
     if dataset.digest() != receipt.rows_digest:
         raise VerificationError(problem=_why_not(card))
     return dataset
@@ -80,9 +79,7 @@ def generator_of(card: CardTerms, coding: Coding) -> Generator:
     # every generator, which whoever does not replay needs not wait for
     from gencard.core.generators import registry  # noqa: PLC0415
 
-    domain = _domain(card, coding)
-    declared = zeros_inside(coding.structural_zeros, domain)
-    zeros = impossible(coding, domain) if card.derivations else declared
+    zeros = zeros_for(card, coding)
     return registry.generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
 
 

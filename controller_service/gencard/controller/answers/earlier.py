@@ -248,7 +248,7 @@ class Earlier:
         return scope
 
     def _related(self, scope: "_Scope", outputs: Iterable[RunQuestion | Clique]) -> list[_Attributes]:
-        """Of runs and marginals that share attributes with a scope, or what these are derived from."""
+        """Attributes of runs and marginals that share some with a scope, or sources of some."""
         attributes = [
             (frozenset(one.question.formula.attributes), one.output.attributes)
             if isinstance(one, RunQuestion)

@@ -76,7 +76,7 @@ class Population:
 
     @classmethod
     def of(cls, run: Mapping[str, Any], coding: Coding) -> "Population":
-        """Those of a question; of one that has ended, with the version of the "rules" then.
+        """The population of a question; of an ended one, by the version of its "rules".
 
         Raises as ``read_formula`` and ``read_condition`` do.
         """

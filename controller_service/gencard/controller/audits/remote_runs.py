@@ -130,7 +130,7 @@ class RemoteRun:
                 # the name and the reason: a text of the program never reaches the log
                 extra = {"place": f"black_boxes/{self.name}", "kind": error.reason}
                 logger.warning("lent run failed", extra=extra)
-                errors_file = Path(job.get("errors_file", folder / "errors"))
+                errors_file = Path(job["errors_file"])
                 if errors_file.exists():
                     on_errors(errors_file.read_text(encoding="utf-8"))
                 raise

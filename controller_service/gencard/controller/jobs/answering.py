@@ -39,7 +39,7 @@ from gencard.core.output_checks.rules import (
 )
 from gencard.core.output_checks.small_counts.inference import Outcome
 from gencard.core.output_checks.stored import judged_stored, released_stored
-from gencard.core.statistics.marginals import maximal, subsets
+from gencard.core.statistics.marginals import maximal, project, subsets
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray, Progress
 from gencard.formulas.answering import answer_of
@@ -152,9 +152,8 @@ def _beside_earlier(
     outcome = earlier.leaves_too_little(run, dataset, rules)
     if outcome is Outcome.DISCLOSED:
         alone = replace(earlier, runs=(), cliques=(), rounded=()).leaves_too_little(run, dataset, rules)
-        rule = (
-            Rule.DIFFERENCING if alone is not Outcome.DISCLOSED else _rule_of_small(run, dataset, rules)
-        )
+        is_alone = alone is Outcome.DISCLOSED
+        rule = _rule_of_small(run, dataset, rules) if is_alone else Rule.DIFFERENCING
         yield "small counts", Verdict((rule,))
     if outcome is Outcome.UNDECIDED:
         yield "small counts", Verdict((Rule.UNDECIDED,))
@@ -163,13 +162,14 @@ def _beside_earlier(
 def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
     """The rule for small counts that the answer alone tells: zeros, if no other count is small."""
     part = dataset.take(np.flatnonzero(run.output.kept(dataset)))
+    clique = dataset.domain.canonical(run.attributes)
     for margins in map(RecordMargins.of, (part, dataset)):
         try:
-            counts = margins.counts(dataset.domain.canonical(run.attributes))
+            counts = margins.counts(clique)
         except TooLargeError:
             return Rule.THRESHOLD
-        for axes in subsets([str(axis) for axis in range(counts.ndim)]):
-            table = counts.sum(axis=tuple(map(int, axes)))
+        for names in subsets(clique):
+            table = project(counts, clique, tuple(name for name in clique if name in names))
             if np.any((table > 0) & (table < rules.checks.threshold)):
                 return Rule.THRESHOLD
     return Rule.ZERO

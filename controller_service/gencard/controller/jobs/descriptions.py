@@ -15,7 +15,7 @@ from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.coding import Coding, Edges, Labels, StructuralZeros
-from gencard.core.derived_cells import computed_in, impossible
+from gencard.core.derived_cells import computed_for, zeros_for
 from gencard.core.domain import Clique
 from gencard.core.evaluation.evaluation import Evaluation, Need
 from gencard.core.output_checks.populations import Rounded
@@ -28,7 +28,7 @@ from gencard.wire.documents.answer_document import Question
 
 @dataclass(frozen=True, slots=True)
 class EndedQuestion:
-    """What a run was asked.
+    """Question of an earlier run, and how its condition is read.
 
     Args:
         rules: Version of the output rules under which it ended; "" if its condition means the same now.
@@ -86,12 +86,10 @@ class Descriptions:
     ) -> Job:
         """Nothing of the dataset but what cannot occur in it; psi is all that the job knows."""
         coding = dataset_entry.schema.coding
-        domain = coding.domain.covered_by(card.terms.cliques)
-        zeros = impossible(coding, domain) if card.derivations else coding.structural_zeros
         return {
             "psi": psi.decode(),
             "generator": card.terms.generator,
-            "zeros": _zeros(zeros),
+            "zeros": _zeros(zeros_for(card, coding)),
             "computed": _computed(card, coding),
             "rows": rows,
             "seed": seed,
@@ -340,10 +338,7 @@ def _zeros(zeros: Iterable[StructuralZeros]) -> list[Job]:
 
 
 def _computed(card: CardTerms, coding: Coding) -> Job:
-    """What follows from other attributes of the rows, where the card says that they keep to it."""
-    attributes = coding.domain.covered_by(card.terms.cliques).attributes
-    computed = computed_in(coding, attributes) if card.derivations else {}
-    return {name: PLAIN.write(how) for name, how in computed.items()}
+    return {name: PLAIN.write(how) for name, how in computed_for(card, coding).items()}
 
 
 def _written(value: float) -> float | None:

@@ -82,9 +82,9 @@ class ProcessExecutor(Executor):
         self._spare = _started()
         self._series: dict[Future[Any], str] = {}
         self._staying: set[Future[Any]] = set()
-        """Those whose process waits for another job."""
+        """Jobs whose process waits for another one."""
         self._idle: list[_Idle] = []
-        """Those that have waited longest come first."""
+        """In order of time, the process that has waited longest first."""
         self._workers = workers
         self._timer: threading.Timer | None = None
         self._open = self._begins = True

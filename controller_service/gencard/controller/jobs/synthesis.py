@@ -90,8 +90,7 @@ def _explained(
     if not isinstance(box, SandboxedProgram):
         return error
     explanation, written = box.explanation(error, dataset, job["rows"], job["seed"])
-    if "errors_file" in job:
-        Path(job["errors_file"]).write_text(written, encoding="utf-8", errors="replace")
+    Path(job["errors_file"]).write_text(written, encoding="utf-8", errors="replace")
     return explanation
 
 

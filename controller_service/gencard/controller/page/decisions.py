@@ -139,7 +139,7 @@ class Decisions:
     ceremonies: Ceremonies
 
     def options(self, session: Session, form: Form) -> str:
-        """What the browser asks its authenticator by, as JSON; empty where no passkey is needed.
+        """The request of the browser to its authenticator, as JSON; empty if no passkey is needed.
 
         Raises:
             GencardError: The decision would be refused; the form is still open in the browser.

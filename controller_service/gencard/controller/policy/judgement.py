@@ -118,7 +118,7 @@ NOTHING_LEFT = "NOTHING_LEFT"
 
 
 def no_zeros(_domain: Domain) -> Zeros:
-    """Of a schema in which every cell can occur."""
+    """Structural zeros of a schema in which every cell can occur."""
     return ()
 
 

@@ -55,7 +55,7 @@ Rows = list[list[str]]
 
 
 def detect(path: Path) -> tuple[FileFormat, int | None]:
-    """How a file is written, and how many records it has; None where that is not looked at.
+    """Format of a file and number of its records; None if these are not counted here.
 
     Raises:
         EmptyDatasetError: The file is empty.

@@ -302,6 +302,7 @@ def with_derived(
 
 
 _NEW_MARKS = {"escape": None, "comment": "", "header": True}
+"""Fields of formats that are left out at these values: they were not there in earlier versions."""
 
 
 def how_read(
@@ -309,10 +310,11 @@ def how_read(
 ) -> str:
     """Format, readings and rule of persons as text, the same for what a job gets as JSON."""
     unusual = {name: asdict(one) for name, one in readings.items() if one != PLAIN}
-    stated = asdict(file_format)
-    for name, value in _NEW_MARKS.items():  # as before there were these
-        if stated[name] in (value, file_format.quote if name == "escape" else value):
-            del stated[name]
+    stated = {
+        name: value
+        for name, value in asdict(file_format).items()
+        if name not in _NEW_MARKS or value != _NEW_MARKS[name]
+    }
     whole: dict[str, Any] = {"format": stated, "readings": unusual}
     whole |= {} if persons is None else {"persons": list(persons)}
     return json.dumps(whole, sort_keys=True, default=str)

@@ -71,6 +71,8 @@ class FileFormat:
     trim: bool = False
 
     def __post_init__(self) -> None:
+        if self.escape == self.quote:  # one form for one meaning
+            object.__setattr__(self, "escape", None)
         try:
             lookup(self.encoding)
         except LookupError:
@@ -96,7 +98,7 @@ class FileFormat:
 
     @property
     def escape_mark(self) -> str:
-        """What stands before a quotation mark inside a value; empty where there are none."""
+        """The mark before a quotation mark inside a value; empty if there are no quotation marks."""
         return self.quote if self.escape is None else self.escape
 
     @property
@@ -192,7 +194,7 @@ def delimiter_of(lines: Sequence[str]) -> tuple[str, int]:
 
 
 def _regularity(lines: Sequence[str], delimiter: str) -> tuple[int, int]:
-    """How many records have the header's number of values, where that is above 1; that number."""
+    """Number of records with as many values as the header, if these are several; number of values."""
     try:
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
     except csv.Error:  # such as a line that is one value of more than 128 KiB by this delimiter
@@ -240,12 +242,17 @@ def _columns(path: Path, file_format: FileFormat) -> tuple[list[str], int]:
             quoting=csv.QUOTE_MINIMAL if file_format.quote else csv.QUOTE_NONE,
         )
         first = next(reader)
-    digits = len(str(len(first) - 1))
-    unnamed = [f"column{place:0{digits}}" for place in range(len(first))]
+    unnamed = _unnamed(len(first))
     if not file_format.header:
         return unnamed, skip - comments
     names = [name.strip(" ") or other for name, other in zip(first, unnamed, strict=True)]
     return _distinct(names), skip - comments
+
+
+def _unnamed(columns: int) -> list[str]:
+    """Names of columns that the file does not name, with as many digits as the last one."""
+    digits = len(str(columns - 1))
+    return [f"column{place:0{digits}}" for place in range(columns)]
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -282,8 +289,11 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
         autogenerate_column_names=not file_format.header,
     )
     with arrow_csv.open_csv(path, read_options=options, parse_options=parse) as reader:
-        names = reader.schema.names if file_format.header else [""] * len(reader.schema.names)
-    names = [name or f"column{position}" for position, name in enumerate(names)]
+        names = reader.schema.names
+    if file_format.header:
+        names = [name or f"column{position}" for position, name in enumerate(names)]
+    else:
+        names = _unnamed(len(names))
     options.autogenerate_column_names, options.column_names = False, names
     options.skip_rows = file_format.skip + file_format.header
     convert = arrow_csv.ConvertOptions(

@@ -70,7 +70,7 @@ class SandboxedProgram:
         return self.ask(BoxTask.RUN, dataset, rows, seed).rows()
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
-        """What a call with each seed gives, one after the other; raises as a call does.
+        """Yield the result of a call with each seed, one after the other; raises as a call does.
 
         A check of the environment takes as long as a short run: one check is for the runs of a moment,
         and their rows are given after it.
@@ -221,7 +221,7 @@ def _quoted(line: bytes) -> str:
 
 
 def _end(code: int) -> str:
-    """How a process ended that did not end well."""
+    """Describe the end of a process that did not end well."""
     if code < 0 or code > 128:
         number = -code if code < 0 else code - 128
         try:
@@ -232,7 +232,7 @@ def _end(code: int) -> str:
 
 
 def _advice_on(written: str, limits: SandboxLimits) -> str:
-    """What to do about the last line of standard error."""
+    """Advice on the last line of standard error."""
     last = next((line for line in reversed(written.splitlines()) if line.strip()), "")
     if last.startswith(("ModuleNotFoundError", "ImportError")):
         return (

@@ -172,7 +172,7 @@ class Program:
 
 
 def _imports_in(text: bytes) -> Iterator[str]:
-    """What a text in Python imports, absolutely and by public names."""
+    """Absolute imports of a text in Python, by public names."""
     for modules, package_name, together, members in _IMPORT.findall(text):
         package = package_name.decode(errors="replace")
         names = _COMMENT.sub("", (modules or together or members).decode(errors="replace"))

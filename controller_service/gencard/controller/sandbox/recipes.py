@@ -66,7 +66,7 @@ def _recipe(program: Program, *, box: str, folder: str) -> Document:
 
 
 def imports_of(recipe: Document) -> tuple[str, ...]:
-    """What a program imports of the distributions that it declares; see ``program.Program.imports``."""
+    """Imports of a program from its declared distributions; see ``program.Program.imports``."""
     return _program_of(recipe).imports(environment_of_document(recipe["environment"]))
 
 

@@ -175,7 +175,7 @@ MOST_WRITTEN = 1 << 16
 
 @dataclass(slots=True)
 class Observed:
-    """What a program did in a run on made-up records.
+    """Course of a run of a program on made-up records.
 
     Args:
         answer: Bytes on standard output.
@@ -350,7 +350,7 @@ class Sandbox:
 
 
 def _fault(answer: bytes, request: BoxRequest, most_saved: int) -> BlackBoxError | None:
-    """What is wrong with an answer; None where nothing is."""
+    """The fault of an answer; None if it has none."""
     reader = AnswerReader(request, lambda _hundredths: None, most_saved=most_saved)
     try:
         reader.feed(answer)

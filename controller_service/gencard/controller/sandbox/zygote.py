@@ -260,7 +260,7 @@ def _of_program(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _code_of(end: SystemExit) -> int:
-    """As the interpreter has it: nothing is 0, a number is itself, and all else is printed."""
+    """Exit code as the interpreter has it: 0 for None, a number itself, and all else is printed."""
     if end.code is None or isinstance(end.code, int):
         return int(end.code or 0) & 0xFF
     sys.stderr.write(f"{end.code}\n")

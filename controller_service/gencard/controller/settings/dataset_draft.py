@@ -139,7 +139,7 @@ _MARKS = ("delimiter", "quote", "escape", "comment", "header", "skip")
 
 
 def _format_text(file_format: FileFormat) -> str:
-    """How a CSV file is written, as a line of TOML: all marks, and what is unusual; else empty."""
+    """Format of a file as a line of TOML: all marks of a CSV file, and what is unusual."""
     usual, stated = asdict(FileFormat()), asdict(file_format) | {"escape": file_format.escape_mark}
     names = [*_MARKS] if file_format.delimiter else []
     names += [name for name, value in stated.items() if value != usual[name] and name not in _MARKS]

@@ -292,8 +292,7 @@ class FormatTable(Section):
 
     def format(self) -> FileFormat:
         """Raises InvalidInputError where the marks are not possible."""
-        usual_escape = {"escape": None} if self.escape == self.quote else {}
-        return FileFormat(**self.model_dump() | usual_escape)
+        return FileFormat(**self.model_dump())
 
 
 def _place(value: object) -> object:

@@ -14,8 +14,9 @@ _LISTED_BY = {
     "refused worker": "List workers with `gencard-controller doctor`.",
     "generator or black box": "List black boxes with `gencard-controller boxes`.",
 }
+"""Advice on what is not there, where it differs from that to an analyst; ``_CARDS`` on all else."""
+
 _CARDS = "List cards with `gencard-controller cards`; names are exact."
-"""Advice to a steward where it differs from that to an analyst."""
 
 
 def advice_of(error: GencardError) -> str:

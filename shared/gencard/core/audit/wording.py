@@ -208,7 +208,7 @@ _MISSED_ALL = "would not have been found in 8 of 10"
 
 
 def effect_sentence(report: AuditReport) -> str:
-    """How much of the inputs' difference the outputs reproduce in the strongest interaction.
+    """Share of the inputs' difference that the outputs reproduce in the strongest interaction.
 
     A share is stated as far as its interval says something: it is 0 to 1 for most generators, but its
     estimate has no bounds.

@@ -287,7 +287,7 @@ def predictions(
     classes: IntArray,
     scores: Callable[[IntArray], FloatArray],
 ) -> Predicted:
-    """What a classifier says about the records that it was made from.
+    """Predictions of a classifier for the records that it was made from.
 
     Args:
         classes: Codes of the response that it knows; every record has one of them.

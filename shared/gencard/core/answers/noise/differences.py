@@ -115,7 +115,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moves:
-    """What noise does to some numbers, each on its scale.
+    """Effect of noise on some numbers, each on its scale.
 
     Args:
         covariance: To first order, shape ``(numbers, numbers)``.
@@ -160,16 +160,11 @@ def widened(
         if plain[address] is not None
         and (address.place in _WITHOUT_RULE or (rule and rule.use in {Use.INTERVAL, Use.SPREAD}))
     }
+    numbers: Numbers = {at: plain[at] for at, rule in rules.items() if rule and rule.use is Use.GIVEN}
     if all(address.place == RECORDS for address in chosen):
-        kept = {at: plain[at] for at, rule in rules.items() if rule and rule.use is Use.GIVEN}
-        return rebuilt(answer, kept), float(margins.variances(())) ** 0.5
+        return rebuilt(answer, numbers), float(margins.variances(())) ** 0.5
     moves = _moves(list(chosen.items()), analysis, margins, cliques)
     spreads = dict(zip(chosen, moves.spread, strict=True))
-    numbers: Numbers = {
-        address: value
-        for address, value in plain.items()
-        if (rule := rules[address]) and rule.use is Use.GIVEN
-    }
     noise: dict[str, float] = {}
     factors = np.ones(len(chosen))
     errors = _known_errors(answer)
@@ -250,7 +245,7 @@ def _bent_together(
     middle: FloatArray,
     turn: int,
 ) -> FloatArray:
-    """What curvature adds where all counts move at once, each up or down.
+    """The part that curvature adds when all counts move at once, each up or down.
 
     A sum of many counts may be near 0 though each count is far from moving it there.
     """

@@ -21,7 +21,7 @@ RECORDS = "n"
 
 
 class Use(StrEnum):
-    """How the noise of psi enters a number."""
+    """Way in which the noise of psi enters a number."""
 
     INTERVAL = "interval"
     """Its standard error, interval or p value includes the noise."""
@@ -36,7 +36,7 @@ class Use(StrEnum):
 
 
 class Address(NamedTuple):
-    """Where a number is: in a table, or among scalars or coefficients."""
+    """Place of a number: in a table, or among scalars or coefficients."""
 
     place: str
     row: str
@@ -62,7 +62,7 @@ Beside = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How the noise enters some numbers, and which numbers say so.
+    """Rule for some numbers: the way in which noise enters them, and the numbers that say so.
 
     Args:
         place: A table, or ``SCALARS``; names in brackets after it do not count.
@@ -204,7 +204,7 @@ def rule_of(kind: Analysis, address: Address) -> Rule | None:
 
 
 def use_of(kind: Analysis, address: Address) -> Use:
-    """How the noise enters a number of an answer: the judgement of every number there is.
+    """Judge any number of an answer: the way in which the noise enters it.
 
     >>> use_of(Analysis.MEANS, Address("means", "f", "std_mean")), use_of(
     ...     Analysis.LINEAR, Address(SCALARS, "rsquared", "value")
@@ -260,7 +260,7 @@ _P_VALUES = frozenset({"pvalue", "PR(>F)"})
 def without_errors(answer: Answer) -> Answer:
     """The answer without standard errors, bounds and p values, which follow from other numbers."""
     others = {(rule.place, other) for rules in RULES.values() for rule in rules for other in rule.others}
-    gone = {(place or own, column) for own, (place, column) in others} | {
+    beside = {(place or own, column) for own, (place, column) in others} | {
         (SCALARS, "standard_error"),
         (SCALARS, "pvalue"),
     }
@@ -268,7 +268,7 @@ def without_errors(answer: Answer) -> Answer:
         at: value
         for at, value in numbers_of(answer).items()
         if at.column not in _P_VALUES
-        and not gone.intersection({(_base(at.place), at.column), (_base(at.place), "")})
+        and not beside.intersection({(_base(at.place), at.column), (_base(at.place), "")})
     }
     return rebuilt(answer, kept)
 
