@@ -8,28 +8,20 @@ from decimal import Decimal
 
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Facts, Grid, Listed, Part
+from gencard.core import catalogue as core_catalogue
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
-from gencard.core.card.budget import Claim, Price, Spend, SpendState, counted
+from gencard.core.card.budget import Price, Spend, counted
 from gencard.core.card.mechanism import Privacy, Transform
 from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism
-from gencard.core.card.terms import Tier
-from gencard.core.coding import Coding
+from gencard.core.catalogue import DeclaredAttribute
+from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.domain import Clique
 from gencard.core.errors import NotFoundError, advice_on
 from gencard.core.moment import MomentKind
 from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
-from gencard.wire.codecs.card_codec import analyses_of, datetime_of, kind_of
-from gencard.wire.codecs.privacy_codec import claim_of, mechanism_of, price_of, privacy_of, transform_of
-from gencard.wire.codecs.schema_codec import DeclaredAttribute, coding_of, declared_of
-from gencard.wire.signatures.identity import Identity
-
-_TIER = {
-    pb.TIER_BY_CONSTRUCTION: Tier.BY_CONSTRUCTION,
-    pb.TIER_PRIVATE: Tier.PRIVATE,
-    pb.TIER_AUDITED: Tier.AUDITED,
-}
+from gencard.wire.codec import privacy_of, value_of
 
 _HEADS = ("Attribute", "Type", "Levels", "", "Missing", "Description")
 
@@ -152,31 +144,8 @@ class CatalogueEntry(Displayable):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GeneratorEntry(Displayable):
-    """A generator or a black box.
-
-    Args:
-        digest: SHA-256, in hex, of the code and parameters that run.
-        needs: Requirements of a generator on psi; empty for a black box.
-        bound: Size of the model that is compared with ``most_cells`` before any record is read.
-        cell_bytes: Largest memory of a fit per cell, in bytes.
-        parameters: Parameters, the same for every card.
-        claim: Privacy guarantee declared for a black box; None for a generator.
-        reviewed_by: Reviewer of this digest of a black box of tier audited; if empty, cards that name
-            the box are refused.
-    """
-
-    name: str
-    tier: Tier
-    description: str
-    digest: str
-    needs: str
-    bound: str
-    most_cells: int
-    cell_bytes: int
-    parameters: dict[str, str]
-    claim: Claim | None = None
-    reviewed_by: str = ""
+class GeneratorEntry(core_catalogue.GeneratorEntry, Displayable):
+    """A generator or a black box."""
 
     def lines(self) -> list[tuple[str, str]]:
         """The entry in names and values."""
@@ -233,7 +202,7 @@ def _suggesting(
 
 def list_generators(connection: Connection) -> Listed[GeneratorEntry]:
     answers = pages(connection, connection.catalog.ListGenerators, pb.ListGeneratorsRequest())
-    entries = (_generator(entry) for page in answers for entry in page.generators)
+    entries = (value_of(GeneratorEntry, entry) for page in answers for entry in page.generators)
     heads = ("Generator", "Tier", "Needs or claim", "Description")
     return Listed(entries, "Generators and black boxes", heads, _generator_line)
 
@@ -242,34 +211,22 @@ def _generator_line(entry: GeneratorEntry) -> tuple[str, str, str, str]:
     return entry.name, str(entry.tier), entry.needs or str(entry.claim or "—"), entry.description
 
 
-def _generator(message: pb.Generator) -> GeneratorEntry:
-    return GeneratorEntry(
-        name=message.name,
-        tier=_TIER.get(message.tier, Tier.AUDITED),
-        description=message.description,
-        digest=message.digest,
-        needs=message.needs,
-        bound=message.bound,
-        most_cells=message.most_cells,
-        cell_bytes=message.cell_bytes,
-        parameters={parameter.name: parameter.value for parameter in message.parameters},
-        claim=claim_of(message.claim) if message.HasField("claim") else None,
-        reviewed_by=message.reviewed_by,
-    )
-
-
 def _entry(message: pb.Dataset) -> CatalogueEntry:
+    attributes = tuple(value_of(DeclaredAttribute, one) for one in message.attributes)
     return CatalogueEntry(
         name=message.name,
         title=message.title,
         description=message.description,
         declared_by=message.declared_by,
         version=message.version,
-        coding=coding_of(message),
+        coding=Coding(
+            tuple(one.attribute for one in attributes),
+            tuple(value_of(StructuralZeros, one) for one in message.structural_zeros),
+        ),
         policy=_policy(message.policy),
         records=message.records if message.HasField("records") else None,
         most_records=message.most_records,
-        attributes=tuple(map(declared_of, message.attributes)),
+        attributes=attributes,
     )
 
 
@@ -281,23 +238,20 @@ def _policy(message: pb.Policy) -> Policy:
         most_rows=message.most_rows,
         forbidden=tuple(tuple(clique.attributes) for clique in message.forbidden),
         generators=tuple(message.generators),
-        mechanisms=tuple(mechanism_of(number) for number in message.mechanisms),
-        moments=tuple(map(kind_of, message.moments)),
+        mechanisms=tuple(list(Mechanism)[number - 1] for number in message.mechanisms),
+        moments=tuple(list(MomentKind)[number - 1] for number in message.moments),
         highest_moment=message.highest_moment,
         measures=tuple(message.measures),
         without_uniques=message.without_uniques,
-        analyses=analyses_of(message.analyses),
+        analyses=value_of(Analyses, message.analyses),
         steward_releases=message.steward_releases,
         two_stewards=tuple(message.two_stewards),
         noise=privacy_of(message.noise) if message.HasField("noise") else None,
-        transform=transform_of(message.transform),
-        most_per_card=price_of(message.most_per_card),
+        transform=value_of(Transform, message.transform),
+        most_per_card=value_of(Price, message.most_per_card),
         automatic=message.automatic,
         valid=timedelta(seconds=message.valid_seconds),
     )
-
-
-_STATE = {ledger.Spend.State.Value(f"STATE_{state.name}"): state for state in SpendState}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -345,29 +299,15 @@ def get_budget(connection: Connection, dataset: str) -> Budget:
     request = ledger.GetBudgetRequest(dataset=dataset)
     with _suggesting("dataset", dataset.removeprefix("datasets/"), lambda: list_datasets(connection)):
         answer = connection.call(connection.ledger.GetBudget, request)
-    return Budget(dataset, price_of(answer.cap), price_of(answer.spent))
+    return Budget(dataset, value_of(Price, answer.cap), value_of(Price, answer.spent))
 
 
 def list_spends(connection: Connection) -> Listed[Spend]:
     """Lines of the ledger, newest first."""
     answers = pages(connection, connection.ledger.ListSpends, ledger.ListSpendsRequest())
-    spends = (_spend(line) for page in answers for line in page.spends)
+    spends = (value_of(Spend, line) for page in answers for line in page.spends)
     return Listed(spends, "Spending", ("Line", "For", "Price", "State", "Resource"), _spend_line)
 
 
 def _spend_line(spend: Spend) -> tuple[str, str, str, str, str]:
     return str(spend.line), spend.kind, str(spend.price), str(spend.state), spend.resource
-
-
-def _spend(message: ledger.Spend) -> Spend:
-    return Spend(
-        line=int(message.name.removeprefix("ledger/")),
-        dataset=message.dataset,
-        project=Identity.of(message.analyst).project,
-        analyst=message.analyst,
-        resource=message.resource,
-        kind=message.kind,
-        price=price_of(message.price),
-        state=_STATE[message.state],
-        created=datetime_of(message.create_time),
-    )

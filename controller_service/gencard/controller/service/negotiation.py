@@ -13,32 +13,16 @@ from gencard.controller.records.encoding import PLAIN
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import page_and_token, page_size, request_of
-from gencard.core.card.terms import Tier
+from gencard.core.card.terms import Proposal
+from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.coding import Attribute
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codecs.card_codec import (
-    analyses_message,
-    card_message,
-    kind_message,
-    proposal_of,
-)
-from gencard.wire.codecs.privacy_codec import (
-    claim_message,
-    mechanism_message,
-    price_message,
-    privacy_message,
-    transform_message,
-)
-from gencard.wire.codecs.schema_codec import DeclaredAttribute, declared_message, zeros_message
+from gencard.wire.codec import message_of, privacy_message, value_of
+from gencard.wire.codecs.card_codec import card_message
 
-TIER = {
-    Tier.BY_CONSTRUCTION: catalog.TIER_BY_CONSTRUCTION,
-    Tier.PRIVATE: catalog.TIER_PRIVATE,
-    Tier.AUDITED: catalog.TIER_AUDITED,
-}
 SECONDS_A_DAY = 86_400
 
 
@@ -67,24 +51,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         self, request: catalog.ListGeneratorsRequest, context: grpc.ServicerContext
     ) -> catalog.ListGeneratorsResponse:
         entries, token = page_and_token(self.boxes.catalogue(), request, attrgetter("name"))
-        generators = [
-            catalog.Generator(
-                name=entry.name,
-                tier=TIER[entry.tier],
-                description=entry.description,
-                digest=entry.digest,
-                needs=entry.needs,
-                bound=entry.bound,
-                most_cells=entry.most_cells,
-                cell_bytes=entry.cell_bytes,
-                parameters=[
-                    catalog.Parameter(name=name, value=value) for name, value in entry.parameters.items()
-                ],
-                claim=None if entry.claim is None else claim_message(entry.claim),
-                reviewed_by=entry.reviewed_by,
-            )
-            for entry in entries
-        ]
+        generators = [message_of(entry, catalog.Generator) for entry in entries]
         return catalog.ListGeneratorsResponse(generators=generators, next_page_token=token)
 
 
@@ -104,9 +71,11 @@ def _whole(dataset_entry: DatasetEntry) -> catalog.Dataset:
     message = _summary(dataset_entry)
     schema = dataset_entry.schema
     message.attributes.extend(
-        declared_message(_declared(one, schema)) for one in schema.coding.attributes
+        message_of(_declared(one, schema), catalog.DeclaredAttribute) for one in schema.coding.attributes
     )
-    message.structural_zeros.extend(zeros_message(zeros) for zeros in schema.coding.structural_zeros)
+    message.structural_zeros.extend(
+        message_of(zeros, catalog.StructuralZeros) for zeros in schema.coding.structural_zeros
+    )
     message.policy.CopyFrom(_policy(dataset_entry.policy))
     return message
 
@@ -125,17 +94,20 @@ def _policy(policy: Policy) -> catalog.Policy:
         most_rows=policy.most_rows,
         forbidden=[common.Clique(attributes=clique) for clique in policy.forbidden],
         generators=policy.generators,
-        mechanisms=[mechanism_message(mechanism) for mechanism in policy.mechanisms],
-        most_per_card=price_message(policy.most_per_card),
+        mechanisms=[
+            common.Privacy.Mechanism.Value(f"MECHANISM_{mechanism.name}")
+            for mechanism in policy.mechanisms
+        ],
+        most_per_card=message_of(policy.most_per_card, common.Price),
         automatic=policy.automatic,
         valid_seconds=policy.valid_days * SECONDS_A_DAY,
         noise=None if policy.noise is None else privacy_message(policy.noise),
-        transform=transform_message(policy.transform),
-        moments=map(kind_message, policy.moments.kinds),
+        transform=message_of(policy.transform, common.Transform),
+        moments=[common.Moment.Kind.Value(f"KIND_{kind.name}") for kind in policy.moments.kinds],
         highest_moment=policy.moments.highest,
         measures=policy.measures,
         without_uniques=policy.without_uniques,
-        analyses=analyses_message(policy.analyses.most),
+        analyses=message_of(policy.analyses.most, common.Analyses),
         steward_releases=policy.analyses.steward,
         two_stewards=policy.decided_by_two,
     )
@@ -156,7 +128,7 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     def ProposeCard(
         self, request: pb.ProposeCardRequest, context: grpc.ServicerContext
     ) -> pb.ProposeCardResponse:
-        proposal = proposal_of(request.terms)
+        proposal = value_of(Proposal, request.terms)
         if request.validate_only:
             card = self.negotiations.price(identity(), proposal)
         else:
@@ -182,7 +154,7 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
             identity(),
             request.name,
             request.etag,
-            proposal_of(request.terms),
+            value_of(Proposal, request.terms),
             request_of("CounterCard", request),
         )
         return pb.CounterCardResponse(card=card_message(card))

@@ -34,8 +34,7 @@ from gencard.core.errors import (
     ProposalRefusedError,
     TooLargeError,
 )
-from gencard.wire.codecs.privacy_codec import price_document
-from gencard.wire.documents.card_document import terms_document, terms_of_document
+from gencard.wire.documents.card_document import price_document, terms_document, terms_of_document
 from gencard.wire.signatures.canonical import Document, sha256, time_text
 from gencard.wire.signatures.dsse import REVOCATION, sign, statement
 
