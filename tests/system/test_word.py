@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from gencard.controller.controller_state import open_controller_state
 from gencard.controller.notify import channels
+from gencard.controller.notify import notifier as notifier_module
 from gencard.controller.notify.channels import Fate, channels_of
 from gencard.controller.notify.messages import Kind, Message
 from gencard.controller.notify.notifier import Notifier, post_of
@@ -193,7 +194,7 @@ def test_a_crash_loses_no_word_and_repeats_it_under_its_name(stepped, monkeypatc
     word, receiver, clock = stepped
     (channel,) = word.channels
     word.collect()
-    monkeypatch.setattr(type(word.outbox), "end", failing)
+    monkeypatch.setattr(notifier_module, "end_message", failing)
     with pytest.raises(StorageError):
         word.deliver(channel)  # taken by the receiver, and the service dies before it can say so
     monkeypatch.undo()
