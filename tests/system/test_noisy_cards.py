@@ -14,7 +14,6 @@ import pytest
 from gencard.client import all_marginals
 from gencard.client.terms import stddevs
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.releases import run
 from gencard.controller.state import results
 from gencard.controller.state.ledger import Account, Scope
 from gencard.core.card.budget import Neighbouring, Price, SpendState
@@ -166,7 +165,7 @@ class TestOnce:
                 raise faults.pop()
             return put(*arguments)
 
-        monkeypatch.setattr(run, "results.put_psi", failing)
+        monkeypatch.setattr(results, "put_psi", failing)
         card = propose(ana, epsilon="0.11", neighbouring=RELATION).accept()
         with pytest.raises(StorageError):
             card.generate(rows=10, progress=False)
