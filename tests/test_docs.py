@@ -22,7 +22,7 @@ from gencard.controller.audits.run import _payload
 from gencard.controller.settings.files import Section
 from gencard.controller.settings.policy import Caps, PolicyTable
 from gencard.controller.shell.main import app as steward_shell
-from gencard.controller.state.event_log import signed_checkpoint
+from gencard.controller.state.log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.mechanism import USUAL_CHECKS
 from gencard.core.output_checks.rules import Rule

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gencard.controller.state.event_log import signed_checkpoint
+from gencard.controller.state.log import signed_checkpoint
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring, Price
 from gencard.core.card.mechanism import USUAL_CHECKS, InsideGenerator, Transform

@@ -17,8 +17,17 @@ from gencard.controller.policy.judgement import Limits, check_readable, judge
 from gencard.controller.policy.policy import Policy
 from gencard.controller.policy.quotas import Quotas
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
-from gencard.controller.state.cards import CardStore, CardUsage, as_of, in_force, signed_card
-from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.cards import (
+    CardUsage,
+    as_of,
+    card_usage,
+    get_card,
+    in_force,
+    insert_card,
+    signed_card,
+    update_card,
+)
+from gencard.controller.state.log import EventLog
 from gencard.core.card.card import Card, CardState, CounterOffer, Offer, Refusal, Step, Turn
 from gencard.core.card.offer_changes import STEWARD, changes_between
 from gencard.core.card.terms import CardTerms, Proposal, Tier
@@ -54,7 +63,6 @@ class CardBook:
         on_end: Ends what waits under a card, by its name, in the transaction that ends the card.
     """
 
-    store: CardStore
     log: EventLog
     catalogue: Catalogue
     limits: Limits
@@ -67,7 +75,7 @@ class CardBook:
 
     def card(self, tx: Connection, name: str) -> Card:
         """Any card, as of now; raises NotFoundError."""
-        return self.as_of_now(card_of_bytes(self.store.get(tx, name).body))
+        return self.as_of_now(card_of_bytes(get_card(tx, name).body))
 
     def owned(self, tx: Connection, who: Identity, name: str) -> Card:
         """The caller's own card; another's is as unknown as one that never was."""
@@ -124,7 +132,7 @@ class CardBook:
     @property
     def grants(self) -> Grants:
         """What was granted so far."""
-        return Grants(self.store, self.clock)
+        return Grants(self.clock)
 
     def judged(self, tx: Connection, dataset_entry: DatasetEntry, proposal: Proposal) -> CounterOffer:
         """The nearest acceptable terms.
@@ -162,7 +170,6 @@ class CardBook:
         """The analyst's measured cards on the records as they are now, oldest first."""
         return held_cards(
             tx,
-            self.store,
             analyst=analyst,
             dataset=dataset_entry.name,
             version=dataset_entry.version,
@@ -241,12 +248,12 @@ class CardBook:
     def usage(self, tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> CardUsage:
         """What an analyst's cards take of the state."""
         since = self.clock() - timedelta(days=dataset_entry.policy.valid_days)
-        return self.store.usage(tx, analyst, since)
+        return card_usage(tx, analyst, since)
 
     def open(self, tx: Connection, *steps: Card) -> Card:
         """Store a new card as its last step left it, once the log holds all of its steps."""
         card = self._write_down(tx, steps)
-        self.store.insert(
+        insert_card(
             tx,
             card.name,
             dataset=dataset_of(card.name),
@@ -265,7 +272,7 @@ class CardBook:
             StaleEtagError: Somebody changed the card meanwhile.
         """
         new = self._write_down(tx, steps)
-        self.store.update(
+        update_card(
             tx,
             new.name,
             old_etag=old.etag,

@@ -12,9 +12,16 @@ from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
-from gencard.controller.state.cards import ENDED, offer_of, signed_card
+from gencard.controller.state.cards import (
+    ENDED,
+    delete_card,
+    list_cards,
+    never_granted_cards,
+    offer_of,
+    signed_card,
+)
 from gencard.controller.state.database import Database
-from gencard.controller.state.idempotency import Request, forget
+from gencard.controller.state.requests import Request, forget_answers
 from gencard.core.card.card import OPEN, Card, CardState, CounterOffer, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (
@@ -74,10 +81,10 @@ class Retention:
         before, pruned, after = self.clock() - timedelta(days=self.keep_days), 0, 0
         while True:
             with self.database.transaction() as tx:
-                rows = self.cards.store.never_granted(tx, before, after, _AT_A_TIME)
+                rows = never_granted_cards(tx, before, after, _AT_A_TIME)
                 pruned += sum(self._prune(tx, card_of_bytes(row.body)) for row in rows)
                 if len(rows) < _AT_A_TIME:
-                    forget(tx, _METHODS, before)
+                    forget_answers(tx, _METHODS, before)
                     return pruned
                 after = rows[-1].number
 
@@ -93,7 +100,7 @@ class Retention:
             details={"state": str(card.state)},
             now=self.clock(),
         )
-        self.cards.store.delete(tx, card.name)
+        delete_card(tx, card.name)
         return True
 
 
@@ -211,7 +218,7 @@ class Negotiations:
         """Cards that ``who`` may see, newest first, and the token of the next page."""
         owner = who.uri if who.role is Role.ANALYST else None
         with self.database.reading() as tx:
-            page = self.cards.store.list(tx, analyst=owner, dataset=dataset, before=before, limit=limit)
+            page = list_cards(tx, analyst=owner, dataset=dataset, before=before, limit=limit)
         cards = [self.cards.as_of_now(card_of_bytes(row.body)) for row in page.rows]
         return cards, page.next_token
 

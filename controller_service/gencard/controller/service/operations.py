@@ -14,14 +14,11 @@ from google.protobuf.message import Message
 from gencard.controller.operations.failures import error_of_document
 from gencard.controller.operations.operations import Operations
 from gencard.controller.service.guard import identity
-from gencard.controller.state.accounts import Account, Scope
-from gencard.controller.state.audits import AuditRow
 from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog, all_changes
-from gencard.controller.state.idempotency import Request
-from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
-from gencard.controller.state.releases import EvaluationRow, ReleaseRow
+from gencard.controller.state.ledger import Account, Ledger, Scope
+from gencard.controller.state.log import EventLog, all_changes
+from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState, Request
+from gencard.controller.state.results import AuditRow, EvaluationRow, ReleaseRow
 from gencard.core.audit.report import Verdict
 from gencard.core.errors import (
     GencardError,

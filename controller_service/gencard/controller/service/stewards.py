@@ -13,9 +13,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from gencard.controller.answers.decisions import question_of
 from gencard.controller.service.guard import identity, tls_key
 from gencard.controller.service.operations import operation_message, page_and_token, page_size
-from gencard.controller.state.events import Event
-from gencard.controller.state.first_decisions import FirstDecision
-from gencard.controller.state.runs import RunRow
+from gencard.controller.state.log import Event
+from gencard.controller.state.results import RunRow
+from gencard.controller.state.stewards import FirstDecision
 from gencard.controller.stewards.actions import Action, Kind, arguments_bytes, arguments_of
 from gencard.controller.stewards.cards import CardView
 from gencard.controller.stewards.desk import Desk

@@ -13,8 +13,8 @@ from gencard.controller.policy import policy
 from gencard.controller.policy.policy import AnalysesPolicy, MomentPolicy
 from gencard.controller.settings.boxes import Name
 from gencard.controller.settings.files import Section
-from gencard.controller.state import accounts
-from gencard.controller.state.accounts import Scope
+from gencard.controller.state import ledger
+from gencard.controller.state.ledger import Scope
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.mechanism import Transform, noise_with
@@ -369,8 +369,8 @@ class Caps(Section):
             analysts=analysts,
         )
 
-    def caps(self) -> accounts.Caps:
+    def caps(self) -> ledger.Caps:
         """Raises InvalidNumberError where one is too large for the ledger."""
         own = {(Scope.PROJECT, name): amounts.price() for name, amounts in self.projects.items()}
         own |= {(Scope.ANALYST, name): amounts.price() for name, amounts in self.analysts.items()}
-        return accounts.Caps(self.dataset.price(), self.project.price(), self.analyst.price(), own)
+        return ledger.Caps(self.dataset.price(), self.project.price(), self.analyst.price(), own)

@@ -18,6 +18,7 @@ from gencard.controller.shell.terminal import (
     local_desk,
     say_json,
 )
+from gencard.controller.state.cards import list_cards
 from gencard.controller.stewards.actions import Kind
 from gencard.core.card.budget import FREE
 from gencard.core.card.card import Card, CardState, Offer
@@ -45,7 +46,7 @@ def show(
         if name is not None:
             _say(state.cards.card(tx, name), as_json)
             return
-        rows = state.cards.store.list(tx, limit=PAGE).rows
+        rows = list_cards(tx, limit=PAGE).rows
         cards = [state.cards.as_of_now(card_of_bytes(row.body)) for row in rows]
     visible = [card for card in cards if not waiting or card.state is CardState.REQUESTED]
     if as_json:

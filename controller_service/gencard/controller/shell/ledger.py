@@ -20,7 +20,7 @@ from gencard.controller.shell.terminal import (
     say_json,
     table,
 )
-from gencard.controller.state.accounts import Account, Scope
+from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.stewards.actions import Kind
 from gencard.core.card.budget import Spend
 from gencard.core.noise import USUAL_DELTA, in_words, together

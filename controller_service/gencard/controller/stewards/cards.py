@@ -11,7 +11,7 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.policy.policy import TwoStewards
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import offer_of
-from gencard.controller.state.first_decisions import FirstDecision
+from gencard.controller.state.stewards import FirstDecision
 from gencard.controller.stewards.actions import (
     Action,
     Applied,

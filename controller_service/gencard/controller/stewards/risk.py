@@ -24,8 +24,7 @@ from gencard.controller.operations.run import Run
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state.cards import ENDED
 from gencard.controller.state.database import Database
-from gencard.controller.state.idempotency import Request
-from gencard.controller.state.operations import UNFINISHED, OperationRow
+from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
 from gencard.controller.state.tables import risks
 from gencard.controller.stewards.cards import CardEffect
 from gencard.core.card.card import Card
