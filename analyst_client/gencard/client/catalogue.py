@@ -3,24 +3,20 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from decimal import Decimal
 
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Facts, Grid, Listed, Part
-from gencard.core.card.analyses import NO_ANALYSES, Analyses
-from gencard.core.card.budget import Claim, Price, Spend, SpendState, counted
-from gencard.core.card.mechanism import Privacy, Transform
-from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism
+from gencard.core.card.budget import FREE, Claim, Price, Spend, SpendState, counted
+from gencard.core.card.noise import CURRENCIES, NOISES, AddedNoise
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding
-from gencard.core.domain import Clique
 from gencard.core.errors import NotFoundError, advice_on
-from gencard.core.moment import MomentKind
 from gencard.core.noise import USUAL_DELTA, in_words, together
+from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy, Policy, TwoStewards
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
-from gencard.wire.codecs.card_codec import analyses_of, datetime_of, kind_of
+from gencard.wire.codecs.card_codec import datetime_of, kind_of
 from gencard.wire.codecs.privacy_codec import claim_of, mechanism_of, price_of, privacy_of, transform_of
 from gencard.wire.codecs.schema_codec import DeclaredAttribute, coding_of, declared_of
 from gencard.wire.signatures.identity import Identity
@@ -35,28 +31,8 @@ _HEADS = ("Attribute", "Type", "Levels", "", "Missing", "Description")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Policy(Displayable):
-    """Limits of proposals on a dataset; independent of the records."""
-
-    largest_order: int
-    largest_marginal_cells: int
-    most_marginals: int
-    most_rows: int
-    forbidden: tuple[Clique, ...]
-    generators: tuple[str, ...]
-    mechanisms: tuple[Mechanism, ...]
-    noise: Privacy | None
-    transform: Transform
-    most_per_card: Price
-    automatic: bool
-    valid: timedelta
-    moments: tuple[MomentKind, ...] = ()
-    highest_moment: int = 2
-    measures: tuple[str, ...] = ()
-    without_uniques: bool = False
-    analyses: Analyses = NO_ANALYSES
-    steward_releases: bool = False
-    two_stewards: tuple[str, ...] = ()
+class ShownPolicy(Policy, Displayable):
+    """A policy with its display in notebooks and terminals; it has no fields of its own."""
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """The policy in names and values."""
@@ -69,15 +45,15 @@ class Policy(Displayable):
         yield "Mechanisms", ", ".join(self.mechanisms)
         if "exact" in self.mechanisms:
             yield "Exact counts", str(self.transform)
-        if self.moments:
-            yield "Moments", f"{', '.join(self.moments)}; up to order {self.highest_moment}"
+        if self.moments.kinds:
+            yield "Moments", f"{', '.join(self.moments.kinds)}; up to order {self.moments.highest}"
         if self.measures:
             yield "Evaluations", ", ".join(self.measures)
         if self.without_uniques:
             yield "Replicated uniques", "can be removed from a release"
-        yield from self.analyses.about
+        yield from self.analyses.most.about
         if self.analyses.checked_runs:
-            steward = "a steward, after the output rules" if self.steward_releases else "output rules"
+            steward = "a steward, after the output rules" if self.analyses.by_steward else "output rules"
             yield "Answers released by", steward
         if self.noise is not None:
             yield "Default noise", str(self.noise)
@@ -85,13 +61,17 @@ class Policy(Displayable):
         yield "Offers", "automatic" if self.automatic else "by a steward"
         if self.two_stewards:
             yield "Two stewards decide", ", ".join(self.two_stewards)
-        yield "Cards valid for", f"{self.valid.days} days"
+        yield "Cards valid for", f"{self.valid_days} days"
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return "Policy", [Facts(self.lines())]
 
     def __repr__(self) -> str:
         return f"<Policy: {'; '.join(f'{name} {value}' for name, value in self.lines())}>"
+
+
+NO_POLICY = ShownPolicy(0, 0, 0, 0, generators=(), most_per_card=FREE)
+"""In an entry of a list, which lacks the policy; it permits nothing."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,7 +90,7 @@ class CatalogueEntry(Displayable):
     declared_by: str
     version: str
     coding: Coding
-    policy: Policy
+    policy: ShownPolicy
     records: int | None = None
     most_records: int = 0
     attributes: tuple[DeclaredAttribute, ...] = ()
@@ -266,15 +246,15 @@ def _entry(message: pb.Dataset) -> CatalogueEntry:
         declared_by=message.declared_by,
         version=message.version,
         coding=coding_of(message),
-        policy=_policy(message.policy),
+        policy=_policy(message.policy) if message.HasField("policy") else NO_POLICY,
         records=message.records if message.HasField("records") else None,
         most_records=message.most_records,
         attributes=tuple(map(declared_of, message.attributes)),
     )
 
 
-def _policy(message: pb.Policy) -> Policy:
-    return Policy(
+def _policy(message: pb.Policy) -> ShownPolicy:
+    return ShownPolicy(
         largest_order=message.largest_order,
         largest_marginal_cells=message.largest_marginal_cells,
         most_marginals=message.most_marginals,
@@ -282,21 +262,39 @@ def _policy(message: pb.Policy) -> Policy:
         forbidden=tuple(tuple(clique.attributes) for clique in message.forbidden),
         generators=tuple(message.generators),
         mechanisms=tuple(mechanism_of(number) for number in message.mechanisms),
-        moments=tuple(map(kind_of, message.moments)),
-        highest_moment=message.highest_moment,
+        moments=MomentPolicy(tuple(map(kind_of, message.moments.kinds)), message.moments.highest),
         measures=tuple(message.measures),
         without_uniques=message.without_uniques,
-        analyses=analyses_of(message.analyses),
-        steward_releases=message.steward_releases,
-        two_stewards=tuple(message.two_stewards),
-        noise=privacy_of(message.noise) if message.HasField("noise") else None,
+        analyses=_analyses(message.analyses),
+        two_stewards=tuple(_TWO[number] for number in message.two_stewards),
+        noise=_noise(message),
         transform=transform_of(message.transform),
         most_per_card=price_of(message.most_per_card),
         automatic=message.automatic,
-        valid=timedelta(seconds=message.valid_seconds),
+        valid_days=message.valid_days,
     )
 
 
+def _noise(message: pb.Policy) -> AddedNoise | None:
+    noise = privacy_of(message.noise) if message.HasField("noise") else None
+    return noise if isinstance(noise, AddedNoise) else None
+
+
+def _analyses(message: pb.AnalysesPolicy) -> AnalysesPolicy:
+    return AnalysesPolicy(
+        kinds=tuple(message.kinds),
+        checked_runs=message.checked_runs,
+        numbers=message.numbers,
+        reviewed_runs=message.reviewed_runs,
+        libraries=tuple(message.libraries),
+        columns=tuple(message.columns),
+        program_numbers=message.program_numbers,
+        release=_RELEASE[message.release],
+    )
+
+
+_TWO = {pb.TwoStewards.Value(f"TWO_STEWARDS_{one.name}"): one for one in TwoStewards}
+_RELEASE = {pb.AnswerRelease.Value(f"ANSWER_RELEASE_{one.name}"): one for one in AnswerRelease}
 _STATE = {ledger.Spend.State.Value(f"STATE_{state.name}"): state for state in SpendState}
 
 

@@ -7,7 +7,6 @@ import grpc
 
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.negotiations import Negotiations
-from gencard.controller.policy.policy import Policy
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.records.encoding import PLAIN
 from gencard.controller.records.schema_file import PublicSchema
@@ -15,12 +14,12 @@ from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import page_and_token, page_size, request_of
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Attribute
+from gencard.core.policy import AnalysesPolicy, Policy, TwoStewards
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codecs.card_codec import (
-    analyses_message,
     card_message,
     kind_message,
     proposal_of,
@@ -39,7 +38,6 @@ TIER = {
     Tier.PRIVATE: catalog.TIER_PRIVATE,
     Tier.AUDITED: catalog.TIER_AUDITED,
 }
-SECONDS_A_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,11 @@ def _declared(attribute: Attribute, schema: PublicSchema) -> DeclaredAttribute:
     return DeclaredAttribute(attribute, reading.absent, reading.age_at, reading.other, groups)
 
 
+_TWO = {one: catalog.TwoStewards.Value(f"TWO_STEWARDS_{one.name}") for one in TwoStewards}
+
+
 def _policy(policy: Policy) -> catalog.Policy:
+    policy = policy.public
     return catalog.Policy(
         largest_order=policy.largest_order,
         largest_marginal_cells=policy.largest_marginal_cells,
@@ -128,16 +130,31 @@ def _policy(policy: Policy) -> catalog.Policy:
         mechanisms=[mechanism_message(mechanism) for mechanism in policy.mechanisms],
         most_per_card=price_message(policy.most_per_card),
         automatic=policy.automatic,
-        valid_seconds=policy.valid_days * SECONDS_A_DAY,
+        valid_days=policy.valid_days,
         noise=None if policy.noise is None else privacy_message(policy.noise),
         transform=transform_message(policy.transform),
-        moments=map(kind_message, policy.moments.kinds),
-        highest_moment=policy.moments.highest,
+        moments=catalog.MomentPolicy(
+            kinds=map(kind_message, policy.moments.kinds), highest=policy.moments.highest
+        ),
         measures=policy.measures,
         without_uniques=policy.without_uniques,
-        analyses=analyses_message(policy.analyses.most),
-        steward_releases=policy.analyses.steward,
-        two_stewards=policy.decided_by_two,
+        analyses=_analyses(policy.analyses),
+        two_stewards=[
+            catalog.TwoStewards.Value(f"TWO_STEWARDS_{one.name}") for one in policy.two_stewards
+        ],
+    )
+
+
+def _analyses(policy: AnalysesPolicy) -> catalog.AnalysesPolicy:
+    return catalog.AnalysesPolicy(
+        kinds=policy.kinds,
+        checked_runs=policy.checked_runs,
+        numbers=policy.numbers,
+        reviewed_runs=policy.reviewed_runs,
+        libraries=policy.libraries,
+        columns=policy.columns,
+        program_numbers=policy.program_numbers,
+        release=catalog.AnswerRelease.Value(f"ANSWER_RELEASE_{policy.release.name}"),
     )
 
 
