@@ -96,7 +96,9 @@ class Catalog(catalog_pb2_grpc.CatalogServiceServicer):
         policy = catalog.Policy(
             largest_order=2, largest_marginal_cells=100, most_marginals=50, most_rows=10**6,
             generators=["ipf"], mechanisms=[1], most_per_card=message_of(Price(1000), common_pb2.Price),
-            automatic=True, valid_seconds=30 * 86_400,
+            automatic=True, valid_days=30, analyses=catalog.AnalysesPolicy(
+                numbers=100, program_numbers=500, release=catalog.ANSWER_RELEASE_POLICY
+            ),
         )  # fmt: skip
         entry = catalog.Dataset(
             name=DATASET, title="<b>A survey</b>", description="Of <i>people</i>.", declared_by="sam",

@@ -2,53 +2,28 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Facts, Grid, Listed, Part
 from gencard.core import catalogue as core_catalogue
-from gencard.core.card.analyses import NO_ANALYSES, Analyses
-from gencard.core.card.budget import Price, Spend, counted
-from gencard.core.card.mechanism import Privacy, Transform
-from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism
-from gencard.core.catalogue import DeclaredAttribute
-from gencard.core.coding import Coding, StructuralZeros
-from gencard.core.domain import Clique
+from gencard.core.card.budget import FREE, Price, Spend, counted
+from gencard.core.card.noise import CURRENCIES, NOISES
 from gencard.core.errors import NotFoundError, advice_on
-from gencard.core.moment import MomentKind
+from gencard.core.json_codecs import written
 from gencard.core.noise import USUAL_DELTA, in_words, together
+from gencard.core.policy import Policy
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
-from gencard.wire.codec import privacy_of, value_of
+from gencard.wire.codec import value_of
 
 _HEADS = ("Attribute", "Type", "Levels", "", "Missing", "Description")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Policy(Displayable):
-    """Limits of proposals on a dataset; independent of the records."""
-
-    largest_order: int
-    largest_marginal_cells: int
-    most_marginals: int
-    most_rows: int
-    forbidden: tuple[Clique, ...]
-    generators: tuple[str, ...]
-    mechanisms: tuple[Mechanism, ...]
-    noise: Privacy | None
-    transform: Transform
-    most_per_card: Price
-    automatic: bool
-    valid: timedelta
-    moments: tuple[MomentKind, ...] = ()
-    highest_moment: int = 2
-    measures: tuple[str, ...] = ()
-    without_uniques: bool = False
-    analyses: Analyses = NO_ANALYSES
-    steward_releases: bool = False
-    two_stewards: tuple[str, ...] = ()
+class ShownPolicy(Policy, Displayable):
+    """A policy with its display in notebooks and terminals; it has no fields of its own."""
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """The policy in names and values."""
@@ -61,15 +36,15 @@ class Policy(Displayable):
         yield "Mechanisms", ", ".join(self.mechanisms)
         if "exact" in self.mechanisms:
             yield "Exact counts", str(self.transform)
-        if self.moments:
-            yield "Moments", f"{', '.join(self.moments)}; up to order {self.highest_moment}"
+        if self.moments.kinds:
+            yield "Moments", f"{', '.join(self.moments.kinds)}; up to order {self.moments.highest}"
         if self.measures:
             yield "Evaluations", ", ".join(self.measures)
         if self.without_uniques:
             yield "Replicated uniques", "can be removed from a release"
-        yield from self.analyses.about
+        yield from self.analyses.most.about
         if self.analyses.checked_runs:
-            steward = "a steward, after the output rules" if self.steward_releases else "output rules"
+            steward = "a steward, after the output rules" if self.analyses.by_steward else "output rules"
             yield "Answers released by", steward
         if self.noise is not None:
             yield "Default noise", str(self.noise)
@@ -77,7 +52,7 @@ class Policy(Displayable):
         yield "Offers", "automatic" if self.automatic else "by a steward"
         if self.two_stewards:
             yield "Two stewards decide", ", ".join(self.two_stewards)
-        yield "Cards valid for", f"{self.valid.days} days"
+        yield "Cards valid for", f"{self.valid_days} days"
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return "Policy", [Facts(self.lines())]
@@ -86,26 +61,14 @@ class Policy(Displayable):
         return f"<Policy: {'; '.join(f'{name} {value}' for name, value in self.lines())}>"
 
 
+_NO_POLICY = ShownPolicy(0, 0, 0, 0, generators=(), most_per_card=FREE)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class CatalogueEntry(Displayable):
-    """Public description of a dataset. Entries of a list lack attributes and policy.
+class CatalogueEntry(core_catalogue.CatalogueEntry, Displayable):
+    """Public description of a dataset; see the core's class for its fields."""
 
-    Args:
-        records: How many there are, as the steward declares it; None where it is not declared.
-        most_records: Of one person that count; 0 where each record stands for itself.
-        attributes: How values become levels, as declared.
-    """
-
-    name: str
-    title: str
-    description: str
-    declared_by: str
-    version: str
-    coding: Coding
-    policy: Policy
-    records: int | None = None
-    most_records: int = 0
-    attributes: tuple[DeclaredAttribute, ...] = ()
+    policy: ShownPolicy = field(default=_NO_POLICY, metadata=written(omit=True))
 
     @property
     def id(self) -> str:
@@ -169,7 +132,7 @@ class GeneratorEntry(core_catalogue.GeneratorEntry, Displayable):
 
 def list_datasets(connection: Connection) -> Listed[CatalogueEntry]:
     answers = pages(connection, connection.catalog.ListDatasets, pb.ListDatasetsRequest())
-    entries = (_entry(dataset) for page in answers for dataset in page.datasets)
+    entries = (value_of(CatalogueEntry, dataset) for page in answers for dataset in page.datasets)
     heads = ("Dataset", "Title", "Declared by")
     return Listed(entries, "Datasets", heads, lambda one: (one.id, one.title, one.declared_by))
 
@@ -178,7 +141,7 @@ def get_dataset(connection: Connection, name: str) -> CatalogueEntry:
     """One dataset; where there is none of this name, the error suggests one of those on offer."""
     request = pb.GetDatasetRequest(name=name)
     with _suggesting("dataset", name.removeprefix("datasets/"), lambda: list_datasets(connection)):
-        return _entry(connection.call(connection.catalog.GetDataset, request).dataset)
+        return value_of(CatalogueEntry, connection.call(connection.catalog.GetDataset, request).dataset)
 
 
 def suggesting_generators(connection: Connection, name: str) -> AbstractContextManager[None]:
@@ -209,49 +172,6 @@ def list_generators(connection: Connection) -> Listed[GeneratorEntry]:
 
 def _generator_line(entry: GeneratorEntry) -> tuple[str, str, str, str]:
     return entry.name, str(entry.tier), entry.needs or str(entry.claim or "—"), entry.description
-
-
-def _entry(message: pb.Dataset) -> CatalogueEntry:
-    attributes = tuple(value_of(DeclaredAttribute, one) for one in message.attributes)
-    return CatalogueEntry(
-        name=message.name,
-        title=message.title,
-        description=message.description,
-        declared_by=message.declared_by,
-        version=message.version,
-        coding=Coding(
-            tuple(one.attribute for one in attributes),
-            tuple(value_of(StructuralZeros, one) for one in message.structural_zeros),
-        ),
-        policy=_policy(message.policy),
-        records=message.records if message.HasField("records") else None,
-        most_records=message.most_records,
-        attributes=attributes,
-    )
-
-
-def _policy(message: pb.Policy) -> Policy:
-    return Policy(
-        largest_order=message.largest_order,
-        largest_marginal_cells=message.largest_marginal_cells,
-        most_marginals=message.most_marginals,
-        most_rows=message.most_rows,
-        forbidden=tuple(tuple(clique.attributes) for clique in message.forbidden),
-        generators=tuple(message.generators),
-        mechanisms=tuple(list(Mechanism)[number - 1] for number in message.mechanisms),
-        moments=tuple(list(MomentKind)[number - 1] for number in message.moments),
-        highest_moment=message.highest_moment,
-        measures=tuple(message.measures),
-        without_uniques=message.without_uniques,
-        analyses=value_of(Analyses, message.analyses),
-        steward_releases=message.steward_releases,
-        two_stewards=tuple(message.two_stewards),
-        noise=privacy_of(message.noise) if message.HasField("noise") else None,
-        transform=value_of(Transform, message.transform),
-        most_per_card=value_of(Price, message.most_per_card),
-        automatic=message.automatic,
-        valid=timedelta(seconds=message.valid_seconds),
-    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

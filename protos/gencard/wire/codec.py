@@ -3,7 +3,8 @@
 A dataclass and its message have the same fields: a difference is an error when the pair is first used.
 Fields marked ``omit`` or ``unset`` (``core.json_codecs.written``) have their default where the message
 leaves them unset. Other fields of a dataclass's type have their default too; all others the zero of
-their type, as protobuf has it, which constructors refuse where it is no value. Types and their fields:
+their type, as protobuf has it, which constructors refuse where it is no value. Fields marked ``private``
+are not in the message: they must have their defaults, and are read as these. Types and their fields:
 
 =============================  ================================================================
 type                           field of the message
@@ -118,6 +119,7 @@ class _Form:
         tuples: Fields of a repeated field of values without parts.
         parts: All others.
         choices: Fields that are a oneof of messages, with the field and form of each type.
+        private: Fields that must not leave, with their defaults.
     """
 
     kind: Callable[..., Any]
@@ -126,8 +128,13 @@ class _Form:
     tuples: tuple[str, ...]
     parts: tuple[_Part, ...]
     choices: Mapping[str, Mapping[type, tuple[str, "_Form"]]]
+    private: Mapping[str, Any]
 
     def write(self, value: object) -> Any:
+        """Raises ValueError if a private field has another value than its default."""
+        for name, default in self.private.items():
+            if getattr(value, name) != default:
+                raise ValueError(f"{name} is private")
         values = {name: getattr(value, name) for name in (*self.plain, *self.tuples)}
         for part in self.parts:
             own = getattr(value, part.name)
@@ -177,7 +184,8 @@ def _form(kind: Any, message: type[Message]) -> _Form:
 
 def _made(kind: Any, message: type[Message]) -> _Form:
     described: Any = message.DESCRIPTOR
-    entries = {entry.name: entry for entry in entries_of(kind) if not entry.constant}
+    all_entries = [entry for entry in entries_of(kind) if not entry.constant]
+    entries = {entry.name: entry for entry in all_entries if not entry.options.private}
     choices = {
         oneof.name: _members(entries[oneof.name].kind, oneof.fields)
         for oneof in described.oneofs
@@ -200,6 +208,7 @@ def _made(kind: Any, message: type[Message]) -> _Form:
         tuple(name for name in order if name in tuples),
         parts,
         choices,
+        {entry.name: entry.default for entry in all_entries if entry.options.private},
     )
 
 

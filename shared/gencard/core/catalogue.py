@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
-from gencard.core.card.budget import Claim
+from gencard.core.card.budget import FREE, Claim
 from gencard.core.card.terms import Tier
-from gencard.core.coding import Attribute, Edges
+from gencard.core.coding import Attribute, Coding, Edges, StructuralZeros
+from gencard.core.json_codecs import written
+from gencard.core.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,46 @@ class DeclaredAttribute:
     def groups_text(self) -> str:
         """The groups in one line."""
         return "; ".join(f"{name}: {', '.join(labels)}" for name, labels in self.groups.items())
+
+
+NO_POLICY = Policy(0, 0, 0, 0, generators=(), most_per_card=FREE)
+"""In an entry of a list, which has no policy; it permits nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """Public description of a dataset. Entries of a list have no attributes and no policy.
+
+    Args:
+        name: datasets/{dataset}.
+        declared_by: Person who declared the schema.
+        version: Salted digest of the records' version, in hex.
+        attributes: How values become levels, as declared.
+        structural_zeros: Combinations that cannot occur, by declaration.
+        policy: Bounds on cards, with what is public of them.
+        records: Number of records as the steward declares it; None if it is not declared.
+        most_records: Records of one person that count; 0 if each record stands for itself.
+        coding: Attributes and structural zeros together.
+
+    Raises:
+        InvalidCodingError: Attributes and structural zeros do not make a coding.
+    """
+
+    name: str
+    title: str
+    description: str
+    declared_by: str
+    version: str
+    attributes: tuple[DeclaredAttribute, ...] = ()
+    structural_zeros: tuple[StructuralZeros, ...] = ()
+    policy: Policy = field(default=NO_POLICY, metadata=written(omit=True))
+    records: int | None = None
+    most_records: int = 0
+    coding: Coding = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        attributes = tuple(one.attribute for one in self.attributes)
+        object.__setattr__(self, "coding", Coding(attributes, self.structural_zeros))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.generators import relation_of
 from gencard.controller.policy.judgement import Limits, check_readable, judge
-from gencard.controller.policy.policy import Policy
 from gencard.controller.policy.quotas import Quotas
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
 from gencard.controller.state.cards import (
@@ -38,6 +37,7 @@ from gencard.core.errors import (
     NotFoundError,
     ProposalRefusedError,
 )
+from gencard.core.policy import Policy
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
 from gencard.wire.documents.card_document import card_statement
