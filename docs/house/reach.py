@@ -1,8 +1,8 @@
 """Modules that no user can reach: imported by tests and benchmarks at most.
 
 A user's doors are the names of ``gencard.client``, the commands of ``pyproject.toml``, and the modules
-that an image runs. Programs that are started as processes (``python -m gencard...``) and modules imported
-by name are reached from the module that names them.
+that an image runs. Programs that are started as processes (``python -m gencard...``) and modules that
+are imported by name are reached from the module that names them.
 """
 
 import re

@@ -4,6 +4,8 @@
 """
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +83,19 @@ def _facts(tx: Connection, name: str) -> dict[str, Any]:
         made = tx.scalar(text("SELECT sql FROM sqlite_master WHERE name = :name"), {"name": name})
         facts["numbers never return"] = "AUTOINCREMENT" in made
     return facts
+
+
+def copied_as(newest: Path, revision: str, target: Path) -> None:
+    """Copy a SQLite state as a revision would have held it: without later tables and columns."""
+    with closing(sqlite3.connect(target)) as copy, copy:
+        for statement in statements("sqlite", revision):
+            copy.execute(statement)
+        copy.execute("ATTACH ? AS newest", (str(newest),))
+        names = copy.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall()
+        for (name,) in names:
+            if name in ("alembic_version", "leader", "sqlite_sequence"):
+                continue
+            if name == "measures" and revision < "0006":
+                continue
+            columns = ", ".join(f'"{row[1]}"' for row in copy.execute(f"PRAGMA main.table_info({name})"))
+            copy.execute(f"INSERT INTO main.{name} ({columns}) SELECT {columns} FROM newest.{name}")

@@ -12,7 +12,7 @@ from gencard.core.errors import InvalidInputError
 
 NEWEST = "0015"
 _EARLIER = frozenset(f"{number:04}" for number in range(1, int(NEWEST)))
-"""Revisions 0001 to 0014 were steps of alembic, from 0007 on of no released version."""
+"""Revisions whose states are upgraded; 0001 to 0014 were steps of alembic."""
 
 
 def revision_of(tx: Connection) -> str:
