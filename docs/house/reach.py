@@ -1,8 +1,8 @@
 """Modules that no user can reach: imported by tests and benchmarks at most.
 
-A user's doors are the names of ``gencard.client``, the commands of ``pyproject.toml``, and the modules
-that an image runs. Programs that are started as processes (``python -m gencard...``) and modules that
-are imported by name are reached from the module that names them.
+A user's doors are the names of ``gencard.client``, the commands of ``pyproject.toml``, the modules that
+an image runs, and migrations that alembic loaded by folder. Programs that are started as processes
+(``python -m gencard...``) and modules imported by name are reached from the module that names them.
 """
 
 import re
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from docs.house.module import ModuleFacts
+
+_LOADED_BY_FOLDER = ".migrations"
 
 
 def unreachable(root: Path, modules: Mapping[str, ModuleFacts]) -> tuple[str, ...]:
@@ -38,6 +40,7 @@ def _doors(root: Path, modules: Mapping[str, ModuleFacts]) -> Iterator[str]:
     for image in root.glob("*/Dockerfile"):
         named = set(re.findall(r"gencard\.[\w.]+", image.read_text(encoding="utf-8")))
         yield from named & modules.keys()
+    yield from (name for name in modules if _LOADED_BY_FOLDER in name)
 
 
 def _edges(modules: Mapping[str, ModuleFacts]) -> dict[str, frozenset[str]]:
