@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from gencard.client.connection.enrolment import new_request
 from gencard.controller.people.enrolment import examined
-from gencard.controller.policy.policy import TwoStewards
 from gencard.controller.shell.main import app as shell
 from gencard.controller.state import results, stewards
 from gencard.controller.state.log import event_of
@@ -22,6 +21,7 @@ from gencard.controller.state.stewards import LIFE
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.deciding import Way
 from gencard.core.errors import InvalidInputError, SecondStewardError, StaleEtagError
+from gencard.core.policy import TwoStewards
 from gencard.wire.documents.enrolment import request_document, request_of_document
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role

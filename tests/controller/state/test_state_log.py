@@ -118,6 +118,15 @@ class TestAppending:
             append(EventLog(lambda _tx: KEY), tx, 0)
             assert append(log, tx, 1, now=NOW).details["clock_behind_seconds"] == "90"
 
+    @pytest.mark.parametrize("later", [timedelta(seconds=1), timedelta(seconds=90)])
+    def test_time_that_passes_before_an_entry_is_written_leaves_no_trace_in_it(self, database, later):
+        log = EventLog(lambda _tx: KEY, lambda: NOW + later)
+        with database.transaction() as tx:
+            first, second = append(log, tx, 0, now=NOW), append(log, tx, 1, now=NOW)
+        for entry in (first, second):
+            assert entry.time == NOW
+            assert "clock_behind_seconds" not in entry.details
+
     def test_s40_the_clock_of_a_log_is_the_later_of_clock_and_newest_entry(self, database):
         machine = [NOW]
         log = EventLog(lambda _tx: KEY, lambda: machine[0])

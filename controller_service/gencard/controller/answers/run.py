@@ -143,7 +143,7 @@ class AnswerRun:
             answers.operations.check_refusals(tx, run.row)
             card = in_force(answers.cards.card(tx, row.card))
             decisions, by = answers.decisions, answers.cards.controller
-            steward = answers.cards.entry_of(card).policy.analyses.steward
+            steward = answers.cards.entry_of(card).policy.analyses.by_steward
             if outcome.answer is None:
                 ended_row = decisions.refuse(tx, row, outcome, by)
             elif outcome.review or steward:  # where all wait, that one does says nothing

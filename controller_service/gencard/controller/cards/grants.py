@@ -13,8 +13,7 @@ from functools import lru_cache
 from sqlalchemy import Connection
 
 from gencard.controller.policy.generators import is_black_box
-from gencard.controller.policy.policy import sums_price
-from gencard.controller.policy.statistics import NEIGHBOURING, price_of
+from gencard.controller.policy.statistics import NEIGHBOURING, price_of, sums_price
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.state.cards import (
     STANDING,

@@ -141,10 +141,10 @@ class Negotiations:
             self.cards.quotas.check_new(self.cards.usage(tx, who.uri, dataset_entry))
             name = f"{dataset_entry.name}/cards/{secrets.token_hex(8)}"
             requested = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
-            card = self.cards.open(tx, requested, dataset_entry.name)
             if not dataset_entry.policy.automatic:
-                return card
-            return self.cards.move(tx, card, self._answered(tx, card, dataset_entry, outcome))
+                return self.cards.open(tx, requested)
+            offered = self._answered(tx, requested, dataset_entry, outcome)
+            return self.cards.open(tx, requested, offered)
 
         return self._judged_once(who, request, proposal, make)
 
@@ -160,10 +160,11 @@ class Negotiations:
             fresh = replace(
                 card, proposed=proposal, state=CardState.REQUESTED, turn=Turn.CONTROLLER, offer=None
             )
-            requested = self.cards.move(tx, card, self.cards.stepped(fresh, who.uri, "counter"))
+            requested = self.cards.stepped(fresh, who.uri, "counter")
             if not dataset_entry.policy.automatic:
-                return requested
-            return self.cards.move(tx, requested, self._answered(tx, requested, dataset_entry, outcome))
+                return self.cards.move(tx, card, requested)
+            offered = self._answered(tx, requested, dataset_entry, outcome)
+            return self.cards.move(tx, card, requested, offered)
 
         return self._judged_once(who, request, proposal, make)
 
@@ -185,11 +186,11 @@ class Negotiations:
                 )
             self.cards.grants.check_joins(tx, signed_card(card))
             accepted = replace(card, state=CardState.ACCEPTED, turn=Turn.CONTROLLER)
-            accepted = self.cards.move(tx, card, self.cards.stepped(accepted, who.uri, "accept"))
+            accepted = self.cards.stepped(accepted, who.uri, "accept")
             envelope = self._countersigned(tx, statement, key, signature)
             agreed_card = replace(accepted, state=CardState.AGREED, turn=Turn.NOBODY, envelope=envelope)
             agreed_card = self.cards.stepped(agreed_card, self.cards.controller, "sign")
-            return self.cards.move(tx, accepted, agreed_card)
+            return self.cards.move(tx, card, accepted, agreed_card)
 
         with self._refusals_logged(who, name):
             return self._once(who, request, make)
@@ -283,9 +284,15 @@ class Negotiations:
         return card
 
     def _once(self, who: Identity, request: Request, make: Callable[[Connection], Card]) -> Card:
+        made: list[Card] = []
+
+        def answer() -> bytes:
+            made.append(make(tx))
+            return card_bytes(made[0])
+
         with self.database.transaction() as tx:
-            answer = request.once(tx, who, self.cards.clock(), lambda: card_bytes(make(tx)))
-        return card_of_bytes(answer)
+            body = request.once(tx, who, self.cards.clock(), answer)
+        return made[0] if made else card_of_bytes(body)
 
 
 def _fresh(name: str, who: Identity, proposal: Proposal) -> Card:

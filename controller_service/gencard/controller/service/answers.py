@@ -13,7 +13,7 @@ from gencard.controller.service.operations import operation_message, page_size, 
 from gencard.controller.state.results import RunRow, RunState
 from gencard.v1 import answers_pb2 as pb
 from gencard.v1 import answers_pb2_grpc
-from gencard.wire.codecs.card_codec import timestamp
+from gencard.wire.codec import timestamp
 from gencard.wire.documents.answer_document import Question
 
 STATE = {

@@ -24,8 +24,7 @@ from gencard.core.card.budget import FREE
 from gencard.core.card.card import Card, CardState, Offer
 from gencard.core.card.terms import Proposal
 from gencard.wire.codecs.card_codec import card_of_bytes
-from gencard.wire.codecs.privacy_codec import price_document
-from gencard.wire.documents.card_document import terms_document
+from gencard.wire.documents.card_document import price_document, terms_document
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
 

@@ -25,7 +25,7 @@ from gencard.controller.stewards.actions import Kind
 from gencard.core.card.budget import Spend
 from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.shell import new_typer
-from gencard.wire.codecs.privacy_codec import price_document
+from gencard.wire.documents.card_document import price_document
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
 

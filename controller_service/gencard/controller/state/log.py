@@ -318,8 +318,10 @@ class EventLog:
         # the order of entries is the order of decisions, which a clock set back must not change
         if last is not None and now < last.time:
             now = last.time
-        # times judged by the log are never behind it, so only the machine's clock shows that it is
-        if behind := int((now - reading).total_seconds()):
+        # Times judged by the log are never behind it, so only the machine's clock shows that it is. A
+        # second that begins between the caller's reading and this one is no clock set back: entries
+        # of two refusals would differ by how long their decisions took.
+        if (behind := int((now - reading).total_seconds())) > 0:
             details = {**details, "clock_behind_seconds": str(behind)}
         return self._added(tx, last, Event(0, now, action, actor, resource, details, FIRST))
 

@@ -8,7 +8,6 @@ from sqlalchemy import Connection
 
 from gencard.controller.answers.decisions import STEWARD, Decisions, Outcome, question_of
 from gencard.controller.answers.review import Cell, Review
-from gencard.controller.policy.policy import TwoStewards
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import results
 from gencard.controller.state.results import RunRow, RunTier
@@ -24,6 +23,7 @@ from gencard.controller.stewards.actions import (
     texts,
 )
 from gencard.core.errors import InvalidInputError
+from gencard.core.policy import TwoStewards
 from gencard.core.program_outputs import DIGITS
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import Document, sha256

@@ -24,7 +24,7 @@ from gencard.controller.stewards.actions import (
 )
 from gencard.core.errors import InvalidInputError, NotFoundError
 from gencard.core.output_checks.rules import OUTPUT_RULES
-from gencard.wire.codecs.privacy_codec import price_document
+from gencard.wire.documents.card_document import price_document
 from gencard.wire.signatures.canonical import Document, digest_of
 from gencard.wire.signatures.dsse import key_id
 

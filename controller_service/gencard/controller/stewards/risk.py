@@ -43,7 +43,7 @@ from gencard.core.errors import (
 from gencard.core.psi_risk.facts import Combination
 from gencard.core.psi_risk.risk import FailingTable, PsiRisk
 from gencard.core.typed_json import PLAIN
-from gencard.wire.codecs.privacy_codec import transform_document
+from gencard.wire.documents.card_document import transform_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.identity import Identity, Role
 
