@@ -75,13 +75,13 @@ def test_the_environment_stands_above_the_file(tmp_path, monkeypatch):
 
 def test_policy_and_caps_are_plain_values(tmp_path):
     entry = load(tmp_path, SMALLEST + DATASET).datasets[0]
-    policy = entry.policy.policy()
+    policy = entry.policy
     assert policy.most_per_card.statistics == 7
     assert str(policy.most_per_card.epsilon) == "0.1"
     assert policy.forbidden == (("a", "b"),)
     assert policy.mechanisms == (Mechanism.EXACT,)
     assert not policy.automatic
-    assert entry.caps.dataset.price() == Price(statistics=100)
+    assert entry.caps.dataset == Price(statistics=100)
 
 
 PROGRAM = (
@@ -98,7 +98,7 @@ claim = { by = "its author", epsilon = "0.5", neighbouring = "add-remove" }
 
 
 def test_a_program_may_have_a_claim_that_somebody_declares(tmp_path):
-    claim = load(tmp_path, PROGRAM).black_boxes[0].claim.claim()
+    claim = load(tmp_path, PROGRAM).black_boxes[0].claim
     assert str(claim) == "epsilon 0.5 (add-remove). Declared by its author, and not proved."
 
 
@@ -186,7 +186,7 @@ def test_a_refusal_says_what_is_allowed(tmp_path, text, problem):
 @pytest.mark.parametrize("line", ["stewards = 2", 'two_stewards = ["exact-counts"]'])
 def test_where_two_stewards_decide_nothing_is_offered_at_once(tmp_path, line):
     dataset = SMALLEST + DATASET.replace("[datasets.caps]", f"{line}\n[datasets.caps]")
-    assert load(tmp_path, dataset).datasets[0].policy.policy().decided_by_two
+    assert load(tmp_path, dataset).datasets[0].policy.decided_by_two
     automatic = dataset.replace(line, f"{line}\nautomatic = true")
     assert "if two stewards decide" in str(refused(tmp_path, automatic))
 

@@ -216,4 +216,4 @@ def _limits(settings: Settings) -> Limits:
 
 def caps_of(settings: Settings) -> dict[str, Caps]:
     """The caps of all datasets, by name."""
-    return {f"{PREFIX}{entry.name}": entry.caps.caps() for entry in settings.datasets}
+    return {f"{PREFIX}{entry.name}": entry.caps for entry in settings.datasets}
