@@ -95,7 +95,7 @@ class SandboxLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SandboxSettings:
     """Sandbox of black boxes and of analysts' programs: isolation, and limits of one run.
 
     The limits of the job in ``[limits]`` hold too, where they are lower.

@@ -93,8 +93,8 @@ _LIMITS = {
     **dict.fromkeys(("cpu_seconds", "wall_seconds", "processes", "work_mib", "fit_mib"), PositiveInt),
 }
 
-CELL = TableOf(limits=INLINE, **_LIMITS)
-"""Of ``Cell``."""
+SANDBOX = TableOf(limits=INLINE, **_LIMITS)
+"""Of ``SandboxSettings``."""
 
 LIMITS = PartOf(
     SandboxLimits, "Limits of one black box. A limit that is not set is that of ``[cell]``.", **_LIMITS

@@ -18,8 +18,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.tables.address import TableAddress, place_of
-from gencard.controller.sandbox.limits import Cell, Isolation
-from gencard.controller.settings.boxes import CELL, BoxEntry, LendingTable, Name
+from gencard.controller.sandbox.limits import Isolation, SandboxSettings
+from gencard.controller.settings.boxes import SANDBOX, BoxEntry, LendingTable, Name
 from gencard.controller.settings.files import (
     Address,
     Section,
@@ -314,7 +314,7 @@ class Settings(BaseSettings):
     page: PageTable | None = None
     metrics: MetricsTable | None = None
     cluster: ClusterTable | None = None
-    cell: Annotated[Cell, CELL] = Cell()
+    cell: Annotated[SandboxSettings, SANDBOX] = SandboxSettings()
     datasets: tuple[DatasetTable, ...] = ()
     black_boxes: tuple[BoxEntry, ...] = ()
     lending: LendingTable = LendingTable()
