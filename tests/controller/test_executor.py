@@ -22,7 +22,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
 from gencard.core.statistics.measure import measure_dataset
-from gencard.wire.codecs.privacy_codec import privacy_document, transform_document
+from gencard.wire.documents.card_document import privacy_document, transform_document
 from gencard.wire.documents.psi_document import psi_document
 from tests.memory import endless_records
 from tests.system.raw_calls import eventually, is_alive, open_files

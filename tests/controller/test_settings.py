@@ -13,7 +13,7 @@ from gencard.controller.records.file_format import FileFormat
 from gencard.controller.sandbox.limits import SandboxLimits, SandboxSettings
 from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import Settings
-from gencard.controller.state.accounts import Caps
+from gencard.controller.state.ledger import Caps
 from gencard.core.card.budget import Price
 from gencard.core.card.mechanism import Transform
 from gencard.core.card.noise import Mechanism, gaussian

@@ -216,7 +216,7 @@ class Dataset(google.protobuf.message.Message):
     most_records: builtins.int
     """Records belong to persons, and at most so many of one person count. 0: each record for itself."""
     @property
-    def attributes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Attribute]:
+    def attributes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DeclaredAttribute]:
         """The attributes, in order."""
 
     @property
@@ -235,7 +235,7 @@ class Dataset(google.protobuf.message.Message):
         description: builtins.str = ...,
         declared_by: builtins.str = ...,
         version: builtins.str = ...,
-        attributes: collections.abc.Iterable[Global___Attribute] | None = ...,
+        attributes: collections.abc.Iterable[Global___DeclaredAttribute] | None = ...,
         structural_zeros: collections.abc.Iterable[Global___StructuralZeros] | None = ...,
         policy: Global___Policy | None = ...,
         records: builtins.int | None = ...,
@@ -257,8 +257,6 @@ class Attribute(google.protobuf.message.Message):
     DESCRIPTION_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     EDGES_FIELD_NUMBER: builtins.int
-    READING_FIELD_NUMBER: builtins.int
-    GROUPS_FIELD_NUMBER: builtins.int
     DERIVATION_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The name."""
@@ -273,14 +271,6 @@ class Attribute(google.protobuf.message.Message):
         """By numeric edges."""
 
     @property
-    def reading(self) -> Global___Reading:
-        """How values become levels, where labels and edges do not say all."""
-
-    @property
-    def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LabelGroup]:
-        """The level above the labels, by declaration; empty where there is none."""
-
-    @property
     def derivation(self) -> Global___Derivation:
         """How it follows from other attributes; unset where it is stored."""
 
@@ -291,12 +281,10 @@ class Attribute(google.protobuf.message.Message):
         description: builtins.str = ...,
         labels: Global___Labels | None = ...,
         edges: Global___Edges | None = ...,
-        reading: Global___Reading | None = ...,
-        groups: collections.abc.Iterable[Global___LabelGroup] | None = ...,
         derivation: Global___Derivation | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "edges", b"edges", "labels", b"labels", "reading", b"reading"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "description", b"description", "edges", b"edges", "groups", b"groups", "labels", b"labels", "name", b"name", "reading", b"reading"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "edges", b"edges", "labels", b"labels"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "description", b"description", "edges", b"edges", "labels", b"labels", "name", b"name"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["coding", b"coding"]) -> typing.Literal["labels", "edges"] | None: ...
 
 Global___Attribute: typing_extensions.TypeAlias = Attribute
@@ -332,32 +320,45 @@ class Derivation(google.protobuf.message.Message):
 Global___Derivation: typing_extensions.TypeAlias = Derivation
 
 @typing.final
-class Reading(google.protobuf.message.Message):
-    """How values of the records become levels, besides labels and edges."""
+class DeclaredAttribute(google.protobuf.message.Message):
+    """An attribute with what is declared of its values besides the levels."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    ATTRIBUTE_FIELD_NUMBER: builtins.int
     ABSENT_FIELD_NUMBER: builtins.int
     AGE_AT_FIELD_NUMBER: builtins.int
     OTHER_FIELD_NUMBER: builtins.int
+    GROUPS_FIELD_NUMBER: builtins.int
     age_at: builtins.str
     """Values are dates of birth, and the level is that of the age on this day, YYYY-MM-DD; empty otherwise."""
     other: builtins.str
     """The label of all values that are not declared; empty where there is none."""
     @property
+    def attribute(self) -> Global___Attribute:
+        """The attribute."""
+
+    @property
     def absent(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Values that stand for "missing", besides empty ones."""
+
+    @property
+    def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LabelGroup]:
+        """The level above the labels; empty where there is none."""
 
     def __init__(
         self,
         *,
+        attribute: Global___Attribute | None = ...,
         absent: collections.abc.Iterable[builtins.str] | None = ...,
         age_at: builtins.str = ...,
         other: builtins.str = ...,
+        groups: collections.abc.Iterable[Global___LabelGroup] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["absent", b"absent", "age_at", b"age_at", "other", b"other"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attribute", b"attribute"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["absent", b"absent", "age_at", b"age_at", "attribute", b"attribute", "groups", b"groups", "other", b"other"]) -> None: ...
 
-Global___Reading: typing_extensions.TypeAlias = Reading
+Global___DeclaredAttribute: typing_extensions.TypeAlias = DeclaredAttribute
 
 @typing.final
 class LabelGroup(google.protobuf.message.Message):

@@ -4,7 +4,7 @@ The controller reads a policy from its settings and judges proposals by it. Anal
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
@@ -13,6 +13,7 @@ from gencard.core.card.mechanism import AS_COUNTED, Transform
 from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
+from gencard.core.json_codecs import written
 from gencard.core.moment import MomentKind
 from gencard.core.output_checks.rules import USUAL_RULES, Rules
 
@@ -42,6 +43,7 @@ class AnswerRelease(StrEnum):
 
 
 _CHECKS = USUAL_RULES.checks
+_PRIVATE = written(private=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +85,11 @@ class AnalysesPolicy:
     libraries: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     program_numbers: int = NO_ANALYSES.program_numbers
-    stored: bool = False
+    stored: bool = field(default=False, metadata=_PRIVATE)
     release: AnswerRelease = AnswerRelease.POLICY
-    threshold: int = _CHECKS.threshold
-    rounding: int = _CHECKS.rounding
-    influence: float | None = USUAL_RULES.influence
+    threshold: int = field(default=_CHECKS.threshold, metadata=_PRIVATE)
+    rounding: int = field(default=_CHECKS.rounding, metadata=_PRIVATE)
+    influence: float | None = field(default=USUAL_RULES.influence, metadata=_PRIVATE)
 
     def __post_init__(self) -> None:
         _ = self.most, self.rules
@@ -189,9 +191,9 @@ class Policy:
     analyses: AnalysesPolicy = AnalysesPolicy()
     automatic: bool = False
     valid_days: int = 90
-    stewards: int = 1
+    stewards: int = field(default=1, metadata=_PRIVATE)
     two_stewards: tuple[TwoStewards, ...] = ()
-    most_records: int = 0
+    most_records: int = field(default=0, metadata=_PRIVATE)
 
     def __post_init__(self) -> None:
         if self.automatic and (self.stewards > 1 or TwoStewards.EXACT_COUNTS in self.two_stewards):

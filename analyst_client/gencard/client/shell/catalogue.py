@@ -20,16 +20,17 @@ from gencard.client.shell.terminal import (
 from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.budget import Spend, decimal_text
 from gencard.core.card.terms import Tier
+from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.noise import USUAL_DELTA
 from gencard.core.policy import Policy
-from gencard.wire.codecs.privacy_codec import (
+from gencard.wire.documents.card_document import (
+    analyses_document,
     claim_document,
     price_document,
     privacy_document,
     transform_document,
 )
-from gencard.wire.codecs.schema_codec import DeclaredAttribute, coding_document
-from gencard.wire.documents.card_document import analyses_document
+from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.signatures.canonical import time_text
 
 UNREVIEWED = "audited, not reviewed (cards that name it are refused)"

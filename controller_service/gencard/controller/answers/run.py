@@ -14,9 +14,10 @@ from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions, EndedQuestion
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
 from gencard.controller.operations.run import Run
-from gencard.controller.state.cards import in_force, offer_of, signed_card
-from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.runs import RunRow, RunState, RunTier
+from gencard.controller.state import results
+from gencard.controller.state.cards import in_force, names_of_measured, offer_of, signed_card
+from gencard.controller.state.requests import OperationRow
+from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, Spend, SpendState
@@ -59,7 +60,7 @@ class AnswerRun:
         """
         answers = self.answers
         with answers.database.reading() as tx:
-            row = answers.store.get(tx, run.request["run"])
+            row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
             before = {**self._before(tx, row), **self._told_by_cards(tx, row)}
         analyses = offer_of(card).terms.analyses
@@ -89,7 +90,7 @@ class AnswerRun:
         nothing.
         """
         answers, name = self.answers, json.loads(row.request)["run"]
-        run = answers.store.get(tx, name)
+        run = results.get_run(tx, name)
         if run.state is not RunState.RUNNING:
             return
         line = None if run.line is None else answers.decisions.ledger.line(tx, run.line)
@@ -97,10 +98,10 @@ class AnswerRun:
         early = exact and self._ended_early(tx, row, error)
         if early or not isinstance(error, NOTHING_LEARNT):
             values = {"statistics": self._charged(tx, run, line, error), "counts": int(early)}
-            answers.store.move(tx, name, RunState.FAILED, ended=answers.cards.clock(), **values)
+            results.move_run(tx, name, RunState.FAILED, ended=answers.cards.clock(), **values)
             return
         refund(tx, line, error, ledger=answers.decisions.ledger, cards=answers.cards)
-        answers.store.forget(tx, name)
+        results.forget_run(tx, name)
 
     def _ended_early(self, tx: Connection, row: OperationRow, error: GencardError) -> bool:
         """Whether an analyst may have ended a run because its job at the records took long."""
@@ -159,7 +160,7 @@ class AnswerRun:
             have failed.
         """
         released, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
-        for one in self.answers.store.of_dataset(tx, row.dataset):
+        for one in results.runs_of_dataset(tx, row.dataset):
             same = one.version == row.version and one.tier is RunTier.CHECKED
             if same and one.name != row.name:
                 ended = one.state in (RunState.REFUSED, RunState.FAILED)
@@ -174,7 +175,7 @@ class AnswerRun:
             "rounded": those that are rounded, so that no analyst knows the exact counts.
         """
         cards, exact, rounded = self.answers.cards, set[Clique](), set[Rounded]()
-        for name in cards.store.measured(tx, row.dataset):
+        for name in names_of_measured(tx, row.dataset):
             signed = signed_card(cards.card(tx, name))
             terms = signed.terms
             if signed.version != row.version or terms.privacy.noisy:

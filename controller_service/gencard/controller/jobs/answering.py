@@ -43,7 +43,7 @@ from gencard.core.statistics.marginals import maximal, project, subsets
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray, Progress
 from gencard.formulas.answering import answer_of
-from gencard.wire.codecs.privacy_codec import privacy_of_document
+from gencard.wire.documents.card_document import privacy_of_document
 
 Parts = tuple[tuple[str, Verdict], ...]
 

@@ -18,7 +18,7 @@ from gencard.core.privacy.uniques import unique_free
 from gencard.core.psi_risk.risk import failing_tables, psi_risk
 from gencard.core.types import Progress
 from gencard.core.utility.gap import GapWords
-from gencard.wire.codecs.privacy_codec import transform_of_document
+from gencard.wire.documents.card_document import transform_of_document
 from gencard.wire.documents.psi_document import psi_of_document
 
 

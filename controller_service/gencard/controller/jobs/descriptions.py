@@ -22,8 +22,8 @@ from gencard.core.output_checks.populations import Rounded
 from gencard.core.statistics.linear import LinearStatistic, statistics_of
 from gencard.core.typed_json import PLAIN
 from gencard.wire.box_request import Values
-from gencard.wire.codecs.privacy_codec import privacy_document, transform_document
 from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents.card_document import privacy_document, transform_document
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from gencard.core.statistics import measure as door
 from gencard.core.statistics.linear import Statistic
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray, Progress
-from gencard.wire.codecs.privacy_codec import privacy_of_document, transform_of_document
+from gencard.wire.documents.card_document import privacy_of_document, transform_of_document
 from gencard.wire.documents.psi_document import psi_document
 
 

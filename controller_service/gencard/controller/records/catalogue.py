@@ -12,7 +12,7 @@ from gencard.core.errors import NotFoundError
 from gencard.core.evaluation.material import NOTHING_DECLARED, Declared
 from gencard.core.policy import Policy
 from gencard.core.types import VersionKind
-from gencard.wire.codecs.schema_codec import coding_digest
+from gencard.wire.documents.schema_document import coding_digest
 
 PREFIX = "datasets/"
 
