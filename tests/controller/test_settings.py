@@ -144,7 +144,7 @@ claim = { by = "its author", epsilon = "0.50", neighbouring = "add-remove" }
 def test_tables_are_dataclasses_of_the_rooms_that_use_them(tmp_path):
     settings = load(tmp_path, WHOLE)
     (entry,), (box,) = settings.datasets, settings.black_boxes
-    assert settings.cell == SandboxSettings(limits=SandboxLimits(memory_mib=1000))
+    assert settings.cell == SandboxSettings(memory_mib=1000)
     assert entry.format == FileFormat(delimiter=";", decimal=",", dates=("%d.%m.%Y",))
     assert entry.measures == Declared(
         ("a",), attacks=20, missing=Missing.PAIRWISE, gap=GapWords("a", "x", "y", "b")

@@ -12,7 +12,7 @@ import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -95,7 +95,7 @@ class SandboxLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class SandboxSettings:
+class SandboxSettings(SandboxLimits):
     """Sandbox of black boxes and of analysts' programs: isolation, and limits of one run.
 
     The limits of the job in ``[limits]`` hold too, where they are lower.
@@ -107,7 +107,11 @@ class SandboxSettings:
     """
 
     isolation: Isolation = Isolation.NAMESPACES
-    limits: SandboxLimits = SandboxLimits()
+
+    @property
+    def limits(self) -> SandboxLimits:
+        """The limits alone, as digests of runs contain them."""
+        return SandboxLimits(**{one.name: getattr(self, one.name) for one in fields(SandboxLimits)})
 
 
 def bounds_of(limits: SandboxLimits, *, others: int = 0) -> dict[str, tuple[int, int]]:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, PlainSerializer, PositiveInt
 from pydantic_core import PydanticCustomError
 
 from gencard.controller.sandbox.limits import SandboxLimits
-from gencard.controller.settings.files import INLINE, PartOf, Section, TableOf
+from gencard.controller.settings.files import PartOf, Section, TableOf
 from gencard.core.card.budget import ZERO, Claim, Neighbouring, decimal_of, delta_of
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import GENERATORS
@@ -43,26 +43,9 @@ CLAIM = TableOf(
         AfterValidator(_DECLARED.format),
         PlainSerializer(_person),
     ],
-    epsilon=(
-        Annotated[
-            Decimal,
-            AfterValidator(_epsilon),
-            Field(description="Epsilon of one run, from 1e-9 to 1,000,000."),
-        ],
-        ...,
-    ),
-    delta=Annotated[
-        Decimal,
-        AfterValidator(_delta),
-        Field(description="Delta of one run, from 1e-18 to below 1; 0 for pure differential privacy."),
-    ],
-    neighbouring=(
-        Annotated[
-            Neighbouring,
-            Field(description="Neighbouring relation: ``add-remove`` or ``replace-one``."),
-        ],
-        ...,
-    ),
+    epsilon=(Annotated[Decimal, AfterValidator(_epsilon)], ...),
+    delta=Annotated[Decimal, AfterValidator(_delta)],
+    neighbouring=(Neighbouring, ...),
 )
 """Of ``Claim``."""
 
@@ -93,7 +76,7 @@ _LIMITS = {
     **dict.fromkeys(("cpu_seconds", "wall_seconds", "processes", "work_mib", "fit_mib"), PositiveInt),
 }
 
-SANDBOX = TableOf(limits=INLINE, **_LIMITS)
+SANDBOX = TableOf(**_LIMITS)
 """Of ``SandboxSettings``."""
 
 LIMITS = PartOf(

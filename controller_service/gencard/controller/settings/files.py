@@ -68,10 +68,6 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-INLINE = object()
-"""Form of a field whose own fields stand in the table of its owner."""
-
-
 class TableOf:
     """Annotation of a dataclass that a table of a TOML file states, by the names of its fields.
 
@@ -80,8 +76,8 @@ class TableOf:
 
     Args:
         purpose: Description of the table in the reference, if not that of the dataclass.
-        forms: Form of a field in the file, if not its type: an annotation, or that and a default;
-            ``INLINE``; None for a field that no file states.
+        forms: Form of a field in the file, if not its type: an annotation, or that and a default; None
+            for a field that no file states.
     """
 
     def __init__(self, purpose: str = "", /, **forms: Any) -> None:
@@ -91,8 +87,7 @@ class TableOf:
     def section(self, kind: type) -> type[Section]:
         """Return the model of the table; its docstring is that of the dataclasses that it states."""
         if kind not in self._sections:
-            kinds = [kind, *self._inline(kind).values()]
-            doc = "\n\n".join(getdoc(one) or "" for one in kinds)
+            doc = "\n\n".join(getdoc(one) or "" for one in kind.__mro__ if is_dataclass(one))
             if self._purpose:
                 doc = f"{self._purpose}\n\n{doc[doc.index('Args:') :]}"
             self._sections[kind] = create_model(
@@ -116,38 +111,24 @@ class TableOf:
             serialization=core_schema.plain_serializer_function_ser_schema(partial(self._table, kind)),
         )
 
-    def _inline(self, kind: type) -> dict[str, type]:
-        hints = get_type_hints(kind).items()
-        return {name: hint for name, hint in hints if self._forms.get(name) is INLINE}
-
     def _entries(self, kind: type) -> dict[str, Any]:
-        hints, inline = get_type_hints(kind, include_extras=True), self._inline(kind)
+        hints = get_type_hints(kind, include_extras=True)
         entries: dict[str, Any] = {}
         for field in fields(kind):
             form = self._forms.get(field.name, _form(hints[field.name]))
             default = field.default if field.default_factory is MISSING else field.default_factory()
-            if form is INLINE:
-                entries |= self._entries(inline[field.name])
-            elif form is not None:
-                usual = ... if default is MISSING else default
+            usual = ... if default is MISSING else default
+            if form is not None:
                 entries[field.name] = form if isinstance(form, tuple) else (form, usual)
         return entries
 
     def _value(self, kind: type, values: Table) -> Any:
-        for name, part in self._inline(kind).items():
-            values[name] = part(**{one.name: values.pop(one.name) for one in fields(part)})
         return kind(**values)
 
     def _table(self, kind: type, value: Any) -> Table:
         """Return the table that states a value."""
-        owners = [value, *(getattr(value, name) for name in self._inline(kind))]
         section = self.section(kind)
-        stated = {
-            one.name: getattr(owner, one.name)
-            for owner in owners
-            for one in fields(owner)
-            if one.name in section.model_fields
-        }
+        stated = {name: getattr(value, name) for name in section.model_fields}
         return section.model_construct(**stated).model_dump(by_alias=True)
 
 

@@ -201,9 +201,9 @@ class Claim:
 
     Args:
         sentence: What holds and why, for people; where nothing is promised, that.
-        epsilon: None where nothing is promised.
-        delta: 0 for pure differential privacy.
-        neighbouring: Which records may differ; it belongs to epsilon.
+        epsilon: Epsilon of one run, from 1e-9 to 1,000,000; none if nothing is promised.
+        delta: Delta of one run, from 1e-18 to below 1; 0 for pure differential privacy.
+        neighbouring: Neighbouring relation: ``add-remove`` or ``replace-one``.
     """
 
     sentence: str
