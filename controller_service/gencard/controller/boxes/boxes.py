@@ -17,6 +17,7 @@ from gencard.controller.boxes.generator_facts import (
     reviewer_of_box,
 )
 from gencard.controller.sandbox.environment import CompiledCopies, python_environment
+from gencard.controller.sandbox.limits import SandboxSettings
 from gencard.controller.sandbox.recipes import (
     built_in_recipe,
     imports_of,
@@ -27,7 +28,6 @@ from gencard.controller.settings.boxes import (
     AddsMarginalBox,
     BoxEntry,
     BuiltInBox,
-    CellTable,
     CopiesRowsBox,
     ProgramBox,
 )
@@ -66,13 +66,15 @@ class Boxes:
         GeneratorChangedError: A distribution changes while it is read.
     """
 
-    def __init__(self, boxes: Iterable[BoxEntry], model_cells: int, cell: CellTable, work: Path) -> None:
+    def __init__(
+        self, boxes: Iterable[BoxEntry], model_cells: int, sandbox: SandboxSettings, work: Path
+    ) -> None:
         self._model_cells = model_cells
         self._codes = {name: generator_digest(name) for name in GENERATORS}
         self._boxes = {box.name: box for box in boxes}
         built_in = [box.box for box in self._boxes.values() if isinstance(box, BuiltInBox)]
         self._in_cells = {
-            name: in_sandbox(_read(box), box.limits_in(cell), cell.isolation)
+            name: in_sandbox(_read(box), box.limits_in(sandbox.limits), sandbox.isolation)
             for name, box in self._boxes.items()
             if isinstance(box, ProgramBox | BuiltInBox)
         }
