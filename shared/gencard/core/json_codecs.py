@@ -251,9 +251,9 @@ class Items:
         # values of any other type take the way below, which says where the first wrong one stands
         if self.kinds and self.kinds.issuperset(map(type, json)):
             return tuple(json)
-        if self.rows and {list}.issuperset(map(type, json)):
-            if self.rows.issuperset(map(type, chain.from_iterable(json))):
-                return tuple(map(tuple, json))
+        is_rows = bool(self.rows) and {list}.issuperset(map(type, json))
+        if is_rows and self.rows.issuperset(map(type, chain.from_iterable(json))):
+            return tuple(map(tuple, json))
         codecs = self.codecs * len(json) if self.repeated else self.codecs
         places = enumerate(zip(codecs, json, strict=True))
         return tuple(codec.read(one, f"{path}[{place}]") for place, (codec, one) in places)
