@@ -8,6 +8,7 @@ if the audit ends in "no evidence"; it makes the same rows as a box that uses on
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +17,11 @@ import grpc
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
+from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.cluster.connections import examined
 from gencard.controller.cluster.executor import cluster_box
 from gencard.controller.jobs.repetition import JournaledBox, RepeatedBox
-from gencard.controller.jobs.tasks import Job
+from gencard.controller.jobs.tasks import ClusterPart
 from gencard.controller.people.certificates import worker_host
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict, WorkerRuns
@@ -43,14 +45,8 @@ from tests.system.lying_workers import (
 _DOMAIN = Domain.of(dict.fromkeys("abcd", 3))
 _RECORDS = Dataset(_DOMAIN, np.random.default_rng(1).integers(3, size=(300, 4)))
 _CLIQUES = tuple(combinations(_DOMAIN.attributes, 2))
-_HONEST: Job = {
-    "kind": "honest",
-    "generator": "ipf",
-    "cliques": [list(clique) for clique in _CLIQUES],
-    "zeros": [],
-    "max_cells": 10**6,
-}
-_COPIES: Job = {**_HONEST, "kind": "copies_rows", "share": "1"}
+_HONEST = ReferenceRecipe(ReferenceKind.HONEST, "ipf", _CLIQUES, max_cells=10**6)
+_COPIES = replace(_HONEST, kind=ReferenceKind.COPIES_ROWS, share=1.0)
 _RUNS = 10
 _REPEATED = 0.1
 _SIDES = 5
@@ -63,8 +59,8 @@ def _folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _verdict(job: Job, folder: Path, seed: int) -> Verdict:
-    box = cluster_box(_COPIES, {**job, "repeated": _REPEATED})
+def _verdict(part: ClusterPart, folder: Path, seed: int) -> Verdict:
+    box = cluster_box(_COPIES, replace(part, repeated=_REPEATED))
     (folder / "journal").mkdir()
     journal = JournaledBox(box, folder / "journal", lambda seed: box.performers.get(seed, ""))
     plan = AuditPlan(_CLIQUES, 300, seed, AuditTerms(_RUNS, 3, "0.05"))

@@ -12,6 +12,7 @@ import grpc
 
 from gencard.controller.cluster.connections import parts_of
 from gencard.controller.cluster.orders import Performer, code_digest
+from gencard.controller.jobs.tasks import ClusterPart
 from gencard.controller.people.certificates import KeyPair
 from gencard.v1 import worker_pb2, worker_pb2_grpc
 from gencard.v1.worker_pb2 import RunAnswer, RunOrder
@@ -182,7 +183,7 @@ def lying_worker(
 
 
 @contextmanager
-def lying_cluster(folder: Path, lie: Lie, *, runs: int = 1) -> Iterator[dict[str, object]]:
+def lying_cluster(folder: Path, lie: Lie, *, runs: int = 1) -> Iterator[ClusterPart]:
     """A cluster whose one worker is a liar; yields the job's part about it."""
     with Cluster(folder) as cluster, lying_worker(folder, cluster.authority, lie, runs=runs) as address:
         cluster.addresses["liar"] = address

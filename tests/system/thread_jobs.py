@@ -7,7 +7,7 @@ import pytest
 from gencard.controller import wiring
 from gencard.controller.jobs import executor
 from gencard.controller.jobs.process import packed, unpacked
-from gencard.controller.jobs.tasks import Done
+from gencard.controller.jobs.tasks import Done, Reported
 from gencard.controller.jobs.worker import ended
 
 
@@ -17,8 +17,10 @@ class ThreadExecutor(executor.ProcessExecutor):
     def _run(self, submission: executor._Submission) -> object:
         task = submission.task
         _, body = unpacked(packed(Done(), submission.job))
-        ending = ended(partial(task.run, body), submission.progress)
-        return self._outcome(task, *executor.received(task, packed(*ending)))
+        ending = packed(*ended(partial(task.run, body), submission.progress))
+        reply, result = executor.received(task, ending)
+        assert not isinstance(reply, Reported)
+        return self._outcome(task, reply, result)
 
 
 def run_jobs_in_threads(patch: pytest.MonkeyPatch) -> None:
