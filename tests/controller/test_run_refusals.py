@@ -110,7 +110,7 @@ def test_all_refusals_of_a_kind_look_the_same(kind):
                 refused.add(read(result))
                 rules.update(rule for mark in result.marks for rule in mark.rules)
     assert len(refused) == 1
-    assert json.loads(refused.pop()).reasons == [OUTPUT_RULES]
+    assert json.loads(refused.pop())["reasons"] == [OUTPUT_RULES]
     assert len(rules) > 1, "several rules refused, and stewards see which"
 
 

@@ -239,7 +239,7 @@ class EvaluationRun:
         """Take the measures that the card does not have yet, and keep what was found."""
         if "card" not in run.request:  # of an earlier version, which measured releases
             raise OperationCancelledError
-        findings: tuple[tasks.Found, ...] = ()
+        findings: tuple[tasks.FindingDocument, ...] = ()
         with self.evaluations.database.reading() as tx:
             card = self.evaluations.card_of(tx, Identity.of(run.row.owner), run.row.resource)
             psi = self.evaluations.psis.get(tx, card.name).document
@@ -255,7 +255,9 @@ class EvaluationRun:
             line = self.evaluations.ledger.line(tx, number)
             refund(tx, line, error, ledger=self.evaluations.ledger, cards=self.evaluations.cards)
 
-    def _findings(self, run: Run, card: Card, psi: bytes, rows: Path) -> tuple[tasks.Found, ...]:
+    def _findings(
+        self, run: Run, card: Card, psi: bytes, rows: Path
+    ) -> tuple[tasks.FindingDocument, ...]:
         dataset_entry = self.evaluations.cards.entry_of(card)
         self._draw(run, card, dataset_entry, psi, rows)
         job = self.jobs.compare(
@@ -287,7 +289,7 @@ class EvaluationRun:
         )
         run.job(tasks.SYNTHESISE, job)
 
-    def _keep(self, run: Run, card: Card, findings: Sequence[tasks.Found]) -> None:
+    def _keep(self, run: Run, card: Card, findings: Sequence[tasks.FindingDocument]) -> None:
         """Findings, ledger and the operation's end: true together, or not at all."""
         evaluations, request = self.evaluations, run.request
         with evaluations.database.transaction() as tx:
@@ -299,14 +301,14 @@ class EvaluationRun:
             response = self.response(card.name, request["asked"])
             evaluations.operations.finish(tx, run.row.name, response)
 
-    def _row(self, run: Run, card: Card, finding: tasks.Found) -> EvaluationRow:
+    def _row(self, run: Run, card: Card, finding: tasks.FindingDocument) -> EvaluationRow:
         dataset_entry, terms = self.evaluations.cards.entry_of(card), offer_of(card).terms
         name = finding.name
         document = {
             "format": FORMAT,
             "card": card.name,
             "measure": name,
-            "found": finding.found,
+            "found": finding.document,
         }
         return EvaluationRow(
             name=f"{card.name}/measures/{name}",

@@ -76,17 +76,19 @@ class Population:
     tests: tuple[Condition, ...]
 
     @classmethod
-    def of(cls, asked: Question, coding: Coding, rules: str = "") -> "Population":
+    def of(cls, question: Question, coding: Coding, rules: str = "") -> "Population":
         """The population of a question; raises as ``read_formula`` and ``read_condition`` do.
 
         Args:
             rules: Version of the output rules under which a run of the question ended.
         """
-        values, of_present = _options(asked).get("values"), rules in OF_PRESENT
-        where = _condition(asked.where, coding, values, of_present=of_present) if asked.where else None
+        values, of_present = _options(question).get("values"), rules in OF_PRESENT
+        where = (
+            _condition(question.where, coding, values, of_present=of_present) if question.where else None
+        )
         conditions = [] if where is None else [where]
-        if asked.missing == "drop":
-            names = read_formula(asked.formula, coding).attributes
+        if question.missing == "drop":
+            names = read_formula(question.formula, coding).attributes
             with_missing = [name for name in names if coding.attribute(name).coding.missing]
             conditions += not_missing(with_missing, coding.domain)
         return cls(where, (EVERYBODY, *conditions))
@@ -134,26 +136,24 @@ class RunQuestion:
     stored: Clique = ()
 
     @classmethod
-    def of(cls, asked: Question, coding: Coding, rules: str = "") -> "RunQuestion":
+    def of(cls, question: Question, coding: Coding, rules: str = "") -> "RunQuestion":
         """Read a run, of today or of before; raises as ``read_question`` and ``read_condition`` do.
 
         Args:
             rules: See ``Population.of``.
         """
-        options = _options(asked)
+        options = _options(question)
         values = options.pop("values", None)
-        kind, text = analysis_of(asked.kind), asked.formula
+        kind, text = analysis_of(question.kind), question.formula
         own_options = {name: _hashable(value) for name, value in options.items()}
         names = read_formula(text, coding).attributes
-        population = Population.of(asked, coding, rules)
+        population = Population.of(question, coding, rules)
         possible = {name: _possible(name, population.tests, coding.domain) for name in names}
-        question = read_question(
-            text, kind, coding, values=values, observed=possible, options=own_options
-        )
-        question = replace(question, grouping=grouping_of(text, coding, possible))
-        output = Output(population.tests, output_cliques(question, possible))
-        stored_names = (question.formula.response or "",) if wants_stored(question) else ()
-        return cls(question, values, population, output, possible, stored_names)
+        read = read_question(text, kind, coding, values=values, observed=possible, options=own_options)
+        read = replace(read, grouping=grouping_of(text, coding, possible))
+        output = Output(population.tests, output_cliques(read, possible))
+        stored_names = (read.formula.response or "",) if wants_stored(read) else ()
+        return cls(read, values, population, output, possible, stored_names)
 
     @property
     def where(self) -> Condition | None:
@@ -166,11 +166,11 @@ class RunQuestion:
         return [(one.attributes, one.cells) for one in self.population.tests]
 
     @classmethod
-    def new(cls, asked: Question, coding: Coding) -> "RunQuestion":
+    def new(cls, question: Question, coding: Coding) -> "RunQuestion":
         """Read a run that is asked for now; raises as ``of`` and ``check_new`` do."""
-        if "values" in _options(asked):
+        if "values" in _options(question):
             raise values_refused()
-        run_question = cls.of(asked, coding)
+        run_question = cls.of(question, coding)
         run_question.check_new()
         return run_question
 
@@ -241,8 +241,8 @@ class RunQuestion:
         return (self.output, *parts)
 
 
-def _options(asked: Question) -> dict[str, Any]:
-    options: dict[str, Any] = json.loads(asked.options or "{}")
+def _options(question: Question) -> dict[str, Any]:
+    options: dict[str, Any] = json.loads(question.options or "{}")
     return options
 
 

@@ -6,7 +6,7 @@ from gencard.controller.jobs.measurement import opened, records_over
 from gencard.controller.jobs.tasks import (
     CompareJob,
     CompareResult,
-    Found,
+    FindingDocument,
     Records,
     RiskJob,
     RiskResult,
@@ -38,7 +38,7 @@ def compare(job: CompareJob, progress: Progress) -> CompareResult:
         progress(name, place / len(job.measures))
         finding = evaluate(evaluation_named(name), material)
         document = None if finding is None else finding_to_json_object(finding.rounded(material))
-        findings.append(Found(name, document))
+        findings.append(FindingDocument(name, document))
     return CompareResult(tuple(findings))
 
 

@@ -248,23 +248,23 @@ class CompareJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FindingDocument:
     """Finding of one evaluation.
 
     Args:
         name: Name of the evaluation.
-        found: Document that is stored and served as it is; None if the evaluation is not possible.
+        document: Finding that is stored and served as it is; None if the evaluation is not possible.
     """
 
     name: str
-    found: Json | None = field(metadata=written(scalar=_DOCUMENT))
+    document: Json | None = field(metadata=written(scalar=_DOCUMENT))
 
 
 @dataclass(frozen=True, slots=True)
 class CompareResult:
     """Findings, rounded; their numbers depend on records."""
 
-    findings: tuple[Found, ...]
+    findings: tuple[FindingDocument, ...]
 
 
 @dataclass(frozen=True, slots=True)
