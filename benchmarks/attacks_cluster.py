@@ -5,7 +5,6 @@ real audit of a box which copies its records. The audit repeats runs as a contro
 if the audit ends in "no evidence"; it makes the same rows as a box that uses only Phi.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -97,7 +96,7 @@ def _code(_quick: bool) -> Outcome:
 
 
 def _honest_rows(quick: bool) -> Outcome:
-    return _lied([lambda _: OtherBox(json.dumps(_HONEST))] * (3 if quick else 20))
+    return _lied([lambda _: OtherBox(_HONEST)] * (3 if quick else 20))
 
 
 def _one_answer(quick: bool) -> Outcome:
@@ -129,7 +128,7 @@ def _false_runs(false: int) -> Callable[[bool], Outcome]:
     """Honest rows in so many runs of each side, the others as the box makes them."""
 
     def run(quick: bool) -> Outcome:
-        lie = json.dumps(_HONEST)
+        lie = _HONEST
         return _lied(
             [lambda _: OtherBox(lie, lambda order: order % _RUNS < false)] * (3 if quick else 20)
         )

@@ -124,7 +124,7 @@ def test_no_module_of_the_product_can_unpickle():
 
 
 def test_honest_rows_for_a_copying_box_end_the_audit(tmp_path, journal):
-    lie = OtherBox(json.dumps(HONEST))
+    lie = OtherBox(HONEST)
     with lying_cluster(tmp_path, lie) as job, pytest.raises(WorkerError, match="other rows"):
         audited(job, journal)
     assert len(lie.orders) == 10, "the first side is compared before the second begins"
@@ -335,7 +335,7 @@ def worker_command(house, *words):
 @needs_sandbox
 def test_s68_a_lying_worker_ends_the_audit_costs_nothing_and_stays_refused(served, tmp_path):
     """End to end: honest rows for a copying box, which turned the signed verdict before."""
-    lie = OtherBox(json.dumps({**HONEST, "cliques": [list(pair) for pair in PAIRS]}))
+    lie = OtherBox(replace(HONEST, cliques=tuple(PAIRS)))
     with lying_cluster(tmp_path / "cluster", lie, runs=4) as job:
         with served.settings_file.open("a") as settings:
             workers = toml_text(dict(job.workers))
