@@ -22,14 +22,14 @@ from gencard.controller.audits.run import _payload
 from gencard.controller.settings.files import Section
 from gencard.controller.settings.policy import Caps, PolicyTable
 from gencard.controller.shell.main import app as steward_shell
-from gencard.controller.state.event_log import signed_checkpoint
+from gencard.controller.state.log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.mechanism import USUAL_CHECKS
 from gencard.core.output_checks.rules import Rule
-from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
+from gencard.wire.documents.schema_document import coding_document, coding_of_document
 from gencard.wire.signatures.canonical import json_bytes, time_of
 from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of, sign, verify
 

@@ -12,9 +12,9 @@ from gencard.client.stewards.card_review import Decision, command_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.shell import visible
-from gencard.v1 import negotiation_pb2, steward_pb2
-from gencard.wire.codecs.card_codec import card_message, timestamp
-from gencard.wire.codecs.privacy_codec import price_message
+from gencard.v1 import common_pb2, negotiation_pb2, steward_pb2
+from gencard.wire.codec import message_of, timestamp
+from gencard.wire.codecs.card_codec import card_message
 
 CARD = "datasets/survey/cards/0123456789abcdef"
 SAM, EVE = ("spiffe://test.local/service/steward/sam", "spiffe://test.local/service/steward/eve")
@@ -48,7 +48,7 @@ def message(ana, world):
     return steward_pb2.GetReviewResponse(
         card=card_message(card.negotiation),
         changes=[change],
-        price=price_message(Price(12)),
+        price=message_of(Price(12), common_pb2.Price),
         two=True,
         shown=SHOWN,
         attributes=["sex", "health", HOSTILE],

@@ -15,9 +15,7 @@ from gencard.boxes.registry import BOXES as REGISTRY
 from gencard.boxes.registry import complete
 from gencard.controller.boxes.generator_facts import GeneratorFacts, facts_of_generators
 from gencard.controller.policy import judgement, statistics
-from gencard.controller.policy import policy as policy_module
 from gencard.controller.policy.judgement import Limits, check_readable, check_size, judge
-from gencard.controller.policy.policy import AnalysesPolicy, MomentPolicy, Policy
 from gencard.controller.policy.statistics import price_of
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, Price
@@ -34,6 +32,7 @@ from gencard.core.errors import (
     TooManyRecordsError,
 )
 from gencard.core.moment import Moment, MomentKind
+from gencard.core.policy import AnalysesPolicy, MomentPolicy, Policy
 from gencard.core.statistics.marginals import dimension
 from tests.core.strategies import domains, workloads
 
@@ -243,7 +242,7 @@ class TestLaws:
             judge(asked, policy, FIVE, replace(LIMITS, model_cells=19), {})
 
     def test_no_record_is_in_sight(self):
-        for module in (policy_module, statistics, judgement):
+        for module in (statistics, judgement):
             assert "vault" not in inspect.getsource(module)
         assert list(inspect.signature(judge).parameters) == [
             "proposal",
@@ -544,10 +543,10 @@ class TestWhatReadsRecordsOnceMore:
 class TestRunsOnTheRecords:
     """Runs are measured as the card is, and reviewed ones go with counts as they are alone."""
 
-    MOST = Analyses(
+    MOST = AnalysesPolicy(
         kinds=("crosstab", "linear"), checked_runs=3, reviewed_runs=2, libraries=("numpy", "pandas")
     )
-    OPEN = replace(POLICY, analyses=AnalysesPolicy(MOST))
+    OPEN = replace(POLICY, analyses=MOST)
     WANTED = Analyses(
         ("linear",), 2, reviewed_runs=1, programs=("ab" * 32,), libraries=("numpy",), numbers=50
     )

@@ -19,7 +19,6 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import received
 from gencard.controller.jobs.process import packed, read_frame, unpacked
 from gencard.controller.jobs.tasks import Crashed, Done, Failed, Reported
-from gencard.controller.policy.policy import Policy
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Vault
@@ -44,6 +43,7 @@ from gencard.core.errors import (
 )
 from gencard.core.generators.contract import synthesise
 from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.policy import Policy
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
 from tests.wire import samples

@@ -21,7 +21,7 @@ from gencard.controller.page.security import ATTEMPT, COOKIE
 from gencard.controller.service.access import Bounds
 from gencard.controller.settings.disk import write_whole
 from gencard.controller.settings.settings import Settings
-from gencard.controller.state.events import event_of
+from gencard.controller.state.log import event_of
 from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.deciding import Way
 from gencard.core.errors import InvalidInputError, UnauthenticatedError

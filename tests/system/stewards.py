@@ -4,6 +4,7 @@ from uuid import uuid4
 
 from google.protobuf import descriptor_pool, message_factory
 
+from gencard.controller.state import results
 from gencard.controller.stewards.actions import Action, Kind, arguments_bytes
 from gencard.controller.stewards.deciding import Way
 from gencard.wire.documents.card_document import terms_document
@@ -67,7 +68,7 @@ class Steward:
 
     def _run(self, name):
         with self.state.database.reading() as tx:
-            return self.state.decisions.store.get(tx, name)
+            return results.get_run(tx, name)
 
 
 class Caller:

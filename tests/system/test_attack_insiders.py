@@ -18,6 +18,7 @@ from gencard.controller.answers.run import AT_RECORDS
 from gencard.controller.notify.notifier import Notifier
 from gencard.controller.operations.run import Ticks
 from gencard.controller.sandbox.limits import Isolation
+from gencard.controller.state import results
 from gencard.controller.state.database import Database
 from gencard.controller.wiring import serve
 from gencard.core.card.budget import SpendState
@@ -343,7 +344,7 @@ def test_a_refusal_that_is_ended_while_it_rests_costs_and_counts_as_one(tmp_path
         line = ana.spends()[0]
         assert (line.kind, line.state, line.price.statistics) == ("run", SpendState.SETTLED, 1)
         with state.database.reading() as tx:
-            (counted,) = state.decisions.store.counted(tx)
+            (counted,) = results.counted_runs(tx)
         assert (str(counted.state), counted.statistics) == ("failed", 1)
         other = agreed(ana)
         assert end_of(other, "age ~ 1", FEW + " and sex == 'male'") == "RUN_REFUSED"
@@ -482,7 +483,7 @@ def test_a_program_that_fails_by_a_record_looks_like_any_other_and_cancelling_co
         assert (line.state, line.price.statistics) == (SpendState.SETTLED, 1)
         state = house.controller.controller_state
         with state.database.reading() as tx:
-            counted = [str(one.state) for one in state.decisions.store.counted(tx)]
+            counted = [str(one.state) for one in results.counted_runs(tx)]
         assert counted == ["failed"]
         assert end_of(card, "age ~ 1") == "TOO_MANY_REFUSALS"
 

@@ -12,9 +12,8 @@ from gencard.client.checking.history import LOG_SEEN
 from gencard.client.shell.main import app as client_app
 from gencard.controller.controller_state import open_controller_state, utc_now
 from gencard.controller.shell.main import app
-from gencard.controller.state import tables
-from gencard.controller.state.first_decisions import FirstDecision, FirstDecisions
-from gencard.controller.state.operations import OperationStore
+from gencard.controller.state import requests, stewards, tables
+from gencard.controller.state.stewards import FirstDecision
 from gencard.controller.upkeep.backup import FILE
 from gencard.controller.upkeep.restoration import HELD
 from gencard.core.card.budget import Price, SpendState
@@ -99,7 +98,7 @@ def begin_and_reserve(controller_state, tx, card):
     """What a crash leaves of a release."""
     now, owner = controller_state.cards.clock(), "spiffe://gencard.local/pilot/analyst/ana"
     request = json.dumps({"card": card, "rows": 5, "seed": 1}).encode()
-    OperationStore().create(
+    requests.create_operation(
         tx, "operations/left", owner=owner, kind="release", resource=card, request=request, now=now
     )
     controller_state.ledger.reserve(
@@ -189,7 +188,7 @@ class TestS18Restore:
         (line,) = consistency.lines_of(controller_state, card.name)
         assert line.state is SpendState.SETTLED
         with controller_state.database.reading() as tx:
-            assert not OperationStore().unfinished(tx)
+            assert not requests.unfinished_operations(tx)
 
     @pytest.mark.parametrize("words", [(), ("--complete",)], ids=["older", "complete"])
     def test_s41_an_older_state_brings_no_removed_passkey_back(self, house, elsewhere, tmp_path, words):
@@ -199,13 +198,13 @@ class TestS18Restore:
         link = state.passkeys.new_link(sam, sam)
         first = FirstDecision("ab" * 32, "enrol", "people/eve", {}, "", "mine", sam, (), utc_now())
         with state.database.transaction() as tx:
-            FirstDecisions().add(tx, first)
+            stewards.add_first_decision(tx, first)
         backup = back_up(house, tmp_path / "backup")
         house.stop()
         restore(elsewhere, backup, *words)
         state = elsewhere.start().controller.controller_state
         with state.database.reading() as tx:
-            waiting = FirstDecisions().waiting(tx, utc_now())
+            waiting = stewards.waiting_first_decisions(tx, utc_now())
         assert state.passkeys.is_kept(passkey.key) == bool(words)
         assert len(waiting) == len(words)
         if not words:

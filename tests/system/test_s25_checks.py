@@ -15,8 +15,8 @@ from gencard.core.card.mechanism import USUAL_CHECKS, Transform
 from gencard.core.errors import MeasurementRefusedError, VerificationError
 from gencard.core.output_checks.populations import Rounded
 from gencard.core.statistics.psi import Measurement, Psi, rounded, rounding_stddev
-from gencard.v1 import negotiation_pb2
-from gencard.wire.codecs.card_codec import terms_message
+from gencard.v1 import common_pb2, negotiation_pb2
+from gencard.wire.codec import message_of
 from tests.system.consistency import assert_consistent, lines_of
 from tests.system.house import House, build, request_id
 from tests.system.raw_calls import call, configure, state_unchanged
@@ -107,7 +107,7 @@ class TestWhatPasses:
         with house.analyst() as analyst:
             card = agreed(analyst, ("sex", "health"))
             entry = card.entry
-            terms = terms_message(card.terms)
+            terms = message_of(card.terms, common_pb2.Terms)
             terms.transform.Clear()
             terms.transform.rounding = 1
             request = negotiation_pb2.ProposeCardRequest(

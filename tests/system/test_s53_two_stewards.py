@@ -13,14 +13,15 @@ from typer.testing import CliRunner
 
 from gencard.client.connection.enrolment import new_request
 from gencard.controller.people.enrolment import examined
-from gencard.controller.policy.policy import TwoStewards
 from gencard.controller.shell.main import app as shell
-from gencard.controller.state.events import event_of
-from gencard.controller.state.first_decisions import LIFE, FirstDecisions
-from gencard.controller.state.runs import RunRow, RunTier
+from gencard.controller.state import results, stewards
+from gencard.controller.state.log import event_of
+from gencard.controller.state.results import RunRow, RunTier
+from gencard.controller.state.stewards import LIFE
 from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.deciding import Way
 from gencard.core.errors import InvalidInputError, SecondStewardError, StaleEtagError
+from gencard.core.policy import TwoStewards
 from gencard.wire.documents.enrolment import request_document, request_of_document
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role
@@ -156,8 +157,8 @@ class TestS53:
         people.sam.decide("approve", card)
         later = state.cards.clock() + LIFE + timedelta(seconds=1)
         with state.database.reading() as tx:
-            assert FirstDecisions().waiting(tx, state.cards.clock(), {card})
-            assert not FirstDecisions().waiting(tx, later, {card})
+            assert stewards.waiting_first_decisions(tx, state.cards.clock(), {card})
+            assert not stewards.waiting_first_decisions(tx, later, {card})
 
     def test_s53_nobody_is_asked_to_agree_to_what_cannot_be_done(self, house, people, card):
         assert people.sam.decide("counter", card, drop=[["sex", "work"]]) == "INVALID_INPUT"
@@ -292,7 +293,7 @@ class TestSingleRules:
             row = RunRow(
                 run, card, submitter=ANA, tier=RunTier.REVIEWED, created=state.cards.clock(), **kept
             )
-            state.decisions.store.insert(tx, row)
+            results.insert_run(tx, row)
         decisions = {
             "exact-counts": (Kind.APPROVE, card),
             "reviewed-runs": (Kind.RELEASE_ANSWER, run),
@@ -308,7 +309,7 @@ class TestSingleRules:
         assert not desk.needs_two(sam, Action(Kind.REJECT, card, {}, "seen"))
         assert not desk.needs_two(sam, Action(Kind.REFUSE_ANSWER, run, {}, "seen"))
         with state.database.transaction() as tx:
-            state.decisions.store.forget(tx, run)
+            results.forget_run(tx, run)
 
     def test_s53_keys_are_rotated_by_two_where_the_settings_say_so(self, house, ruled):
         desk = replace(ruled(), two=frozenset({"rotation"}))

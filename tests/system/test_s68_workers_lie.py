@@ -24,7 +24,7 @@ from gencard.controller.sandbox.recipes import ProgramRecipe, received
 from gencard.controller.settings.files import toml_text
 from gencard.controller.shell.main import app
 from gencard.controller.shell.terminal import controller_state
-from gencard.controller.state.events import event_of
+from gencard.controller.state.log import event_of
 from gencard.core.audit.plan import AuditPlan, Side, Step, run_seed
 from gencard.core.audit.report import Verdict, WorkerRuns
 from gencard.core.audit.run import audit

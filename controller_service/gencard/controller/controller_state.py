@@ -21,15 +21,9 @@ from gencard.controller.releases.state_files import SharedFiles
 from gencard.controller.settings.disk import StateFiles
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Settings
-from gencard.controller.state.accounts import Caps
-from gencard.controller.state.audits import AuditStore
-from gencard.controller.state.cards import CardStore
 from gencard.controller.state.database import Database, Fence
-from gencard.controller.state.event_log import Clock, EventLog, LogClock, kept_rules
-from gencard.controller.state.first_decisions import FirstDecisions
-from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.operations import OperationStore
-from gencard.controller.state.runs import RunStore
+from gencard.controller.state.ledger import Caps, Ledger
+from gencard.controller.state.log import Clock, EventLog, LogClock, kept_rules
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
 from gencard.controller.stewards.deciding import Effects, Way
@@ -72,11 +66,11 @@ class ControllerState:
 
     @property
     def refusals(self) -> Refusals:
-        return Refusals(OperationStore(), self.settings.limits.refusals)
+        return Refusals(self.settings.limits.refusals)
 
     @property
     def decisions(self) -> Decisions:
-        return Decisions(self.cards, self.ledger, RunStore())
+        return Decisions(self.cards, self.ledger)
 
     @property
     def passkeys(self) -> Passkeys:
@@ -100,7 +94,6 @@ class ControllerState:
             self.database,
             self.log,
             effects,
-            FirstDecisions(),
             Roster(identities).person,
             self.cards.clock,
             frozenset(self.settings.stewards.two),
@@ -124,9 +117,9 @@ class ControllerState:
         return Effects(
             CardEffect(self.cards),
             AnswerEffect(self.decisions),
-            LineEffect(self.ledger, log, clock, RunStore()),
+            LineEffect(self.ledger, log, clock),
             RefusalEffect(self.refusals, log, clock),
-            AuditEffect(AuditStore(), log, clock),
+            AuditEffect(log, clock),
             people,
             KeyEffect(KeyRotation(self.database, log, self.keys, clock)),
         )
@@ -159,7 +152,6 @@ def open_controller_state(
     boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
     log = EventLog(keys[LOG].current, clock)
     cards = CardBook(
-        store=CardStore(),
         log=log,
         catalogue=catalogue,
         limits=_limits(settings),

@@ -29,12 +29,12 @@ from gencard.controller.operations.run import Run, scratch_folder
 from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.releases.black_boxes import BoxRelease
+from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database, Page
-from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.operations import UNFINISHED, OperationRow
-from gencard.controller.state.releases import EvaluationRow, EvaluationStore, PsiStore, ReleaseStore
+from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
+from gencard.controller.state.results import EvaluationRow
 from gencard.core.card.card import Card
 from gencard.core.errors import (
     GencardError,
@@ -61,9 +61,6 @@ class Evaluations:
     database: Database
     cards: CardBook
     ledger: Ledger
-    releases: ReleaseStore
-    psis: PsiStore
-    store: EvaluationStore
     operations: Operations
 
     def start(self, who: Identity, card: str, names: Sequence[str], request: Request) -> OperationRow:
@@ -87,7 +84,7 @@ class Evaluations:
             seen_card = self.card_of(tx, who, card)
             measures = self._chosen(who, seen_card, names)
             self._check_ready(tx, card)
-            taken_names = self.store.taken(tx, card)
+            taken_names = results.evaluated_measures(tx, card)
             fresh = [measure for measure in measures if measure.name not in taken_names]
             line = self._reserve(tx, who, seen_card, fresh)
             description = {
@@ -112,7 +109,7 @@ class Evaluations:
             CardStateError: The card was revoked, which gives analysts nothing more.
         """
         with self.database.reading() as tx:
-            row = self.store.get(tx, name)
+            row = results.get_evaluation(tx, name)
             card = self.cards.readable(tx, who, row.card, what="evaluation")
             if row.measure not in allowed(who, card):
                 raise NotFoundError(what="evaluation")
@@ -129,7 +126,7 @@ class Evaluations:
         with self.database.reading() as tx:
             seen_card = self.cards.seen(tx, who, card)
             names = allowed(who, seen_card) if seen_card.offer is not None else ()
-            page = self.store.list(tx, card, among=names, before=before, limit=limit)
+            page = results.list_evaluations(tx, card, among=names, before=before, limit=limit)
         return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
 
     def card_of(self, tx: Connection, who: Identity, card: str) -> Card:
@@ -148,7 +145,7 @@ class Evaluations:
 
     def _check_ready(self, tx: Connection, card: str) -> None:
         """Raises InvalidInputError before the first release, ServiceBusyError beside another run."""
-        if not self.releases.list(tx, card=card, limit=1).rows:
+        if not results.list_releases(tx, card=card, limit=1).rows:
             raise InvalidInputError(
                 field="card", problem="has no release yet; generate one, then try again"
             )
@@ -242,7 +239,7 @@ class EvaluationRun:
         findings: tuple[tasks.FindingDocument, ...] = ()
         with self.evaluations.database.reading() as tx:
             card = self.evaluations.card_of(tx, Identity.of(run.row.owner), run.row.resource)
-            psi = self.evaluations.psis.get(tx, card.name).document
+            psi = results.get_psi(tx, card.name).document
         if run.request["measures"]:
             with scratch_folder(self.work, run.row.name) as scratch:
                 findings = self._findings(run, card, psi, scratch / "rows")
@@ -295,7 +292,7 @@ class EvaluationRun:
         with evaluations.database.transaction() as tx:
             evaluations.card_of(tx, Identity.of(run.row.owner), card.name)  # it may have ended meanwhile
             for one in findings:
-                evaluations.store.insert(tx, self._row(run, card, one))
+                results.insert_evaluation(tx, self._row(run, card, one))
             if request["line"] is not None:
                 evaluations.ledger.settle(tx, request["line"], evaluations.cards.clock())
             response = self.response(card.name, request["asked"])

@@ -52,11 +52,8 @@ from gencard.controller.service.server import Registration, Service, TlsFiles, s
 from gencard.controller.service.stewards import StewardServicer
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Limits, Settings
-from gencard.controller.state.audits import AuditStore
-from gencard.controller.state.event_log import Clock, ahead_of
-from gencard.controller.state.events import Event
 from gencard.controller.state.leadership import Leadership
-from gencard.controller.state.releases import EvaluationStore, PsiStore, ReleaseStore
+from gencard.controller.state.log import Clock, Event, ahead_of
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.risk import KIND as RISK
 from gencard.controller.stewards.risk import RiskRun, Risks
@@ -90,7 +87,7 @@ def servicers(
         _cluster(settings),
     )
     audits = _audits(controller_state, operations, jobs)
-    boxes = BoxRelease(database, audits.card_audits, ReleaseStore(), jobs, controller_state.files)
+    boxes = BoxRelease(database, audits.card_audits, jobs, controller_state.files)
     releases = _releases(controller_state, operations, jobs, audits, boxes)
     evaluations = _evaluations(controller_state, operations, jobs, boxes)
     _risks(controller_state, operations, jobs)
@@ -129,7 +126,6 @@ def _audits(controller_state: ControllerState, operations: Operations, jobs: Des
         controller_state.cards,
         controller_state.boxes,
         controller_state.ledger,
-        AuditStore(),
         operations,
         Journals(controller_state.files),
         controller_state.settings.limits.audits,
@@ -152,8 +148,6 @@ def _releases(
         controller_state.database,
         controller_state.cards,
         controller_state.ledger,
-        PsiStore(),
-        ReleaseStore(),
         operations,
         controller_state.files,
         card_audits,
@@ -171,9 +165,6 @@ def _evaluations(
         controller_state.database,
         controller_state.cards,
         controller_state.ledger,
-        ReleaseStore(),
-        PsiStore(),
-        EvaluationStore(),
         operations,
     )
     operations.carries(
@@ -206,7 +197,7 @@ def _answers(
         ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, answer_response),
     )
     answers.end_with_cards()  # cards may have expired while no service ran
-    return AnswersServicer(answers, Programs(answers, ReleaseStore()))
+    return AnswersServicer(answers, Programs(answers))
 
 
 logger = logging.getLogger("gencard.controller")

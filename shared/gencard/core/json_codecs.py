@@ -57,20 +57,30 @@ class Options:
     omit: bool = False
     inline: bool = False
     scalar: Scalar | None = None
+    unset: bool = False
+    private: bool = False
 
 
 def written(
-    path: str = "", *, omit: bool = False, inline: bool = False, scalar: Scalar | None = None
+    path: str = "",
+    *,
+    omit: bool = False,
+    inline: bool = False,
+    scalar: Scalar | None = None,
+    unset: bool = False,
+    private: bool = False,
 ) -> dict[str, Options]:
     """Metadata of a field.
 
     Args:
         path: Where its value stands, as dotted names, if not under the name of the field.
         omit: It does not stand there where it is the default.
+        unset: Documents always have it, but a message that leaves it unset means the default.
+        private: Messages never have it: a value that crosses the wire must have the default.
         inline: The fields of its value stand among those of its owner.
         scalar: How it is written, if not as the form says.
     """
-    return {"json": Options(path, omit, inline, scalar)}
+    return {"json": Options(path, omit, inline, scalar, unset, private)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import select, text
 
-from gencard.controller.state import outbox  # noqa: F401  its tables are part of the metadata
 from gencard.controller.state.database import Database
 from gencard.controller.state.tables import cards, metadata
 from gencard.core.errors import GencardError, InvalidInputError, StorageError

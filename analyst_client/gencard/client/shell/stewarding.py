@@ -28,8 +28,7 @@ from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.card.terms import Proposal
 from gencard.shell import Home, LazyGroup, visible
-from gencard.wire.codecs.privacy_codec import price_document
-from gencard.wire.documents.card_document import terms_document
+from gencard.wire.documents.card_document import price_document, terms_document
 from gencard.wire.signatures.canonical import time_text
 
 _HERE, _DECIDING = "gencard.client.shell.stewarding", "gencard.client.shell.deciding"

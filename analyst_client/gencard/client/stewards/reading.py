@@ -21,14 +21,15 @@ from gencard.client.stewards.registers import (
     Preview,
     Waiting,
 )
+from gencard.core.card.budget import Price
 from gencard.core.card.card import Change
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.output_checks.rules import Colour
 from gencard.core.psi_risk.risk import PsiRisk
 from gencard.core.typed_json import PLAIN
 from gencard.v1 import steward_pb2 as pb
-from gencard.wire.codecs.card_codec import card_of, datetime_of
-from gencard.wire.codecs.privacy_codec import price_of
+from gencard.wire.codec import datetime_of, value_of
+from gencard.wire.codecs.card_codec import card_of
 from gencard.wire.signatures.canonical import Document, document_of, time_text
 
 _FOR_STEWARDS = (
@@ -157,7 +158,7 @@ def card_review_of(message: pb.GetReviewResponse, name: str) -> CardReview:
     return CardReview(
         card,
         changes,
-        price_of(message.price) if message.HasField("price") else None,
+        value_of(Price, message.price) if message.HasField("price") else None,
         message.refusal,
         message.two,
         message.shown,
@@ -220,7 +221,7 @@ def answer_review_of(message: pb.GetAnswerReviewResponse, name: str) -> AnswerRe
 
 def account_of(message: pb.BudgetAccount) -> Account:
     """A budget."""
-    prices = map(price_of, (message.cap, message.spent, message.reserved))
+    prices = [value_of(Price, one) for one in (message.cap, message.spent, message.reserved)]
     return Account(message.dataset, message.scope, message.holder, *prices)
 
 

@@ -32,11 +32,10 @@ from gencard.controller.sandbox.analyses import (
 from gencard.controller.sandbox.environment import CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.settings.disk import ROWS, StateFiles
+from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of
-from gencard.controller.state.idempotency import Request
-from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.releases import ReleaseRow, ReleaseStore
-from gencard.controller.state.runs import RunRow
+from gencard.controller.state.requests import OperationRow, Request
+from gencard.controller.state.results import ReleaseRow, RunRow
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.errors import (
@@ -93,7 +92,6 @@ class Programs:
     """Reviewed runs as callers see them."""
 
     answers: Answers
-    releases: ReleaseStore
 
     def start(
         self, who: Identity, card: str, program: bytes, dry_run: bytes, request: Request
@@ -120,7 +118,7 @@ class Programs:
             check_program(program, dry, usable)
             release = self._release_of(tx, usable, dry)
             question = Question(PROGRAM, analysis_digest(program))
-            known = answers.store.asked_before(tx, card, question.digest)
+            known = results.earlier_run(tx, card, question.digest)
             if known is not None:
                 return answers.operation_of(tx, known).encode()
             more = {
@@ -139,7 +137,7 @@ class Programs:
 
     def _release_of(self, tx: Connection, card: Card, dry: DryRun) -> ReleaseRow:
         """Raises InvalidInputError where the dry run was not on rows of this card."""
-        rows = self.releases.list(tx, card=card.name, limit=500).rows
+        rows = results.list_releases(tx, card=card.name, limit=500).rows
         for row in rows:
             if row.name == dry.release:
                 return row
@@ -194,7 +192,7 @@ class ProgramRun:
         """Rehearse on rows, run on the records, and let the outputs wait for a steward."""
         answers = self.checked.answers
         with answers.database.reading() as tx:
-            row = answers.store.get(tx, run.request["run"])
+            row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
         rehearsal, at_records = self._jobs(run, card)
         with not_run():

@@ -14,9 +14,10 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import AnswerResult, Before, EndedQuestion
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
 from gencard.controller.operations.run import Run
-from gencard.controller.state.cards import in_force, offer_of, signed_card
-from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.runs import RunRow, RunState, RunTier
+from gencard.controller.state import results
+from gencard.controller.state.cards import in_force, names_of_measured, offer_of, signed_card
+from gencard.controller.state.requests import OperationRow
+from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, Spend, SpendState
@@ -60,7 +61,7 @@ class AnswerRun:
         """
         answers = self.answers
         with answers.database.reading() as tx:
-            row = answers.store.get(tx, run.request["run"])
+            row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
             before = self._before(tx, row)
         analyses = offer_of(card).terms.analyses
@@ -89,7 +90,7 @@ class AnswerRun:
         nothing.
         """
         answers, name = self.answers, json.loads(row.request)["run"]
-        run = answers.store.get(tx, name)
+        run = results.get_run(tx, name)
         if run.state is not RunState.RUNNING:
             return
         line = None if run.line is None else answers.decisions.ledger.line(tx, run.line)
@@ -97,10 +98,10 @@ class AnswerRun:
         early = exact and self._ended_early(tx, row, error)
         if early or not isinstance(error, NOTHING_LEARNT):
             values = {"statistics": self._charged(tx, run, line, error), "counts": int(early)}
-            answers.store.move(tx, name, RunState.FAILED, ended=answers.cards.clock(), **values)
+            results.move_run(tx, name, RunState.FAILED, ended=answers.cards.clock(), **values)
             return
         refund(tx, line, error, ledger=answers.decisions.ledger, cards=answers.cards)
-        answers.store.forget(tx, name)
+        results.forget_run(tx, name)
 
     def _ended_early(self, tx: Connection, row: OperationRow, error: GencardError) -> bool:
         """Whether an analyst may have ended a run because its job at the records took long."""
@@ -142,7 +143,7 @@ class AnswerRun:
             answers.operations.check_refusals(tx, run.row)
             card = in_force(answers.cards.card(tx, row.card))
             decisions, by = answers.decisions, answers.cards.controller
-            steward = answers.cards.entry_of(card).policy.analyses.steward
+            steward = answers.cards.entry_of(card).policy.analyses.by_steward
             if outcome.answer is None:
                 ended_row = decisions.refuse(tx, row, outcome, by)
             elif outcome.review or steward:  # where all wait, that one does says nothing
@@ -154,7 +155,7 @@ class AnswerRun:
     def _before(self, tx: Connection, row: RunRow) -> Before:
         """All that was or may be released of the same records, to any analyst, each once."""
         released, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
-        for one in self.answers.store.of_dataset(tx, row.dataset):
+        for one in results.runs_of_dataset(tx, row.dataset):
             same = one.version == row.version and one.tier is RunTier.CHECKED
             if same and one.name != row.name:
                 ended = one.state in (RunState.REFUSED, RunState.FAILED)
@@ -164,7 +165,7 @@ class AnswerRun:
     def _beside_cards(self, tx: Connection, row: RunRow, before: Before) -> Before:
         """The same, with the marginals of the same records that cards have released."""
         cards, exact, rounded = self.answers.cards, set[Clique](), set[Rounded]()
-        for name in cards.store.measured(tx, row.dataset):
+        for name in names_of_measured(tx, row.dataset):
             signed = signed_card(cards.card(tx, name))
             terms = signed.terms
             if signed.version != row.version or terms.privacy.noisy:

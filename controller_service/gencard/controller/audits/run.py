@@ -16,9 +16,10 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import refund
 from gencard.controller.operations.run import VERSIONS, Run
 from gencard.controller.sandbox.recipes import Recipe
-from gencard.controller.state.audits import AuditRow, Conclusion
+from gencard.controller.state import results
 from gencard.controller.state.cards import offer_of, signed_card
-from gencard.controller.state.operations import UNFINISHED, OperationRow
+from gencard.controller.state.requests import UNFINISHED, OperationRow
+from gencard.controller.state.results import AuditRow, Conclusion
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, EarlierTry, Verdict, WorkerRuns, false_runs
 from gencard.core.audit.wording import report_to_json_object, wording
@@ -81,7 +82,7 @@ class AuditRun:
     def _next_try(self, run: Run, card: Card) -> int:
         """Which try of the family this will be if no other ends before it."""
         with self.audits.database.reading() as tx:
-            row = self.audits.store.get(tx, run.request["audit"])
+            row = results.get_audit(tx, run.request["audit"])
             return len(self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)) + 1
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
@@ -118,7 +119,7 @@ class AuditRun:
         """Raises GeneratorChangedError where another box than the one counted goes by the name."""
         box, boxes = run.request["box"], self.audits.boxes
         with self.audits.database.reading() as tx:
-            digest = self.audits.store.get(tx, run.request["audit"]).box_digest
+            digest = results.get_audit(tx, run.request["audit"]).box_digest
         if boxes.digest(box) != digest:
             raise GeneratorChangedError
         return boxes.recipe(box, [*plan.cliques, *plan.linear])
@@ -133,7 +134,7 @@ class AuditRun:
         with audits.database.transaction() as tx:
             self._check_heard(tx, run, card)
             now = audits.cards.clock()
-            row = audits.store.get(tx, run.request["audit"])
+            row = results.get_audit(tx, run.request["audit"])
             families, terms = audits.card_audits.families, offer_of(card).terms
             report = pooled(alone, families.earlier(tx, row, terms))
             outcome = _outcome(report, families.is_known_leak(tx, row, terms))
@@ -144,10 +145,10 @@ class AuditRun:
             conclusion = Conclusion(
                 repr(report.plan.level), *outcome, attestation, document, report.plan.attempt
             )
-            audits.store.conclude(tx, row.name, conclusion, now)
+            results.conclude_audit(tx, row.name, conclusion, now)
             audits.card_audits.conclude(tx, row, outcome[0], attestation)
             audits.ledger.settle(tx, run.request["line"], now)
-            concluded = self.response(audits.store.get(tx, row.name))
+            concluded = self.response(results.get_audit(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded)
 
     def _check_heard(self, tx: Connection, run: Run, card: Card) -> None:

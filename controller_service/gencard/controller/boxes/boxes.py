@@ -1,8 +1,8 @@
 """Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -34,8 +34,8 @@ from gencard.controller.settings.boxes import (
     HonestBox,
     ProgramBox,
 )
-from gencard.core.card.budget import Claim
 from gencard.core.card.terms import CardTerms, Tier
+from gencard.core.catalogue import GeneratorEntry
 from gencard.core.errors import (
     BoxNotReviewedError,
     GeneratorChangedError,
@@ -49,28 +49,6 @@ from gencard.wire.signatures.canonical import digest_of
 
 OURS = "gencard"
 """Author of what comes with Gencard."""
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogueEntry:
-    """A generator or black box as everybody may know it; only generators say what they need.
-
-    Args:
-        claim: What a black box promises of itself; None for a generator.
-        reviewed_by: Who reviewed a black box of tier audited with this digest; empty where nobody did.
-    """
-
-    name: str
-    tier: Tier
-    description: str
-    digest: str
-    needs: str = ""
-    bound: str = ""
-    most_cells: int = 0
-    cell_bytes: int = 0
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    claim: Claim | None = None
-    reviewed_by: str = ""
 
 
 class Boxes:
@@ -124,15 +102,15 @@ class Boxes:
         """All names that a card may name its generator by."""
         return frozenset(GENERATORS) | frozenset(self._boxes)
 
-    def catalogue(self) -> list[CatalogueEntry]:
+    def catalogue(self) -> list[GeneratorEntry]:
         """Every entry, by name."""
         generators = [self._generator(name) for name in GENERATORS]
         boxes = [self._black_box(name) for name in self._boxes]
         return sorted(generators + boxes, key=lambda entry: entry.name)
 
-    def _generator(self, name: str) -> CatalogueEntry:
+    def _generator(self, name: str) -> GeneratorEntry:
         entry = GENERATORS[name]
-        return CatalogueEntry(
+        return GeneratorEntry(
             name,
             entry.tier,
             entry.description,
@@ -144,9 +122,9 @@ class Boxes:
             parameters=parameters_of(name),
         )
 
-    def _black_box(self, name: str) -> CatalogueEntry:
+    def _black_box(self, name: str) -> GeneratorEntry:
         facts, box = self.facts(name), self._boxes[name]
-        return CatalogueEntry(
+        return GeneratorEntry(
             name,
             facts.tier,
             box.description or description_of_box(box),

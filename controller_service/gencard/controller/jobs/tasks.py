@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.card.mechanism import Privacy, Transform
+from gencard.core.card.mechanism import Privacy, Transform, privacy_with
+from gencard.core.card.noise import Mechanism
 from gencard.core.coding import StructuralZeros
 from gencard.core.derivation import Derivation
 from gencard.core.domain import Clique, Domain
@@ -27,7 +28,6 @@ from gencard.core.program_outputs import Outputs
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.typed_json import PLAIN, JsonForm, text_scalar
 from gencard.core.types import Progress, ignore_progress
-from gencard.wire.codecs.privacy_codec import privacy_document, privacy_of_document
 
 if TYPE_CHECKING:
     from gencard.controller.records.file_format import FileFormat
@@ -77,10 +77,8 @@ def _bytes(value: object) -> bytes:
 def _privacy(json: object) -> Privacy | None:
     if json is None:
         return None
-    try:
-        return privacy_of_document(json)  # type: ignore[arg-type]  # what is no document is refused
-    except (AttributeError, KeyError):
-        raise ValueError from None
+    names = PLAIN.read(dict[str, str], json, field="privacy")
+    return privacy_with(Mechanism(names.pop("mechanism", "")), names)
 
 
 JOBS = JsonForm(
@@ -94,7 +92,11 @@ JOBS = JsonForm(
 """How messages are written."""
 
 _HEX = text_scalar(bytes.hex, bytes.fromhex)
-_PRIVACY = Scalar(lambda value: None if value is None else privacy_document(value), _privacy)
+_PRIVACY = Scalar(
+    lambda value: value and {"mechanism": str(value.mechanism), **value.parameters}, _privacy
+)
+"""A mechanism with its parameters, or None."""
+
 _DOCUMENT = Scalar(lambda value: value, lambda json: json)
 """JSON that is signed or stored as it is."""
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import AnyTask, Task
 from gencard.controller.operations.failures import as_reported
-from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.requests import OperationRow
 from gencard.core.errors import (
     GencardError,
     OperationCancelledError,

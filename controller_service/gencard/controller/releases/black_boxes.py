@@ -20,9 +20,9 @@ from gencard.controller.operations.run import Run
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.sandbox.recipes import Recipe
 from gencard.controller.settings.disk import KEPT, StateFiles, write_whole
+from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database
-from gencard.controller.state.releases import ReleaseStore
 from gencard.core.card.card import Card
 from gencard.core.errors import (
     BoxRunFailedError,
@@ -50,7 +50,6 @@ class BoxRelease:
 
     database: Database
     card_audits: CardAudits
-    store: ReleaseStore
     jobs: Descriptions
     files: StateFiles
 
@@ -76,7 +75,7 @@ class BoxRelease:
         if any((folder / name).exists() for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS)):
             return
         with self.database.transaction() as tx:
-            if self.store.list(tx, card=card.name, limit=1).rows:
+            if results.list_releases(tx, card=card.name, limit=1).rows:
                 raise StorageError
             usable = in_force(self.card_audits.cards.card(tx, card.name))
             self._log(tx, card, self.audited(tx, usable))

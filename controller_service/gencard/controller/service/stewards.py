@@ -13,9 +13,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from gencard.controller.answers.decisions import question_of
 from gencard.controller.service.guard import identity, tls_key
 from gencard.controller.service.operations import operation_message, page_and_token, page_size
-from gencard.controller.state.events import Event
-from gencard.controller.state.first_decisions import FirstDecision
-from gencard.controller.state.runs import RunRow
+from gencard.controller.state.log import Event
+from gencard.controller.state.results import RunRow
+from gencard.controller.state.stewards import FirstDecision
 from gencard.controller.stewards.actions import Action, Kind, arguments_bytes, arguments_of
 from gencard.controller.stewards.cards import CardView
 from gencard.controller.stewards.desk import Desk
@@ -24,10 +24,10 @@ from gencard.controller.stewards.reading import AccountView
 from gencard.controller.stewards.registers import RefusalView
 from gencard.controller.stewards.risk import RiskView
 from gencard.core.errors import InvalidInputError
-from gencard.v1 import negotiation_pb2, steward_pb2_grpc
+from gencard.v1 import common_pb2, negotiation_pb2, steward_pb2_grpc
 from gencard.v1 import steward_pb2 as pb
-from gencard.wire.codecs.card_codec import card_message, terms_message, timestamp
-from gencard.wire.codecs.privacy_codec import price_message
+from gencard.wire.codec import message_of, timestamp
+from gencard.wire.codecs.card_codec import card_message
 from gencard.wire.signatures.canonical import json_bytes
 
 
@@ -208,9 +208,9 @@ def _review(view: CardView) -> pb.GetReviewResponse:
     )
     return pb.GetReviewResponse(
         card=card_message(view.card),
-        offer=None if offer is None else terms_message(offer.terms),
+        offer=None if offer is None else message_of(offer.terms, common_pb2.Terms),
         changes=changes,
-        price=None if offer is None else price_message(offer.price),
+        price=None if offer is None else message_of(offer.price, common_pb2.Price),
         refusal="" if view.refusal is None else view.refusal.message,
         two=view.two,
         shown=view.shown,
@@ -245,9 +245,9 @@ def _account(account: AccountView) -> pb.BudgetAccount:
         scope=str(account.scope),
         dataset=account.dataset,
         holder=account.holder,
-        cap=price_message(account.cap),
-        spent=price_message(account.spent),
-        reserved=price_message(account.reserved),
+        cap=message_of(account.cap, common_pb2.Price),
+        spent=message_of(account.spent, common_pb2.Price),
+        reserved=message_of(account.reserved, common_pb2.Price),
     )
 
 

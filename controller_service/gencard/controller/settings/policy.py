@@ -1,31 +1,27 @@
 """The settings tables of a dataset's policy, caps and evaluations."""
 
 from collections.abc import Collection
-from dataclasses import replace
 from decimal import Decimal
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
-from gencard.controller.policy import policy
-from gencard.controller.policy.policy import AnalysesPolicy, MomentPolicy
 from gencard.controller.settings.boxes import Name
 from gencard.controller.settings.files import Section
-from gencard.controller.state import accounts
-from gencard.controller.state.accounts import Scope
-from gencard.core.card.analyses import NO_ANALYSES, Analyses
+from gencard.controller.state import ledger
+from gencard.controller.state.ledger import Scope
+from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.mechanism import Transform, noise_with
 from gencard.core.card.noise import NOISES, AddedNoise, Mechanism
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError
 from gencard.core.evaluation.material import Declared
 from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.moment import MomentKind
-from gencard.core.output_checks.rules import USUAL_RULES, Rules
+from gencard.core.output_checks.rules import USUAL_RULES
+from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy, Policy, TwoStewards
 from gencard.core.privacy.distances.gower import Missing
 from gencard.core.statistics.formula import Analysis
 from gencard.core.utility.gap import GapWords
@@ -197,13 +193,6 @@ class MomentsTable(Section):
     """Highest order of the kind ``moment``; Gencard computes orders up to 8."""
 
 
-class Release(StrEnum):
-    """Who lets answers of checked runs leave: the output rules alone, or a steward after them."""
-
-    POLICY = "policy"
-    STEWARD = "steward"
-
-
 _CHECKS = USUAL_RULES.checks
 _MOST_RECORDS = 1_000_000
 
@@ -233,7 +222,7 @@ class AnalysesTable(Section):
     """Numbers in the answer of one program, 1 to 10,000."""
     stored: bool = False
     """``true`` permits means and quantiles of numbers as recorded in checked runs."""
-    release: Release = Release.POLICY
+    release: AnswerRelease = AnswerRelease.POLICY
     """Who releases answers of checked runs: ``policy`` (the output rules alone) or ``steward`` (a
     steward after them)."""
     threshold: Annotated[int, Field(ge=_CHECKS.threshold, le=_MOST_RECORDS)] = _CHECKS.threshold
@@ -252,15 +241,8 @@ class AnalysesTable(Section):
 
     def policy(self) -> AnalysesPolicy:
         """Raises InvalidInputError or InvalidNumberError where it offers what there cannot be."""
-        listed = ("kinds", "libraries", "columns")
-        names = {name: tuple(sorted(map(str, getattr(self, name)))) for name in listed}
-        others = {"release", "threshold", "rounding", "influence", "stored"}
-        most = {name: value for name, value in dict(self).items() if name not in others} | names
-        checks = replace(_CHECKS, threshold=self.threshold, rounding=self.rounding)
         influence = None if self.influence == "off" else float(self.influence)
-        survival = max(USUAL_RULES.survival, self.threshold)
-        rules = Rules(checks, survival=survival, influence=influence)
-        return AnalysesPolicy(Analyses(**most), self.release is Release.STEWARD, rules, self.stored)
+        return AnalysesPolicy(**dict(self) | {"influence": influence})
 
 
 class PolicyTable(Section):
@@ -309,19 +291,16 @@ class PolicyTable(Section):
     stewards: Annotated[int, Field(ge=1, le=2)] = 1
     """Stewards who take each decision on the dataset, 1 or 2. One is enough to reject a proposal or
     refuse an answer."""
-    two_stewards: tuple[policy.TwoStewards, ...] = ()
+    two_stewards: tuple[TwoStewards, ...] = ()
     """Decisions that need two stewards even if ``stewards`` is 1: ``exact-counts`` (offers of exact
     counts), ``reviewed-runs`` (answers of programs), ``revocation`` (revoking a card)."""
 
     @model_validator(mode="after")
-    def _somebody_looks(self) -> "PolicyTable":
-        offers = self.stewards > 1 or policy.TwoStewards.EXACT_COUNTS in self.two_stewards
-        if self.automatic and offers:
-            problem = "must be false if two stewards decide on offers"
-            raise InvalidInputError(field="policy.automatic", problem=problem)
+    def _is_a_policy(self) -> "PolicyTable":
+        self.policy()
         return self
 
-    def policy(self) -> policy.Policy:
+    def policy(self) -> Policy:
         values = {
             "most_per_card": self.most_per_card.price(),
             "noise": None if self.noise is None else self.noise.privacy(),
@@ -329,7 +308,7 @@ class PolicyTable(Section):
             "moments": MomentPolicy(**dict(self.moments)),
             "analyses": self.analyses.policy(),
         }
-        return policy.Policy(**dict(self) | values)
+        return Policy(**dict(self) | values)
 
 
 class Caps(Section):
@@ -369,8 +348,8 @@ class Caps(Section):
             analysts=analysts,
         )
 
-    def caps(self) -> accounts.Caps:
+    def caps(self) -> ledger.Caps:
         """Raises InvalidNumberError where one is too large for the ledger."""
         own = {(Scope.PROJECT, name): amounts.price() for name, amounts in self.projects.items()}
         own |= {(Scope.ANALYST, name): amounts.price() for name, amounts in self.analysts.items()}
-        return accounts.Caps(self.dataset.price(), self.project.price(), self.analyst.price(), own)
+        return ledger.Caps(self.dataset.price(), self.project.price(), self.analyst.price(), own)

@@ -20,7 +20,7 @@ from gencard.controller.shell.terminal import (
     say_json,
     table,
 )
-from gencard.controller.state.runs import RunRow, RunTier
+from gencard.controller.state.results import RunRow, RunTier
 from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.answers import AnswerView
 from gencard.core.output_checks.rules import Colour

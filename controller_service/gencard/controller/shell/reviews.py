@@ -29,7 +29,8 @@ from gencard.controller.shell.terminal import (
     say_json,
     table,
 )
-from gencard.controller.state.audits import AuditRow, AuditStore
+from gencard.controller.state import results
+from gencard.controller.state.results import AuditRow
 from gencard.controller.stewards.actions import Kind
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
@@ -49,7 +50,7 @@ def show_audits(context: typer.Context, config: ConfigFile = HERE, as_json: AsJs
     if context.invoked_subcommand is not None:
         return
     with controller_state(config) as state, state.database.reading() as tx:
-        rows = sorted(AuditStore().counting(tx), key=_family)
+        rows = sorted(results.counting_audits(tx), key=_family)
     families = [_family_document(list(tries)) for _, tries in groupby(rows, key=_family)]
     if as_json:
         say_json(families)

@@ -47,8 +47,7 @@ from gencard.controller.shell.terminal import (
     say_in_force,
     table,
 )
-from gencard.controller.state.event_log import ahead_of
-from gencard.controller.state.events import Event
+from gencard.controller.state.log import Event, ahead_of
 from gencard.controller.upkeep import logs
 from gencard.controller.upkeep.backup import is_served
 from gencard.controller.upkeep.readiness import (

@@ -306,6 +306,22 @@ first_decisions = Table(
     sqlite_autoincrement=True,
 )
 
+announced = Table("announced", metadata, Column("digest", String(64), primary_key=True))
+
+messages = Table(
+    "messages",
+    metadata,
+    _number(),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("channel", String(20), nullable=False),
+    Column("kinds", Text, nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("due", Instant, nullable=False),
+    Column("created", Instant, nullable=False),
+    sqlite_autoincrement=True,
+)
+
 passkeys = Table(
     "passkeys",
     metadata,

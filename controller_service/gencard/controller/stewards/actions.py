@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
-from gencard.controller.state.events import LONGEST_DETAIL
+from gencard.controller.state.log import LONGEST_DETAIL
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.wire.signatures.canonical import (
     Document,

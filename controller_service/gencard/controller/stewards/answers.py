@@ -8,10 +8,10 @@ from sqlalchemy import Connection
 
 from gencard.controller.answers.decisions import STEWARD, Decisions, Outcome, question_of
 from gencard.controller.answers.review import Cell, Review
-from gencard.controller.policy.policy import TwoStewards
 from gencard.controller.records.catalogue import dataset_of
-from gencard.controller.state.first_decisions import FirstDecision
-from gencard.controller.state.runs import RunRow, RunTier
+from gencard.controller.state import results
+from gencard.controller.state.results import RunRow, RunTier
+from gencard.controller.state.stewards import FirstDecision
 from gencard.controller.stewards.actions import (
     Action,
     Applied,
@@ -23,6 +23,7 @@ from gencard.controller.stewards.actions import (
     texts,
 )
 from gencard.core.errors import InvalidInputError
+from gencard.core.policy import TwoStewards
 from gencard.core.program_outputs import DIGITS
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import Document, sha256
@@ -77,7 +78,7 @@ class AnswerEffect(InTheState):
             NotFoundError: No such run.
             InvalidInputError: It does not wait.
         """
-        row = self.decisions.store.get(tx, name)
+        row = results.get_run(tx, name)
         return row, Outcome.of(row)
 
     def view(
@@ -102,7 +103,7 @@ class AnswerEffect(InTheState):
 
     def demands(self, tx: Connection, action: Action) -> Demands:
         """Releasing what a program gave may need two by itself."""
-        row = self.decisions.store.get(tx, action.resource)
+        row = results.get_run(tx, action.resource)
         release = action.kind is Kind.RELEASE_ANSWER
         under = {TwoStewards.REVIEWED_RUNS} if release and row.tier is RunTier.REVIEWED else ()
         return Demands(dataset_of(row.name), release, frozenset(under), row.submitter)

@@ -8,10 +8,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
-from gencard.controller.policy.policy import TwoStewards
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import offer_of
-from gencard.controller.state.first_decisions import FirstDecision
+from gencard.controller.state.stewards import FirstDecision
 from gencard.controller.stewards.actions import (
     Action,
     Applied,
@@ -34,8 +33,8 @@ from gencard.core.errors import (
     ProposalRefusedError,
     TooLargeError,
 )
-from gencard.wire.codecs.privacy_codec import price_document
-from gencard.wire.documents.card_document import terms_document, terms_of_document
+from gencard.core.policy import TwoStewards
+from gencard.wire.documents.card_document import price_document, terms_document, terms_of_document
 from gencard.wire.signatures.canonical import Document, sha256, time_text
 from gencard.wire.signatures.dsse import REVOCATION, sign, statement
 

@@ -8,10 +8,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.people.identities import Enrolled
+from gencard.controller.state import stewards
 from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog
-from gencard.controller.state.first_decisions import FirstDecision, FirstDecisions
-from gencard.controller.state.idempotency import Request
+from gencard.controller.state.log import EventLog
+from gencard.controller.state.requests import Request
+from gencard.controller.state.stewards import FirstDecision
 from gencard.controller.stewards.actions import Action, Decision, Demands, Effect, Kind
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
@@ -102,7 +103,6 @@ class Deciding:
     database: Database
     log: EventLog
     effects: Effects
-    firsts: FirstDecisions
     person: Callable[[Identity], Enrolled | None]
     clock: Callable[[], datetime]
     two: frozenset[str] = frozenset()
@@ -125,7 +125,7 @@ class Deciding:
         document = effect.shown(tx, resource, arguments)
         action = Action(kind, resource, arguments, "a look", digest_of(document))
         two = self._needs_two(effect.demands(tx, action))
-        firsts = self.firsts.waiting(tx, self.clock(), {resource})
+        firsts = stewards.waiting_first_decisions(tx, self.clock(), {resource})
         return Preview(action.shown, document, two, firsts)
 
     def needs_two(self, who: Identity, action: Action) -> bool:
@@ -196,9 +196,9 @@ class Deciding:
         by = (who.uri,) if first is None else (first.actor, who.uri)
         self._append(tx, EMERGENCY if alone else "decide", who, action, now, first)
         applied = effect.apply(tx, who.uri, action)
-        self.firsts.forget(tx, action.resource, now)
+        stewards.forget_first_decisions(tx, action.resource, now)
         if action.kind is Kind.DISABLE:  # else they would count again once the person is enabled
-            self.firsts.forget_actor(tx, applied.result["uri"])
+            stewards.forget_first_decisions_of(tx, applied.result["uri"])
         if applied.afterwards is not None:
             afterwards.append(applied.afterwards)
         return Decision(action, by, done=True, time=now, result=applied.result)
@@ -236,7 +236,7 @@ class Deciding:
 
     def _counting(self, tx: Connection, action: Action, now: datetime) -> FirstDecision | None:
         """The first decision on the same action, while whoever took it may still decide."""
-        first = self.firsts.of_digest(tx, action.digest, now)
+        first = stewards.find_first_decision(tx, action.digest, now)
         if first is None or any(key.startswith(ACCOUNT) for key in first.keys):
             return first
         person = self.person(Identity.of(first.actor))
@@ -264,7 +264,7 @@ class Deciding:
             tuple(sorted(held)),
             now,
         )
-        self.firsts.add(tx, first)
+        stewards.add_first_decision(tx, first)
         return Decision(action, (who.uri,), done=False, time=now, expires=first.expires)
 
     def _append(

@@ -10,11 +10,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from gencard.controller.state import results, stewards
+from gencard.controller.state.cards import cards_named
 from gencard.controller.state.database import Page
-from gencard.controller.state.events import Event
-from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.runs import RunRow
+from gencard.controller.state.log import Event
+from gencard.controller.state.results import RunRow
+from gencard.controller.state.stewards import FirstDecision
 from gencard.controller.stewards.actions import Action, Decision, Kind
 from gencard.controller.stewards.answers import AnswerView
 from gencard.controller.stewards.archive import Archive
@@ -58,9 +60,7 @@ class Desk(Deciding):
         """What waits, oldest first, and for whom."""
         check_steward(who)
         effects = self.effects
-        queue = Queue(
-            effects.cards.cards, effects.answers.decisions.store, effects.refusals.refusals, self.firsts
-        )
+        queue = Queue(effects.cards.cards, effects.refusals.refusals)
         ending = [
             Waiting(
                 one.certificate_until,
@@ -139,7 +139,7 @@ class Desk(Deciding):
         """What the cards among some resources are for, by name."""
         check_steward(who)
         with self.database.reading() as tx:
-            rows = self.effects.cards.cards.store.named(tx, names)
+            rows = cards_named(tx, names)
         return {row.name: card_of_bytes(row.body).proposed.purpose for row in rows}
 
     def answers(self, who: Identity) -> tuple[RunRow, ...]:
@@ -148,7 +148,7 @@ class Desk(Deciding):
         decisions = self.effects.answers.decisions
         with self.database.reading() as tx:
             in_vain = {row.name for row in decisions.waiting_in_vain(tx)}
-            return tuple(row for row in decisions.store.waiting(tx) if row.name not in in_vain)
+            return tuple(row for row in results.waiting_runs(tx) if row.name not in in_vain)
 
     def answer(self, who: Identity, name: str) -> AnswerView:
         """An answer that waits, number by number.
@@ -233,4 +233,4 @@ class Desk(Deciding):
         """All decisions that wait for a second steward, oldest first."""
         check_steward(who)
         with self.database.reading() as tx:
-            return self.firsts.waiting(tx, self.clock())
+            return stewards.waiting_first_decisions(tx, self.clock())

@@ -17,7 +17,7 @@ from gencard.controller.people.enrolment import Enrolment, answer_to, examined, 
 from gencard.controller.people.enrolment import Kind as Enrolling
 from gencard.controller.people.identities import Enrolled, read_identities
 from gencard.controller.people.passkeys import Passkeys
-from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.log import EventLog
 from gencard.controller.stewards.actions import Action, Applied, Demands, Kind, argument, refuse_others
 from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
 from gencard.files import KEY_LIMIT, read_file

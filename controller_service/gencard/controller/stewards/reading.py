@@ -10,13 +10,11 @@ from sqlalchemy import Connection, and_, or_, select
 
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
-from gencard.controller.state.accounts import Account, Scope, price_of
+from gencard.controller.state import results, stewards
 from gencard.controller.state.database import Page
-from gencard.controller.state.event_log import EventLog
-from gencard.controller.state.events import Event, event_of
-from gencard.controller.state.first_decisions import FirstDecision, FirstDecisions
-from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.runs import RunStore
+from gencard.controller.state.ledger import Account, Ledger, Scope, price_of
+from gencard.controller.state.log import Event, EventLog, event_of
+from gencard.controller.state.stewards import FirstDecision
 from gencard.controller.state.tables import balances, cards, events, lines
 from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.log_reading import LogQuery, search
@@ -71,9 +69,7 @@ class Queue:
     """What waits, oldest first; cards are read by an index and never decoded."""
 
     cards: CardBook
-    runs: RunStore
     refusals: Refusals
-    firsts: FirstDecisions
 
     def page(
         self,
@@ -92,7 +88,7 @@ class Queue:
             InvalidInputError: The token was not given by this list.
         """
         after = _after(token)
-        firsts = self.firsts.waiting(tx, self.cards.clock())
+        firsts = stewards.waiting_first_decisions(tx, self.cards.clock())
         loose = (one for one in firsts if Kind(one.kind) not in _LISTED)
         others = (*self._runs(tx), *self._refusals(tx), *certificates, *map(_decision, loose))
         items = [*self._cards(tx, limit + 1, after), *(one for one in others if _key(one) > after)]
@@ -132,7 +128,7 @@ class Queue:
         )
 
     def _runs(self, tx: Connection) -> Iterator[Waiting]:
-        for row in self.runs.waiting(tx):
+        for row in results.waiting_runs(tx):
             text = f"{row.tier} run of {short_name(row.submitter)}"
             yield Waiting(row.created, row.name, "answer", STEWARD, text, row.submitter)
 

@@ -24,8 +24,7 @@ from gencard.controller.operations.run import Run
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state.cards import ENDED
 from gencard.controller.state.database import Database
-from gencard.controller.state.idempotency import Request
-from gencard.controller.state.operations import UNFINISHED, OperationRow
+from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
 from gencard.controller.state.tables import risks
 from gencard.controller.stewards.cards import CardEffect
 from gencard.core.card.card import Card
@@ -44,7 +43,7 @@ from gencard.core.errors import (
 from gencard.core.psi_risk.facts import Combination
 from gencard.core.psi_risk.risk import FailingTable, PsiRisk
 from gencard.core.typed_json import PLAIN
-from gencard.wire.codecs.privacy_codec import transform_document
+from gencard.wire.documents.card_document import transform_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.identity import Identity, Role
 

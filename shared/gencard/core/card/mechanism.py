@@ -1,7 +1,7 @@
 """How counts are measured: exactly or transformed, with noise, or by a generator that adds the noise."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from gencard.core.card.budget import (
 )
 from gencard.core.card.noise import CURRENCIES, NOISES, AddedNoise, Mechanism, usual_noise, words_of
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.json_codecs import written
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def _check_parameters(given: Mapping[str, str], kind: type[AddedNoise] | None) -
 
 def _names(noise: type[AddedNoise]) -> dict[str, bool]:
     """Its parameters, and whether each must be given."""
-    return {field.name: field.default is MISSING for field in fields(noise)}
+    return {one.name: one.default is MISSING for one in fields(noise)}
 
 
 _LARGEST = 1_000_000
@@ -176,10 +177,10 @@ class Transform:
     dominance_percent: int = 0
     remainder_percent: int = 0
     zeros: bool = False
-    rounding: int = 1
+    rounding: int = field(default=1, metadata=written(unset=True))
 
     def __post_init__(self) -> None:
-        for field, number, most in (
+        for name, number, most in (
             ("threshold", self.threshold, _LARGEST),
             ("freedom", self.freedom, _LARGEST),
             ("dominance_count", self.dominance_count, _LARGEST),
@@ -187,10 +188,10 @@ class Transform:
             ("remainder_percent", self.remainder_percent, 100),
             ("rounding", self.rounding, _LARGEST),
         ):
-            lowest = 1 if field == "rounding" else 0
+            lowest = 1 if name == "rounding" else 0
             if not lowest <= number <= most:
                 expected = f"a whole number from {lowest} to {most}"
-                raise InvalidNumberError(field=f"transform.{field}", expected=expected)
+                raise InvalidNumberError(field=f"transform.{name}", expected=expected)
 
     @property
     def checks(self) -> bool:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from gencard.controller.page.charts import Curve, Gauge, curve, gauge, in_words, number
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.records.catalogue import PREFIX
-from gencard.controller.state.accounts import Account, Scope
+from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.stewards.budget import Course, amounts, courses
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.reading import AccountView

@@ -7,8 +7,8 @@ from starlette.requests import Request
 
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.records.catalogue import dataset_of
-from gencard.controller.state.accounts import Scope
 from gencard.controller.state.cards import offer_of
+from gencard.controller.state.ledger import Scope
 from gencard.controller.stewards.cards import Together
 from gencard.controller.stewards.desk import Desk
 from gencard.core.card.budget import FREE, ZERO, Price
