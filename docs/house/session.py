@@ -17,6 +17,7 @@ def main(person: str, phase: Path) -> None:
     """The session; between the calls the analyst signs, which belongs to none of them."""
     with Analyst.connect(folder=person) as analyst:
         analyst.dataset("records")
+        analyst.propose("records", all_marginals(1), purpose="Makes the codecs", rows=100)
         _announce(phase, PROPOSE)
         card = analyst.propose(
             "records",

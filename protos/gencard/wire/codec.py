@@ -29,6 +29,9 @@ from dataclasses import MISSING, dataclass, is_dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
+from functools import partial
+from itertools import repeat
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -135,8 +138,8 @@ class _Form:
 
     kind: Callable[..., Any]
     message: type[Message]
-    plain: tuple[str, ...]
-    tuples: tuple[str, ...]
+    plain: "_Names"
+    tuples: "_Names"
     parts: tuple[_Part, ...]
     choices: Mapping[str, Mapping[type, tuple[str, "_Form"]]]
     private: Mapping[str, Any]
@@ -146,7 +149,9 @@ class _Form:
         for name, default in self.private.items():
             if getattr(value, name) != default:
                 raise ValueError(f"{name} is private")
-        values = {name: getattr(value, name) for name in (*self.plain, *self.tuples)}
+        # zip and attrgetter: a comprehension would be one more call for each message
+        values = dict(zip(self.plain.names, self.plain.get(value), strict=False))
+        values.update(zip(self.tuples.names, self.tuples.get(value), strict=False))
         for part in self.parts:
             own = getattr(value, part.name)
             if own is not None and not (part.skips and own == part.default):
@@ -158,25 +163,37 @@ class _Form:
         return self.message(**values)
 
     def read(self, message: Any, path: str) -> Any:
-        values = {name: getattr(message, name) for name in self.plain}
-        for name in self.tuples:
-            values[name] = tuple(getattr(message, name))
+        values = dict(zip(self.plain.names, self.plain.get(message), strict=False))
+        values.update(zip(self.tuples.names, map(tuple, self.tuples.get(message)), strict=False))
         for part in self.parts:
-            unset = part.default is not MISSING and (
-                not message.HasField(part.name) if part.has else not getattr(message, part.name)
-            )
-            values[part.name] = (
-                part.default
-                if unset
-                else part.codec.read(getattr(message, part.name), f"{path}.{part.name}")
-            )
+            name = part.name
+            if part.default is not MISSING and (
+                not message.HasField(name) if part.has else not getattr(message, name)
+            ):
+                values[name] = part.default
+            else:
+                values[name] = part.codec.read(getattr(message, name), f"{path}.{name}")
         for name, members in self.choices.items():
             which = message.WhichOneof(name)
             if which is None:
                 raise InvalidInputError(field=f"{path}.{name}", problem="is missing")
-            form = next(form for field, form in members.values() if field == which)
-            values[name] = form.read(getattr(message, which), name)
+            for field, form in members.values():
+                if field == which:
+                    values[name] = form.read(getattr(message, which), name)
         return self.kind(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Names of fields, and a function that gets all of them from a value at once."""
+
+    names: tuple[str, ...]
+    get: Callable[[Any], tuple[Any, ...]]
+
+    @classmethod
+    def of(cls, names: tuple[str, ...]) -> "_Names":
+        # attrgetter gives a tuple from two names on; zip drops what is there for no name
+        return cls(names, attrgetter(*names, "__class__", "__class__"))
 
 
 _FORMS: dict[tuple[Any, type[Message]], _Form] = {}
@@ -215,8 +232,8 @@ def _made(kind: Any, message: type[Message]) -> _Form:
     return _Form(
         kind,
         message,
-        tuple(name for name in order if name in plain),
-        tuple(name for name in order if name in tuples),
+        _Names.of(tuple(name for name in order if name in plain)),
+        _Names.of(tuple(name for name in order if name in tuples)),
         parts,
         choices,
         {entry.name: entry.default for entry in all_entries if entry.options.private},
@@ -367,10 +384,9 @@ def _repeated(item: Any, field: FieldDescriptor) -> _Codec:
             lambda values, _: tuple(tuple(getattr(value, name)) for value in values),
         )
     codec = _codec(item, field)
-    short = field.name
     return _Codec(
-        lambda values: [codec.write(value) for value in values],
-        lambda values, _: tuple(codec.read(value, short) for value in values),
+        partial(map, codec.write),
+        lambda values, _: tuple(map(codec.read, values, repeat(field.name))),
     )
 
 
