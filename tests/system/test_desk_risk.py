@@ -10,7 +10,6 @@ from sqlalchemy import text
 
 from gencard.client import Steward as Visitor
 from gencard.controller.state.log import event_of
-from gencard.controller.stewards.risk import RiskState
 from gencard.core.errors import (
     CardStateError,
     InvalidInputError,
@@ -22,6 +21,7 @@ from gencard.core.errors import (
 from gencard.v1 import steward_pb2
 from gencard.v1.steward_pb2_grpc import StewardServiceStub
 from gencard.wire.signatures.identity import Identity
+from gencard.wire.steward import RiskState
 from tests.system.house import build
 from tests.system.raw_calls import eventually
 from tests.system.stewards import Steward
@@ -77,17 +77,16 @@ def test_a_look_gives_a_report_and_the_log_says_who_saw_it(house, desk, card):
     assert desk.risks.view(SAM, card.name).state is RiskState.NONE
     look(desk, card.name)
     view = desk.risks.view(SAM, card.name)
-    assert (view.state, view.error) == (RiskState.READY, None)
+    assert (view.state, view.problem) == (RiskState.READY, "")
     report = view.report
     assert report.wrong == 0
     assert report.attributes == ("sex", "health", "work")
     assert report.records == 3_000
     assert len(report.certain) == len(report.small_pairs) == 3
     assert report.small_pairs[0][2] == 0, "not released together"
-    for one in report.worst:
-        known, certain = view.words(one)
-        assert " = " in known
-        assert certain.startswith(f"{one.target} = ")
+    for one, key in zip(report.worst, view.worst, strict=True):
+        assert " = " in key.known
+        assert key.certain.startswith(f"{one.target} = ")
     desk.risks.view(EVA, card.name)
     desk.risks.view(EVA, card.name)
     assert lookers(house, card.name) == [EVA.uri, SAM.uri, SAM.uri], "begun by Sam, seen by both"
@@ -97,13 +96,14 @@ def test_a_steward_looks_over_the_wire(house, card):
     channel = house.channel("sam")
     stub, operations = StewardServiceStub(channel), operations_pb2_grpc.OperationsStub(channel)
     request = steward_pb2.GetRiskRequest(name=card.name)
-    assert (stub.GetRisk(request).state, stub.GetRisk(request).report) == ("none", b"")
+    before = stub.GetRisk(request).review
+    assert (before.state, before.report) == ("none", b"")
     begun = stub.RunRisk(steward_pb2.RunRiskRequest(name=card.name, request_id=str(uuid4())))
-    assert eventually(lambda: stub.GetRisk(request).state == "ready")
+    assert eventually(lambda: stub.GetRisk(request).review.state == "ready")
     ended = operations.GetOperation(operations_pb2.GetOperationRequest(name=begun.name))
     assert ended.done
     assert ended.response.Is(empty_pb2.Empty.DESCRIPTOR)
-    risk = stub.GetRisk(request)
+    risk = stub.GetRisk(request).review
     report = json.loads(risk.report)
     assert report["attributes"] == ["sex", "health", "work"]
     assert [one.records for one in risk.worst] == [one["records"] for one in report["worst"]]

@@ -46,10 +46,11 @@ from gencard.client.stewards.registers import (
 from gencard.core.card.budget import Spend
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import steward_pb2 as pb
-from gencard.wire.codec import value_of
+from gencard.wire.codec import message_of, value_of
 from gencard.wire.documents.enrolment import LARGEST, request_of_document
 from gencard.wire.log.log_entry import LogEntry
 from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.steward import Action, Kind
 
 _MOST = 500
 """Entries of one page."""
@@ -96,13 +97,13 @@ class Steward(Party):
 
     def _checks(self, name: str) -> str:
         """Whether the tables of a card pass its checks, as far as the records were examined."""
-        view = self._call("GetRisk", pb.GetRiskRequest(name=name))
+        view = self._call("GetRisk", pb.GetRiskRequest(name=name)).review
         if view.state != _READY:
             return (
                 "not examined. If one cell fails, the measurement is refused and costs one statistic; "
                 f"examine first: gencard steward risk {name}"
             )
-        failing = reading.risk_of(view, name).report.failing_lines
+        failing = reading.risk_of(view, name).examined[0].failing_lines
         return " ".join(failing) if failing else "all tables of this card pass"
 
     @checked()
@@ -292,13 +293,13 @@ class Steward(Party):
             InvalidInputError: There are no exact counts to look at.
             CardStateError: The card has ended.
         """
-        view = self._call("GetRisk", pb.GetRiskRequest(name=name))
+        view = self._call("GetRisk", pb.GetRiskRequest(name=name)).review
         if again or view.state != _READY:
             request = pb.RunRiskRequest(name=name, request_id=str(uuid4()))
             with progress_bar("Examining the records", progress) as reported:
                 operation = self._call("RunRisk", request)
                 result_of(self._connection, operation, Empty, reported)
-            view = self._call("GetRisk", pb.GetRiskRequest(name=name))
+            view = self._call("GetRisk", pb.GetRiskRequest(name=name)).review
         return reading.risk_of(view, name)
 
     @checked()
@@ -411,12 +412,13 @@ class Steward(Party):
     def _decided(
         self, kind: str, resource: str, arguments: Mapping[str, Any], reason: str, shown: str
     ) -> Decision:
-        action = pb.Action(
-            kind=kind,
-            resource=resource,
-            arguments=json_bytes(dict(arguments)),
-            reason=reason,
-            shown=shown,
-        )
+        action = message_of(Action(_kind(kind), resource, arguments, reason, shown), pb.Action)
         request = pb.DecideRequest(action=action, request_id=str(uuid4()))
         return value_of(Decision, self._call("Decide", request).decision)
+
+
+def _kind(text: str) -> Kind:
+    """Raises InvalidInputError if no action has this name."""
+    if text not in set(Kind):
+        raise InvalidInputError(field="action", problem=f"must be one of {', '.join(Kind)}")
+    return Kind(text)

@@ -1344,11 +1344,12 @@ class CertainKey(google.protobuf.message.Message):
 Global___CertainKey: typing_extensions.TypeAlias = CertainKey
 
 @typing.final
-class GetRiskResponse(google.protobuf.message.Message):
+class RiskReview(google.protobuf.message.Message):
     """The risk of a card. For stewards' eyes alone."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    CARD_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
     OPERATION_FIELD_NUMBER: builtins.int
     STAGE_FIELD_NUMBER: builtins.int
@@ -1358,6 +1359,8 @@ class GetRiskResponse(google.protobuf.message.Message):
     WORST_FIELD_NUMBER: builtins.int
     CARDS_FIELD_NUMBER: builtins.int
     TIME_FIELD_NUMBER: builtins.int
+    card: builtins.str
+    """datasets/{dataset}/cards/{card}."""
     state: builtins.str
     """none, running, ready, outdated or failed."""
     operation: builtins.str
@@ -1385,6 +1388,7 @@ class GetRiskResponse(google.protobuf.message.Message):
     def __init__(
         self,
         *,
+        card: builtins.str = ...,
         state: builtins.str = ...,
         operation: builtins.str = ...,
         stage: builtins.str = ...,
@@ -1396,6 +1400,27 @@ class GetRiskResponse(google.protobuf.message.Message):
         time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["cards", b"cards", "operation", b"operation", "permille", b"permille", "problem", b"problem", "report", b"report", "stage", b"stage", "state", b"state", "time", b"time", "worst", b"worst"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["card", b"card", "cards", b"cards", "operation", b"operation", "permille", b"permille", "problem", b"problem", "report", b"report", "stage", b"stage", "state", b"state", "time", b"time", "worst", b"worst"]) -> None: ...
+
+Global___RiskReview: typing_extensions.TypeAlias = RiskReview
+
+@typing.final
+class GetRiskResponse(google.protobuf.message.Message):
+    """The risk of a card."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REVIEW_FIELD_NUMBER: builtins.int
+    @property
+    def review(self) -> Global___RiskReview:
+        """The review."""
+
+    def __init__(
+        self,
+        *,
+        review: Global___RiskReview | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["review", b"review"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["review", b"review"]) -> None: ...
 
 Global___GetRiskResponse: typing_extensions.TypeAlias = GetRiskResponse

@@ -15,7 +15,7 @@ type                           field of the message
 ``date``                       string, YYYY-MM-DD
 ``StrEnum``                    enum, by the names of the members; or string, by their values
 ``Mapping[str, Any]``          bytes, RFC 8785 JSON; no bytes for an empty one
-``Any``                        bytes, JSON; no bytes for None
+``Any``, dataclass             bytes, JSON; no bytes for None
 ``X | None``                   unset, or where a field is never unset its zero, stands for None
 ``tuple[X, ...]``              repeated; in a tuple, or alone in a field, a message of one field
 ``Mapping[str, X]``            map, or repeated messages with two fields: a name and what it has
@@ -45,7 +45,7 @@ from gencard.core.card.mechanism import Privacy, privacy_with
 from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import Entry, entries_of
-from gencard.core.typed_json import members_of
+from gencard.core.typed_json import PLAIN, members_of
 from gencard.v1 import common_pb2 as common
 from gencard.wire.signatures.canonical import LONGEST_DECIMAL, check_json, document_of, json_bytes
 
@@ -327,10 +327,14 @@ def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
         return _repeated(_bare(item), field) if field.is_repeated else _wrapped(field)
     if get_origin(kind) is not None and issubclass(get_origin(kind), Mapping):
         return _mapping(get_args(kind)[1], field)
-    if is_dataclass(kind):
-        form = _form(kind, _class_of(field))
-        return _Codec(form.write, form.read)
-    return _single(kind, field)
+    return _of_dataclass(kind, field) if is_dataclass(kind) else _single(kind, field)
+
+
+def _of_dataclass(kind: Any, field: FieldDescriptor) -> _Codec:
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return _Codec(lambda value: json.dumps(PLAIN.write(value)).encode(), partial(_report_of, kind))
+    form = _form(kind, _class_of(field))
+    return _Codec(form.write, form.read)
 
 
 def _single(kind: Any, field: FieldDescriptor) -> _Codec:
@@ -432,6 +436,10 @@ def _json_of(content: bytes, path: str) -> Any:
         return json.loads(content) if content else None
     except (ValueError, RecursionError):
         raise InvalidInputError(field=path, problem="is not JSON") from None
+
+
+def _report_of(kind: Any, content: bytes, path: str) -> Any:
+    return PLAIN.read(kind, _json_of(content, path), field=path)
 
 
 def _date_of(text: str, path: str) -> date:

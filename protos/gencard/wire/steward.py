@@ -18,6 +18,7 @@ from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.output_checks.rounding import rounded_count
 from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import Number
+from gencard.core.psi_risk.risk import PsiRisk
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import digest_of, json_bytes, time_text
 from gencard.wire.signatures.identity import Identity
@@ -439,3 +440,54 @@ class LogLine:
     actor: str
     resource: str
     details: Mapping[str, str]
+
+
+class RiskState(StrEnum):
+    """State of a look at the risk of psi; outdated if card, records or other cards changed since."""
+
+    NONE = "none"
+    RUNNING = "running"
+    READY = "ready"
+    OUTDATED = "outdated"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CertainKey:
+    """A key that determines an attribute of all records that have it.
+
+    Args:
+        known: Attributes and their levels, for people.
+        certain: The attribute and its one possible level, for people.
+        records: Number of records that have the key.
+    """
+
+    known: str
+    certain: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class RiskReview:
+    """The risk of a card's psi, for stewards alone.
+
+    Args:
+        operation: The newest look, whether or not it has ended; empty if there was none.
+        stage, permille: Progress of the newest look.
+        problem: Reason why it failed; empty if it did not.
+        report: Report of the newest look that ended well, even if it is outdated.
+        worst: Keys of the report that make most records certain.
+        cards: Other cards whose exact counts were taken together with this card's.
+        time: Time of the report.
+    """
+
+    card: str
+    state: RiskState
+    operation: str = ""
+    stage: str = ""
+    permille: int = 0
+    problem: str = ""
+    report: PsiRisk | None = None
+    worst: tuple[CertainKey, ...] = ()
+    cards: tuple[str, ...] = ()
+    time: datetime | None = None

@@ -1,6 +1,5 @@
 """Messages of the stewards' service as what a steward looks at."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,9 +10,9 @@ from gencard.client.stewards.card_review import WIDEST_MAP, CardReview
 from gencard.client.stewards.registers import AnswerReview
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.psi_risk.risk import PsiRisk
-from gencard.core.typed_json import PLAIN
 from gencard.v1 import steward_pb2 as pb
-from gencard.wire.codec import datetime_of, value_of
+from gencard.wire import steward
+from gencard.wire.codec import value_of
 from gencard.wire.signatures.canonical import time_text
 
 _FOR_STEWARDS = (
@@ -22,47 +21,43 @@ _FOR_STEWARDS = (
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RiskReview(Displayable):
-    """Risk of psi: small counts, attributes that follow for certain, confident guesses.
+class RiskReview(steward.RiskReview, Displayable):
+    """Risk of psi: small counts, attributes that follow for certain, confident guesses."""
 
-    Args:
-        together_with: Other cards whose exact counts were taken with this card's.
-        worst: Keys that make most records certain: what is known, what follows, of how many records.
-        time: When the records were looked at.
-    """
-
-    card: str
-    report: PsiRisk
-    together_with: tuple[str, ...]
-    worst: tuple[tuple[str, str, int], ...]
-    time: datetime
+    @property
+    def examined(self) -> tuple[PsiRisk, datetime]:
+        """The report and its time; raises VerificationError if there is none."""
+        if self.report is None or self.time is None:
+            raise VerificationError(problem="the controller sent no report of risk")
+        return self.report, self.time
 
     def document(self) -> dict[str, Any]:
         """The report as an object of JSON types."""
-        about = {"card": self.card, "togetherWith": list(self.together_with)}
-        return {**about, "time": time_text(self.time), **self.report.json()}
+        report, time = self.examined
+        about = {"card": self.card, "togetherWith": list(self.cards)}
+        return {**about, "time": time_text(time), **report.json()}
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
-        report = self.report
-        parts: list[Part] = [_FOR_STEWARDS, self._extent(), *report.failing_lines]
+        report, time = self.examined
+        parts: list[Part] = [_FOR_STEWARDS, self._extent(report, time), *report.failing_lines]
         parts += [*_small(report), *_certain(report)]
         if self.worst:
-            lines = [(known, certain, f"{records:,}") for known, certain, records in self.worst]
+            lines = [(one.known, one.certain, f"{one.records:,}") for one in self.worst]
             parts += ["Keys that make most records certain:"]
             parts += [Grid(("Known", "Certain", "Records"), lines)]
         heat_map = _heat_map(report) if len(report.attributes) <= WIDEST_MAP else []
         return f"Risk of psi: {self.card}", [*parts, *_guesses(report), *heat_map]
 
-    def _extent(self) -> str:
-        report, others = self.report, len(self.together_with)
+    def _extent(self, report: PsiRisk, time: datetime) -> str:
+        others = len(self.cards)
         counts = (
             f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables"
         )
         with_others = f", with the exact counts of {others} other cards" if others else ""
-        return f"{counts}{with_others}; examined {time_text(self.time)}"
+        return f"{counts}{with_others}; examined {time_text(time)}"
 
     def __repr__(self) -> str:
-        return f"<RiskReview {self.card}: {self.report.small.small:,} small counts>"
+        return f"<RiskReview {self.card}: {self.examined[0].small.small:,} small counts>"
 
 
 def _small(report: PsiRisk) -> list[Part]:
@@ -131,11 +126,13 @@ def answer_review_of(message: pb.AnswerReview, name: str) -> AnswerReview:
     return review
 
 
-def risk_of(message: pb.GetRiskResponse, name: str) -> RiskReview:
-    """What the exact counts of a card reveal; raises VerificationError where there is no such report."""
+def risk_of(message: pb.RiskReview, name: str) -> RiskReview:
+    """The risk of a card; raises VerificationError if it is another card's, or there is no report."""
     try:
-        report = PLAIN.read(PsiRisk, json.loads(message.report), field="risk")
-    except (ValueError, GencardError):
+        review = value_of(RiskReview, message)
+    except GencardError:
         raise VerificationError(problem="the controller sent no report of risk") from None
-    worst = tuple((one.known, one.certain, one.records) for one in message.worst)
-    return RiskReview(name, report, tuple(message.cards), worst, datetime_of(message.time))
+    if review.card != name:
+        raise VerificationError(problem="the controller sent another card than requested")
+    _ = review.examined
+    return review

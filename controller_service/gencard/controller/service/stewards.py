@@ -1,6 +1,5 @@
 """StewardService: the stewards' desk on the wire."""
 
-import json
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -11,11 +10,10 @@ from gencard.controller.service.guard import identity, tls_key
 from gencard.controller.service.operations import operation_message, page_and_token, page_size
 from gencard.controller.stewards.answers import summary_of
 from gencard.controller.stewards.desk import Desk
-from gencard.controller.stewards.risk import RiskView
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import steward_pb2 as pb
 from gencard.v1 import steward_pb2_grpc
-from gencard.wire.codec import message_of, messages_of, timestamp, value_of
+from gencard.wire.codec import message_of, messages_of, value_of
 from gencard.wire.signatures.canonical import document_of
 from gencard.wire.steward import Action, Kind, LogLine, check_arguments
 
@@ -116,7 +114,8 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
         return operation_message(self.desk.risks.start(identity(), request.name, request.request_id))
 
     def GetRisk(self, request: pb.GetRiskRequest, context: grpc.ServicerContext) -> pb.GetRiskResponse:
-        return _risk(self.desk.risks.view(identity(), request.name))
+        review = self.desk.risks.view(identity(), request.name)
+        return pb.GetRiskResponse(review=message_of(review, pb.RiskReview))
 
 
 def _kind(text: str) -> Kind:
@@ -126,22 +125,3 @@ def _kind(text: str) -> Kind:
     except ValueError:
         pass
     raise InvalidInputError(field="kind", problem=f"must be one of {', '.join(Kind)}")
-
-
-def _risk(view: RiskView) -> pb.GetRiskResponse:
-    report = view.report
-    worst = []
-    for one in () if report is None else report.worst:
-        known, certain = view.words(one)
-        worst.append(pb.CertainKey(known=known, certain=certain, records=one.records))
-    return pb.GetRiskResponse(
-        state=str(view.state),
-        operation=view.operation,
-        stage=view.stage,
-        permille=view.permille,
-        problem="" if view.error is None else view.error.message,
-        report=b"" if report is None else json.dumps(report.json()).encode(),
-        worst=worst,
-        cards=view.cards,
-        time=None if view.time is None else timestamp(view.time),
-    )

@@ -1,5 +1,7 @@
 """risk: what the exact counts of a card reveal about the records, for the steward alone."""
 
+from collections.abc import Sequence
+
 from rich.markup import escape
 
 from gencard.controller.controller_state import ControllerState
@@ -19,8 +21,9 @@ from gencard.controller.shell.terminal import (
     steward_uri,
     table,
 )
-from gencard.controller.stewards.risk import ExactTables, RiskState, RiskView
+from gencard.controller.stewards.risk import ExactTables, worst_of
 from gencard.core.psi_risk.risk import PsiRisk
+from gencard.wire.steward import CertainKey
 
 WIDEST_HEAT_MAP = 16
 """Attributes beyond which the table of pairs would not fit a terminal."""
@@ -46,7 +49,7 @@ def risk(
         return
     others = f", with the exact counts of {len(tables.cards)} other cards" if tables.cards else ""
     say(f"{name}{others} (for the steward only)\n")
-    _say(RiskView(name, RiskState.READY, dataset_entry.schema.coding, report=report), report)
+    _say(report, worst_of(report, dataset_entry.schema.coding))
 
 
 def _look(opened: ControllerState, dataset_entry: DatasetEntry, tables: ExactTables) -> PsiRisk:
@@ -59,7 +62,7 @@ def _look(opened: ControllerState, dataset_entry: DatasetEntry, tables: ExactTab
         ).risk
 
 
-def _say(view: RiskView, report: PsiRisk) -> None:
+def _say(report: PsiRisk, worst: Sequence[CertainKey]) -> None:
     small = report.small
     say(f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables")
     for line in report.failing_lines:
@@ -73,24 +76,24 @@ def _say(view: RiskView, report: PsiRisk) -> None:
             numbers = (f"{one.single:,}", f"{one.small:,}", f"{one.records:,}")
             cells.add_row(escape(" × ".join(one.clique)), *numbers)
     console.print(cells)
-    _say_facts(view, report)
+    _say_facts(report, worst)
     _say_guesses(report)
     if len(report.attributes) <= WIDEST_HEAT_MAP:
         _say_certain(report)
 
 
-def _say_facts(view: RiskView, report: PsiRisk) -> None:
+def _say_facts(report: PsiRisk, worst: Sequence[CertainKey]) -> None:
     title = "Certain: some attributes of a person determine another one"
     facts = table(title, "attributes known", "facts", "also true of the most frequent level")
     for one in report.facts:
         known = "1" if one.width == 1 else f"up to {one.width}"
         facts.add_row(known, f"{one.facts:,}", f"{one.guessed:,}")
     console.print(facts)
-    if report.worst:
-        worst = table("Keys that make most records certain", "known", "certain", "records")
-        for combination in report.worst:
-            worst.add_row(*map(escape, view.words(combination)), f"{combination.records:,}")
-        console.print(worst)
+    if worst:
+        keys = table("Keys that make most records certain", "known", "certain", "records")
+        for key in worst:
+            keys.add_row(escape(key.known), escape(key.certain), f"{key.records:,}")
+        console.print(keys)
 
 
 def _say_guesses(report: PsiRisk) -> None:

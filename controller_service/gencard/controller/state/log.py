@@ -31,7 +31,7 @@ from gencard.wire.log import merkle
 from gencard.wire.log.merkle import leaf_hash
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes, time_of, time_text
-from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of, statement
+from gencard.wire.signatures.dsse import CHECKPOINT, DOCUMENT, predicate_of, statement
 from gencard.wire.steward import LogLine
 
 DETAILS = frozenset(
@@ -126,17 +126,7 @@ class Event(LogLine):
     @property
     def body(self) -> bytes:
         """RFC 8785 bytes of the entry: what the log stores and hashes."""
-        return json_bytes(
-            {
-                "action": self.action,
-                "actor": self.actor,
-                "details": dict(self.details),
-                "index": str(self.index),
-                "previous": self.previous.hex(),
-                "resource": self.resource,
-                "time": time_text(self.time),
-            }
-        )
+        return json_bytes(DOCUMENT.write(self))
 
     @property
     def leaf(self) -> bytes:

@@ -33,20 +33,16 @@ class StoredDecision(FirstDecision):
     keys: tuple[str, ...] = ()
 
 
+_COLUMNS = [column for column in first_decisions.columns if column.name != "number"]
+_FIELDS = {"actor": "by", "created": "time"}
+"""Fields of columns that have another name."""
+
+
 def add_first_decision(tx: Connection, first: StoredDecision) -> None:
     """Keep one, in the place of an older one on the same action; it expires ``LIFE`` after its time."""
     tx.execute(delete(first_decisions).where(first_decisions.c.digest == first.digest))
-    row = {
-        "digest": first.digest,
-        "kind": first.kind,
-        "resource": first.resource,
-        "arguments": json.dumps(dict(first.arguments)).encode(),
-        "shown": first.shown,
-        "reason": first.reason,
-        "actor": first.by,
-        "keys": json.dumps(first.keys),
-        "created": first.time,
-    }
+    row = {column.name: getattr(first, _FIELDS.get(column.name, column.name)) for column in _COLUMNS}
+    row |= {"arguments": json.dumps(dict(first.arguments)).encode(), "keys": json.dumps(first.keys)}
     tx.execute(insert(first_decisions).values(row))
 
 
@@ -88,18 +84,10 @@ def _waits(now: datetime) -> Any:
 
 
 def _first_of(row: Mapping[Any, Any]) -> StoredDecision:
-    return StoredDecision(
-        digest=row["digest"],
-        kind=row["kind"],
-        resource=row["resource"],
-        arguments=json.loads(bytes(row["arguments"])),
-        shown=row["shown"],
-        reason=row["reason"],
-        by=row["actor"],
-        time=row["created"],
-        expires=row["created"] + LIFE,
-        keys=tuple(json.loads(row["keys"])),
-    )
+    values = {_FIELDS.get(column.name, column.name): row[column.name] for column in _COLUMNS}
+    values["arguments"] = json.loads(bytes(row["arguments"]))
+    values["keys"] = tuple(json.loads(row["keys"]))
+    return StoredDecision(**values, expires=row["created"] + LIFE)
 
 
 class MessageState(StrEnum):

@@ -8,8 +8,6 @@ Persons, where a person has several records, count as records.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
 from itertools import chain
 from typing import Any
 
@@ -40,26 +38,16 @@ from gencard.core.errors import (
     PermissionDeniedError,
     ServiceUnavailableError,
 )
-from gencard.core.psi_risk.facts import Combination
 from gencard.core.psi_risk.risk import FailingTable, PsiRisk
 from gencard.core.typed_json import PLAIN
 from gencard.wire.documents.card_document import transform_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.steward import CertainKey, RiskReview, RiskState
 
 KIND, LOOK = "risk", "look-at-risk"
 NO_COUNTS = "neither this card nor one granted before releases exact counts"
 BOUNDED = "There is nothing to examine: the budget of statistics with noise bounds what they reveal."
-
-
-class RiskState(StrEnum):
-    """NONE: nobody had it looked at. OUTDATED: the card, the records or other cards changed since."""
-
-    NONE = "none"
-    RUNNING = "running"
-    READY = "ready"
-    OUTDATED = "outdated"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,38 +77,18 @@ class ExactTables:
         return digest_of(tables)
 
 
-@dataclass(frozen=True, slots=True)
-class RiskView:
-    """What a steward sees of the risk of a card.
+def worst_of(report: PsiRisk, coding: Coding) -> tuple[CertainKey, ...]:
+    """Keys that make most records certain, by the names of levels."""
 
-    Args:
-        operation: The newest look, whether or not it has ended; empty where there was none.
-        stage, permille: How far it is.
-        error: Of a look that failed.
-        report: Of the newest look that ended well; there too where it is outdated.
-        coding: Names of attributes' levels.
-        cards: Other cards whose tables were taken together with this card's.
-        time: Of the report.
-    """
+    def level(name: str, code: int) -> str:
+        return f"{name} = {coding.attribute(name).coding.level_names[code]}"
 
-    card: str
-    state: RiskState
-    coding: Coding
-    operation: str = ""
-    stage: str = ""
-    permille: int = 0
-    error: GencardError | None = None
-    report: PsiRisk | None = None
-    cards: tuple[str, ...] = ()
-    time: datetime | None = None
-
-    def words(self, one: Combination) -> tuple[str, str]:
-        """What is known and what is then certain, by the names of levels."""
-        known = (self._level(*pair) for pair in zip(one.keys, one.levels, strict=True))
-        return ", ".join(known), self._level(one.target, one.level)
-
-    def _level(self, name: str, code: int) -> str:
-        return f"{name} = {self.coding.attribute(name).coding.level_names[code]}"
+    return tuple(
+        CertainKey(
+            ", ".join(map(level, one.keys, one.levels)), level(one.target, one.level), one.records
+        )
+        for one in report.worst
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +131,7 @@ class Risks:
             operation = request.once(tx, who, self.cards.clock(), lambda: make(tx))
         return operations.begin(operation.decode())
 
-    def view(self, who: Identity, name: str) -> RiskView:
+    def view(self, who: Identity, name: str) -> RiskReview:
         """How far a look is, and what it gave; the log says who saw a report for the first time.
 
         Raises:
@@ -243,21 +211,21 @@ class Risks:
 
     def _view(
         self, name: str, row: Mapping[Any, Any] | None, newest: OperationRow | None, digest: str
-    ) -> RiskView:
+    ) -> RiskReview:
         coding = self.cards.catalogue.named(dataset_of(name)).schema.coding
-        state, error = RiskState.NONE, None
+        state, problem = RiskState.NONE, ""
         if row is not None:
             state = RiskState.READY if row["tables"] == digest else RiskState.OUTDATED
         if newest is not None and newest.state in UNFINISHED:
             state = RiskState.RUNNING
         elif newest is not None and newest.error is not None and row is None:
-            state, error = RiskState.FAILED, error_of_document(newest.error)
+            state, problem = RiskState.FAILED, error_of_document(newest.error).message
         how_far = ("", "", 0) if newest is None else (newest.name, newest.stage, newest.permille)
         if row is None:
-            return RiskView(name, state, coding, *how_far, error)
+            return RiskReview(name, state, *how_far, problem)
         report = PLAIN.read(PsiRisk, json.loads(row["report"]), field="risk")
-        others = tuple(json.loads(row["cards"]))
-        return RiskView(name, state, coding, *how_far, error, report, others, row["created"])
+        others, worst = tuple(json.loads(row["cards"])), worst_of(report, coding)
+        return RiskReview(name, state, *how_far, problem, report, worst, others, row["created"])
 
     def _standing(self, tx: Connection, name: str) -> Card:
         card = self.cards.card(tx, name)

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import TypeVar
 
@@ -21,6 +22,8 @@ from gencard.wire.signatures.canonical import (
     document_of,
     json_bytes,
     text_of,
+    time_of,
+    time_text,
     time_text_of,
 )
 
@@ -195,6 +198,7 @@ DOCUMENT = JsonForm(
         Decimal: text_scalar(decimal_text, decimal_of_text),
         bytes: text_scalar(bytes.hex, bytes.fromhex),
         Time: Scalar(str, time_text_of),
+        datetime: text_scalar(time_text, time_of),
         Ed25519PublicKey: text_scalar(lambda key: key.public_bytes_raw().hex(), _key_of),
     },
     _camel_case,

@@ -9,9 +9,9 @@ from gencard.controller.page.decisions import request_id_of
 from gencard.controller.page.security import Form
 from gencard.controller.page.views import Change, Context, Done, View
 from gencard.controller.stewards.desk import Desk
-from gencard.controller.stewards.risk import RiskState, RiskView
 from gencard.core.psi_risk.risk import PsiRisk
 from gencard.wire.signatures.identity import Identity
+from gencard.wire.steward import RiskState
 
 MOST_IN_MAP = 40
 """Attributes of a heat map with numbers; it would not be read beyond."""
@@ -51,14 +51,9 @@ def show_risk(request: Request, desk: Desk, who: Identity) -> Context:
         "report": report,
         "running": view.state is RiskState.RUNNING,
         "outdated": view.state is RiskState.OUTDATED,
-        "worst": [] if report is None else worst_of(view, report),
+        "worst": [(one.known, one.certain, one.records) for one in view.worst],
         "maps": [] if report is None else maps_of(report),
     }
-
-
-def worst_of(view: RiskView, report: PsiRisk) -> list[tuple[str, str, int]]:
-    """Keys that make most records certain: what is known, what is certain then, of how many."""
-    return [(*view.words(one), one.records) for one in report.worst]
 
 
 def maps_of(report: PsiRisk) -> list[Shades]:
