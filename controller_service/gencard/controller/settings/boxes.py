@@ -104,7 +104,7 @@ class _InCell(Section):
     """The review, which a black box of tier ``audited`` needs before cards can name it."""
     parameters: Mapping[str, str] = Field(default_factory=dict)
     """Parameters by name; all values are text in quotes."""
-    limits: Annotated[Mapping[str, int], LIMITS] = Field(default_factory=dict)
+    limits: Annotated[Mapping[str, int], LIMITS] = Field(default={}, validate_default=True)
     """Its own limits in the sandbox."""
 
     def limits_in(self, limits: SandboxLimits) -> SandboxLimits:
