@@ -151,26 +151,6 @@ class TableOf:
         return section.model_construct(**stated).model_dump(by_alias=True)
 
 
-class PartOf(TableOf):
-    """Annotation of a dictionary of some fields of a dataclass: those that a table states."""
-
-    def __init__(self, kind: type, purpose: str, /, **forms: Any) -> None:
-        super().__init__(purpose, **forms)
-        self._kind = kind
-
-    def section(self, _kind: type) -> type[Section]:
-        return super().section(self._kind)
-
-    def _entries(self, kind: type) -> dict[str, Any]:
-        return {name: (form | None, None) for name, (form, _) in super()._entries(kind).items()}
-
-    def _value(self, _kind: type, values: Table) -> Table:
-        return {name: value for name, value in values.items() if value is not None}
-
-    def _table(self, kind: type, value: Table) -> Table:
-        return self.section(kind).model_construct(**value).model_dump()
-
-
 def _stated(kind: type) -> type:
     """Return the dataclass that a table states, also one that is checked later."""
     parts: tuple[type, ...] = get_args(kind)
