@@ -1,7 +1,7 @@
 """Settings: one file, the environment above it, and refusals that name fields but no values."""
 
 import tomllib
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -10,11 +10,11 @@ from typing import Annotated
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.sandbox.limits import SandboxLimits, SandboxSettings
-from gencard.controller.settings.files import toml_text
+from gencard.controller.settings.files import TableOf, toml_text
 from gencard.controller.settings.policy import MOST_DAYS, POLICY
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Caps
@@ -162,6 +162,31 @@ def test_tables_are_dataclasses_of_the_rooms_that_use_them(tmp_path):
     )
     assert entry.caps == Caps(*[Price(100), Price(50), Price(50)], projects={"p": Price(1)})
     assert box.limits_in(settings.cell.limits) == SandboxLimits(memory_mib=1000, fit_mib=4)
+
+
+@dataclass(frozen=True)
+class Sums:
+    of: str
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A dataclass with tables in it."""
+
+    sums: tuple[Sums, ...] = ()
+    usual: Sums | None = None
+    rows: int = 5
+
+
+def test_a_dataclass_needs_no_word_in_the_settings():
+    form = TypeAdapter(Annotated[Offer, TableOf()])
+    offer = Offer((Sums("income"), Sums("hours", ("sex",))), Sums("income"))
+    assert form.validate_python(form.dump_python(offer)) == offer
+    assert form.validate_python({}) == Offer()
+    for wrong in ({"sums": [{"of": "x", "CANARY": 1}]}, {"usual": {}}, {"rows": "x"}):
+        with pytest.raises(ValidationError):
+            form.validate_python(wrong)
 
 
 def test_a_format_is_checked_where_a_dataset_is_opened(tmp_path):

@@ -13,7 +13,7 @@ from functools import partial, reduce
 from inspect import getdoc
 from operator import or_
 from pathlib import Path
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -158,9 +158,12 @@ def _stated(kind: type) -> type:
 
 
 def _form(hint: Any) -> Any:
-    """Return the form of a field by its type: a dataclass, also an optional one, is a table in turn."""
+    """Return the form of a field by its type: each dataclass in it is a table in turn."""
+    parts = [part if part is ... else _form(part) for part in get_args(hint)]
     if isinstance(hint, UnionType):
-        return reduce(or_, map(_form, get_args(hint)))
+        return reduce(or_, parts)
+    if get_origin(hint) is tuple:
+        return GenericAlias(tuple, tuple(parts))
     return Annotated[hint, TableOf()] if is_dataclass(hint) else hint
 
 
