@@ -213,7 +213,7 @@ def _default(field: FieldInfo, holds_table: bool) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)
-    if default is None or default in ((), "", {}):
+    if default is None or (default in ((), "", {}) and not field.validate_default):
         return "none"
     return "as below" if holds_table else f"`{_toml(default)}`"
 

@@ -403,7 +403,7 @@ class TestFiles:
         assert coding_of(path, "Datum").dates
         assert keeps_to_it(path)
         settings = Settings.load(draft(tmp_path / "c", path, now=NOW).settings)
-        assert settings.datasets[0].format == made.format
+        assert settings.datasets[0].format.value == made.format
 
     def test_the_settings_state_every_mark(self, tmp_path):
         path = tmp_path / "t.csv"
@@ -469,7 +469,7 @@ class TestFiles:
         left_out = {one.name for one in made.columns if one.coding is None}
         assert left_out == {"id", *LEFT_OUT.get(name, ("comment",))}
         (entry,) = Settings.load(made.settings).datasets
-        Vault(path, schema.coding, schema.readings, entry.format).check()
+        Vault(path, schema.coding, schema.readings, entry.format.value).check()
         written = made.schema.read_text() + made.settings.read_text()
         assert not re.search(r"P\d{6}|said no|example\.org", written)
 

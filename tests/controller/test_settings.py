@@ -1,27 +1,32 @@
 """Settings: one file, the environment above it, and refusals that name fields but no values."""
 
 import tomllib
+from dataclasses import dataclass, fields
 from functools import reduce
 from operator import getitem
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.sandbox.limits import SandboxLimits, SandboxSettings
-from gencard.controller.settings.files import toml_text
+from gencard.controller.settings.files import TableOf, toml_text
+from gencard.controller.settings.policy import MOST_DAYS, POLICY
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Caps
-from gencard.core.card.budget import Price
+from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.mechanism import Transform
 from gencard.core.card.noise import Mechanism, gaussian
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.evaluation.material import Declared
 from gencard.core.moment import MomentKind
-from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy
+from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy, Policy, TwoStewards
 from gencard.core.privacy.distances.gower import Missing
+from gencard.core.statistics.formula import Analysis
 from gencard.core.utility.gap import GapWords
 
 SMALLEST = """
@@ -145,7 +150,7 @@ def test_tables_are_dataclasses_of_the_rooms_that_use_them(tmp_path):
     settings = load(tmp_path, WHOLE)
     (entry,), (box,) = settings.datasets, settings.black_boxes
     assert settings.cell == SandboxSettings(memory_mib=1000)
-    assert entry.format == FileFormat(delimiter=";", decimal=",", dates=("%d.%m.%Y",))
+    assert entry.format.value == FileFormat(delimiter=";", decimal=",", dates=("%d.%m.%Y",))
     assert entry.measures == Declared(
         ("a",), attacks=20, missing=Missing.PAIRWISE, gap=GapWords("a", "x", "y", "b")
     )
@@ -157,6 +162,80 @@ def test_tables_are_dataclasses_of_the_rooms_that_use_them(tmp_path):
     )
     assert entry.caps == Caps(*[Price(100), Price(50), Price(50)], projects={"p": Price(1)})
     assert box.limits_in(settings.cell.limits) == SandboxLimits(memory_mib=1000, fit_mib=4)
+
+
+@dataclass(frozen=True)
+class Sums:
+    of: str
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A dataclass with tables in it."""
+
+    sums: tuple[Sums, ...] = ()
+    usual: Sums | None = None
+    rows: int = 5
+
+
+def test_a_dataclass_needs_no_word_in_the_settings():
+    form = TypeAdapter(Annotated[Offer, TableOf()])
+    offer = Offer((Sums("income"), Sums("hours", ("sex",))), Sums("income"))
+    assert form.validate_python(form.dump_python(offer)) == offer
+    assert form.validate_python({}) == Offer()
+    for wrong in ({"sums": [{"of": "x", "CANARY": 1}]}, {"usual": {}}, {"rows": "x"}):
+        with pytest.raises(ValidationError):
+            form.validate_python(wrong)
+
+
+def test_a_format_is_checked_where_a_dataset_is_opened(tmp_path):
+    format_table = load(tmp_path, WHOLE.replace('decimal = ","', 'decimal = "x"')).datasets[0].format
+    with pytest.raises(InvalidInputError, match=r"format\.decimal"):
+        _ = format_table.value
+
+
+@given(
+    st.builds(
+        Policy,
+        largest_order=st.integers(1, 9),
+        largest_marginal_cells=st.integers(1, 999),
+        most_marginals=st.integers(1, 99),
+        most_rows=st.integers(1, 10**9),
+        generators=st.just(("ipf",)),
+        most_per_card=st.builds(Price, st.integers(0, 99), st.decimals(0, 9, places=3)),
+        forbidden=st.lists(st.tuples(st.text(), st.text())).map(tuple),
+        noise=st.none()
+        | st.builds(gaussian, st.integers(1, 9), neighbouring=st.sampled_from(Neighbouring)),
+        transform=st.builds(Transform, threshold=st.integers(0, 99), zeros=st.booleans()),
+        moments=st.builds(MomentPolicy, st.lists(st.sampled_from(MomentKind)).map(tuple)),
+        analyses=st.builds(
+            AnalysesPolicy,
+            kinds=st.sets(st.sampled_from(Analysis)).map(tuple),
+            checked_runs=st.just(2),
+            stored=st.booleans(),
+            release=st.sampled_from(AnswerRelease),
+            influence=st.none() | st.floats(0.5, 100),
+        ),
+        valid_days=st.integers(1, MOST_DAYS),
+        two_stewards=st.lists(st.sampled_from(TwoStewards)).map(tuple),
+    )
+)
+def test_every_policy_has_its_table(policy):
+    """A table states all fields of a policy but the one that follows from the schema."""
+    form = TypeAdapter(Annotated[Policy, POLICY])
+    table = form.dump_python(policy)
+    assert table.keys() == {field.name for field in fields(Policy)} - {"most_records"}
+    assert form.validate_python(tomllib.loads(f"x = {toml_text(plain(table))}")["x"]) == policy
+
+
+def plain(value):
+    """A value as TOML has it: numbers with decimals as texts, nothing for None."""
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value if isinstance(value, str | int | float) else str(value)
 
 
 @pytest.mark.parametrize("text", [WHOLE, SMALLEST + DATASET])
@@ -199,15 +278,15 @@ def changed(path, change):
 
 @pytest.mark.parametrize("path", [path for path in tables(DOCUMENT) if path not in OPEN], ids=str)
 def test_no_table_may_have_an_unknown_name(path):
-    fields = changed(path, lambda table: table.update(CANARY=1))
-    assert fields["field"].endswith(".".join(filter(None, (*map(str, path[2:]), "CANARY"))))
-    assert fields["problem"] == "is not a known name"
+    wrong = changed(path, lambda table: table.update(CANARY=1))
+    assert wrong["field"].endswith(".".join(filter(None, (*map(str, path[2:]), "CANARY"))))
+    assert wrong["problem"] == "is not a known name"
 
 
 @pytest.mark.parametrize("name", ["most_records", "public"])
 def test_a_file_cannot_state_what_follows_from_the_schema(name):
-    fields = changed(("datasets", 0, "policy"), lambda table: table.update({name: 1}))
-    assert fields["problem"].startswith("is not a known name")
+    wrong = changed(("datasets", 0, "policy"), lambda table: table.update({name: 1}))
+    assert wrong["problem"].startswith("is not a known name")
 
 
 @pytest.mark.parametrize("path", [path for path in tables(DOCUMENT) if path], ids=str)
@@ -221,8 +300,8 @@ def test_a_table_is_a_table(path):
 
 
 def test_a_required_name_is_required():
-    fields = changed(("datasets", 0, "measures", "gap"), lambda table: table.pop("within"))
-    assert fields == {
+    wrong = changed(("datasets", 0, "measures", "gap"), lambda table: table.pop("within"))
+    assert wrong == {
         "field": "controller.toml: datasets.0.measures.gap.within",
         "problem": "is required",
     }

@@ -136,7 +136,7 @@ class TestDatasets:
         assert (first["name"], first["reviewed"]) == ("survey", True)
         assert (second["records"], second["reviewed"]) == (str(file), False)
         assert "rho 0.1" in second["caps"]
-        assert Settings.load(house.settings_file).datasets[1].format.decimal == ","
+        assert Settings.load(house.settings_file).datasets[1].format.value.decimal == ","
         output = run(house, "dataset", "remove", "second")
         assert str(file) in output
         assert tomllib.loads(house.settings_file.read_text()) == tomllib.loads(before)

@@ -158,6 +158,13 @@ class TestRefused:
         assert "schema.toml" in str(refused.error)
         assert house.controller.reloading.enforced()["datasets/survey"]["all"] == "3 exact statistics"
 
+    def test_a_mistake_in_a_format_stops_no_lowered_cap(self, house):
+        house.edit({"dataset": "{ statistics = 3 }"})
+        text = house.settings_file.read_text()
+        house.settings_file.write_text(text.replace("format = {", 'format = { encoding = "x",', 1))
+        assert "datasets/survey: format" in reload(house).waiting
+        assert house.controller.reloading.enforced()["datasets/survey"]["all"] == "3 exact statistics"
+
     def test_the_log_states_what_is_in_force(self, house):
         """A command logs the rules of the files; where they are refused, the service logs its own."""
         house.edit({"forbidden": '[["agee"]]', "analyst": "{ statistics = 500 }"})

@@ -33,7 +33,7 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
     schema = read_schema(entry.schema_file)
     for place in (entry.data, entry.holdout):
         if isinstance(place, Path):
-            check_detected(place, entry.format)
+            check_detected(place, entry.format.value)
     with _opened(entry, schema) as source:
         digest = source.digest(salt)
         version, kind = source.version(salt, digest), source.version_kind
@@ -43,7 +43,7 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
         schema=schema,
         policy=entry.policy,
         data=entry.data,
-        format=entry.format,
+        format=entry.format.value,
         version=version,
         digest=digest,
         holdout=_holdout(entry, schema, salt),
@@ -197,5 +197,5 @@ def _opened(
     entry: DatasetTable, schema: PublicSchema, place: Path | TableAddress | None = None
 ) -> AbstractContextManager[RecordSource]:
     place = place or entry.data
-    file_format, persons = entry.format, schema.persons()
+    file_format, persons = entry.format.value, schema.persons()
     return open_source(place, schema, file_format, persons, secret=secret_of(place))

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainSerializer, PositiveInt
 from pydantic_core import PydanticCustomError
 
 from gencard.controller.sandbox.limits import SandboxLimits
-from gencard.controller.settings.files import PartOf, Section, TableOf
+from gencard.controller.settings.files import Section, Stated, TableOf
 from gencard.core.card.budget import ZERO, Claim, Neighbouring, decimal_of, delta_of
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import GENERATORS
@@ -71,7 +71,7 @@ Generator = Annotated[Name, AfterValidator(_known)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
-_LIMITS = {
+_LIMITS: dict[str, Any] = {
     "memory_mib": Annotated[int, Field(ge=64)],
     **dict.fromkeys(("cpu_seconds", "wall_seconds", "processes", "work_mib", "fit_mib"), PositiveInt),
 }
@@ -79,10 +79,11 @@ _LIMITS = {
 SANDBOX = TableOf(**_LIMITS)
 """Of ``SandboxSettings``."""
 
-LIMITS = PartOf(
-    SandboxLimits, "Limits of one black box. A limit that is not set is that of ``[cell]``.", **_LIMITS
+LIMITS = TableOf(
+    "Limits of one black box. A limit that is not set is that of ``[cell]``.",
+    **{name: (form | None, None) for name, form in _LIMITS.items()},
 )
-"""Of some fields of ``SandboxLimits``."""
+"""Of ``SandboxLimits``, of which a box may state some."""
 
 
 class ReviewTable(Section):
@@ -104,12 +105,13 @@ class _InCell(Section):
     """The review, which a black box of tier ``audited`` needs before cards can name it."""
     parameters: Mapping[str, str] = Field(default_factory=dict)
     """Parameters by name; all values are text in quotes."""
-    limits: Annotated[Mapping[str, int], LIMITS] = Field(default_factory=dict)
+    limits: Annotated[Stated[SandboxLimits], LIMITS] = Field(default={}, validate_default=True)
     """Its own limits in the sandbox."""
 
     def limits_in(self, limits: SandboxLimits) -> SandboxLimits:
         """Return the limits of ``[cell]``, with those that are the box's own."""
-        return replace(limits, **self.limits)
+        own = {name: value for name, value in self.limits.values.items() if value is not None}
+        return replace(limits, **own)
 
 
 class ProgramBox(_InCell):

@@ -6,15 +6,15 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Collection
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import partial, reduce
 from inspect import getdoc
 from operator import or_
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -68,11 +68,28 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stated(Generic[_T]):
+    """A value that its constructor checks where it is used: a mistake in it stops no other setting."""
+
+    kind: Callable[..., _T]
+    values: Mapping[str, Any]
+
+    @property
+    def value(self) -> _T:
+        """The value; raises what its constructor refuses."""
+        return self.kind(**self.values)
+
+
 class TableOf:
     """Annotation of a dataclass that a table of a TOML file states, by the names of its fields.
 
-    ``format: Annotated[FileFormat, TableOf()]``: pydantic checks names and types, unknown names are
-    refused at each level, and the constructor of the dataclass checks the rest.
+    ``measures: Annotated[Declared, TableOf()]``: pydantic checks names and types, unknown names are
+    refused at each level, and the constructor of the dataclass checks the rest; that of
+    ``Annotated[Stated[FileFormat], TableOf()]`` later.
 
     Args:
         purpose: Description of the table in the reference, if not that of the dataclass.
@@ -86,6 +103,7 @@ class TableOf:
 
     def section(self, kind: type) -> type[Section]:
         """Return the model of the table; its docstring is that of the dataclasses that it states."""
+        kind = _stated(kind)
         if kind not in self._sections:
             doc = "\n\n".join(getdoc(one) or "" for one in kind.__mro__ if is_dataclass(one))
             if self._purpose:
@@ -123,39 +141,29 @@ class TableOf:
         return entries
 
     def _value(self, kind: type, values: Table) -> Any:
-        return kind(**values)
+        return kind(**values) if kind is _stated(kind) else Stated(_stated(kind), values)
 
     def _table(self, kind: type, value: Any) -> Table:
         """Return the table that states a value."""
         section = self.section(kind)
-        stated = {name: getattr(value, name) for name in section.model_fields}
+        own = {name: getattr(value, name, None) for name in section.model_fields}
+        stated = value.values if isinstance(value, Stated) else own
         return section.model_construct(**stated).model_dump(by_alias=True)
 
 
-class PartOf(TableOf):
-    """Annotation of a dictionary of some fields of a dataclass: those that a table states."""
-
-    def __init__(self, kind: type, purpose: str, /, **forms: Any) -> None:
-        super().__init__(purpose, **forms)
-        self._kind = kind
-
-    def section(self, _kind: type) -> type[Section]:
-        return super().section(self._kind)
-
-    def _entries(self, kind: type) -> dict[str, Any]:
-        return {name: (form | None, None) for name, (form, _) in super()._entries(kind).items()}
-
-    def _value(self, _kind: type, values: Table) -> Table:
-        return {name: value for name, value in values.items() if value is not None}
-
-    def _table(self, kind: type, value: Table) -> Table:
-        return self.section(kind).model_construct(**value).model_dump()
+def _stated(kind: type) -> type:
+    """Return the dataclass that a table states, also one that is checked later."""
+    parts: tuple[type, ...] = get_args(kind)
+    return parts[0] if get_origin(kind) is Stated else kind
 
 
 def _form(hint: Any) -> Any:
-    """Return the form of a field by its type: a dataclass, also an optional one, is a table in turn."""
+    """Return the form of a field by its type: each dataclass in it is a table in turn."""
+    parts = [part if part is ... else _form(part) for part in get_args(hint)]
     if isinstance(hint, UnionType):
-        return reduce(or_, map(_form, get_args(hint)))
+        return reduce(or_, parts)
+    if get_origin(hint) is tuple:
+        return GenericAlias(tuple, tuple(parts))
     return Annotated[hint, TableOf()] if is_dataclass(hint) else hint
 
 

@@ -16,13 +16,14 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gencard.controller.records.file_format import USUAL, FileFormat
+from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.tables.address import TableAddress, place_of
 from gencard.controller.sandbox.limits import Isolation, SandboxSettings
 from gencard.controller.settings.boxes import SANDBOX, BoxEntry, LendingTable, Name
 from gencard.controller.settings.files import (
     Address,
     Section,
+    Stated,
     Table,
     TableOf,
     is_loopback,
@@ -288,7 +289,7 @@ class DatasetTable(Section):
     holdout: Place | None = None
     """Records of other people of the same population, under the same schema, for evaluations. No release
     is made from them."""
-    format: Annotated[FileFormat, TableOf()] = USUAL
+    format: Annotated[Stated[FileFormat], TableOf()] = Field(default={}, validate_default=True)
     """Format of the files of ``data`` and ``holdout``."""
     measures: Annotated[Declared, MEASURES] = NOTHING_DECLARED
     """What evaluations use."""
