@@ -16,7 +16,7 @@ from gencard.client.shell.main import app as client_app
 from gencard.controller.controller_state import open_controller_state, utc_now
 from gencard.controller.shell.main import app
 from gencard.controller.state import requests, stewards, tables
-from gencard.controller.state.stewards import FirstDecision
+from gencard.controller.state.stewards import LIFE, StoredDecision
 from gencard.controller.upkeep.backup import DATABASE, FILE, digest_of_file, list_of
 from gencard.controller.upkeep.restoration import HELD
 from gencard.core.card.budget import Price, SpendState
@@ -200,7 +200,8 @@ class TestS18Restore:
         state, sam = house.controller.controller_state, "spiffe://gencard.local/pilot/steward/sam"
         passkey = state.passkeys.add(state.passkeys.new_link(sam, sam), b"credential", b"public", 0)
         link = state.passkeys.new_link(sam, sam)
-        first = FirstDecision("ab" * 32, "enrol", "people/eve", {}, "", "mine", sam, (), utc_now())
+        about = ("ab" * 32, "enrol", "people/eve", {}, "", "mine", sam)
+        first = StoredDecision(*about, utc_now(), utc_now() + LIFE)
         with state.database.transaction() as tx:
             stewards.add_first_decision(tx, first)
         backup = back_up(house, tmp_path / "backup")

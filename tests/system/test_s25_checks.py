@@ -224,7 +224,7 @@ def test_s25_a_run_of_another_project_is_judged_beside_the_rounded_counts(tmp_pa
             with patch.object(Descriptions, "answer", autospec=True, side_effect=described) as job:
                 card.run("~ work", "crosstab", progress=False)
         before = job.call_args.kwargs["before"]
-        told = [Rounded(("sex", "health"), USUAL_CHECKS)]
-        assert (before["rounded"], before["released"]) == (told, [])
+        told = (Rounded(("sex", "health"), USUAL_CHECKS),)
+        assert (before.rounded, before.released) == (told, ())
     finally:
         house.stop()

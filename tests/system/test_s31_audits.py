@@ -101,7 +101,7 @@ def test_s30_who_asks_for_an_audit_does_not_know_its_seeds(card, monkeypatch):
     seeds = []
 
     def job(self, task, description):
-        seeds.append(description["plan"]["seed"])
+        seeds.append(description.plan.seed)
         return audit_answer("no-evidence", description)
 
     monkeypatch.setattr(run_module.Run, "job", job)

@@ -16,7 +16,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -237,7 +236,7 @@ class EvaluationRun:
         """Take the measures that the card does not have yet, and keep what was found."""
         if "card" not in run.request:  # of an earlier version, which measured releases
             raise OperationCancelledError
-        findings: list[dict[str, Any]] = []
+        findings: tuple[tasks.FindingDocument, ...] = ()
         with self.evaluations.database.reading() as tx:
             card = self.evaluations.card_of(tx, Identity.of(run.row.owner), run.row.resource)
             psi = results.get_psi(tx, card.name).document
@@ -253,19 +252,21 @@ class EvaluationRun:
             line = self.evaluations.ledger.line(tx, number)
             refund(tx, line, error, ledger=self.evaluations.ledger, cards=self.evaluations.cards)
 
-    def _findings(self, run: Run, card: Card, psi: bytes, rows: Path) -> list[dict[str, Any]]:
+    def _findings(
+        self, run: Run, card: Card, psi: bytes, rows: Path
+    ) -> tuple[tasks.FindingDocument, ...]:
         dataset_entry = self.evaluations.cards.entry_of(card)
         self._draw(run, card, dataset_entry, psi, rows)
-        described = {
-            "rows_file": str(rows),
-            "psi": psi.decode(),
-            "cliques": [list(clique) for clique in offer_of(card).terms.marginals],
-            "seed": secrets.randbits(63),
-        }
-        evaluations = [evaluation_named(name) for name in run.request["measures"]]
-        job = self.jobs.compare(dataset_entry, signed_card(card).version, evaluations, described)
-        findings: list[dict[str, Any]] = run.job(tasks.COMPARE, job)["measures"]
-        return findings
+        job = self.jobs.compare(
+            dataset_entry,
+            signed_card(card).version,
+            [evaluation_named(name) for name in run.request["measures"]],
+            rows_file=rows,
+            psi=psi,
+            cliques=offer_of(card).terms.marginals,
+            seed=secrets.randbits(63),
+        )
+        return run.job(tasks.COMPARE, job).findings
 
     def _draw(
         self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
@@ -285,7 +286,7 @@ class EvaluationRun:
         )
         run.job(tasks.SYNTHESISE, job)
 
-    def _keep(self, run: Run, card: Card, findings: list[dict[str, Any]]) -> None:
+    def _keep(self, run: Run, card: Card, findings: Sequence[tasks.FindingDocument]) -> None:
         """Findings, ledger and the operation's end: true together, or not at all."""
         evaluations, request = self.evaluations, run.request
         with evaluations.database.transaction() as tx:
@@ -297,14 +298,14 @@ class EvaluationRun:
             response = self.response(card.name, request["asked"])
             evaluations.operations.finish(tx, run.row.name, response)
 
-    def _row(self, run: Run, card: Card, finding: dict[str, Any]) -> EvaluationRow:
+    def _row(self, run: Run, card: Card, finding: tasks.FindingDocument) -> EvaluationRow:
         dataset_entry, terms = self.evaluations.cards.entry_of(card), offer_of(card).terms
-        name = finding["name"]
+        name = finding.name
         document = {
             "format": FORMAT,
             "card": card.name,
             "measure": name,
-            "found": finding["found"],
+            "found": finding.document,
         }
         return EvaluationRow(
             name=f"{card.name}/measures/{name}",

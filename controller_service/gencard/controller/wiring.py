@@ -22,6 +22,7 @@ from gencard.controller.evaluation import KIND as EVALUATION
 from gencard.controller.evaluation import EvaluationRun, Evaluations
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.tasks import ClusterPart
 from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.operations import run
 from gencard.controller.operations.operations import OperationBounds, Operations
@@ -110,14 +111,13 @@ def servicers(
     ]
 
 
-def _cluster(settings: Settings) -> dict[str, object]:
-    """The part of a job's description that is about the cluster; empty if the settings have none."""
+def _cluster(settings: Settings) -> ClusterPart | None:
+    """The cluster, for the requests of jobs; None if the settings have none."""
     table, limits = settings.cluster, settings.limits
     if table is None or not table.workers:
-        return {}
-    bounds = {"cpu_seconds": limits.cpu_seconds, "memory_mib": limits.memory_mib}
-    own = {"folder": str(table.folder), "repeated": table.repeated}
-    return {"workers": dict(table.workers), **own, **bounds}
+        return None
+    workers, bounds = dict(table.workers), (limits.cpu_seconds, limits.memory_mib)
+    return ClusterPart(workers, table.folder, table.repeated, *bounds)
 
 
 def _audits(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
@@ -191,7 +191,7 @@ def _answers(
     )
     checked = AnswerRun(answers, jobs, answer_response)
     operations.carries(RUN, checked)
-    sandbox = settings.cell.bounds(), settings.cell.isolation
+    sandbox = settings.cell.limits, settings.cell.isolation
     operations.carries(
         PROGRAM,
         ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, answer_response),

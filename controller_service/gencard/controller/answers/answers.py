@@ -9,7 +9,7 @@ decision    signed, logged and settled in one transaction; nobody sees a number 
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
@@ -98,9 +98,7 @@ class Answers:
             Population,
         )
 
-        now, before = (
-            Population.of(asdict(question) | {"rules": one}, coding) for one in (RULES_VERSION, rules)
-        )
+        now, before = (Population.of(question, coding, one) for one in (RULES_VERSION, rules))
         return known if now.chosen == before.chosen else None
 
     def get(self, who: Identity, name: str) -> tuple[RunRow, bytes]:
@@ -250,7 +248,7 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         RunQuestion,
     )
 
-    run = RunQuestion.new(asdict(question), dataset_entry.schema.coding)
+    run = RunQuestion.new(question, dataset_entry.schema.coding)
     run.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy
     if run.stored:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -21,9 +20,10 @@ from gencard.controller.answers.decisions import Outcome, question_of
 from gencard.controller.answers.review import answer_of, marks_document, numbers_in
 from gencard.controller.answers.run import AnswerRun
 from gencard.controller.jobs import tasks
-from gencard.controller.jobs.tasks import Job
+from gencard.controller.jobs.tasks import ProgramJob, RehearsalJob
 from gencard.controller.operations.run import Run
 from gencard.controller.sandbox.analyses import (
+    AnalysisRecipe,
     analysis_digest,
     analysis_program,
     analysis_recipe,
@@ -53,7 +53,7 @@ from gencard.run.r_language import is_r
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.documents.receipt import receipt_of_document
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import Document, document_of
+from gencard.wire.signatures.canonical import document_of
 from gencard.wire.signatures.identity import Identity
 
 MOST_DRY_RUN = 1 << 20
@@ -194,12 +194,12 @@ class ProgramRun:
         with answers.database.reading() as tx:
             row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
-        job = self._job(run.request, card)
+        rehearsal, at_records = self._jobs(run, card)
         with not_run():
-            rehearsed = outputs_of_json(run.job(tasks.REHEARSE, job["rehearse"]))
+            rehearsed = run.job(tasks.REHEARSE, rehearsal).outputs
         program = run.request["program"]
         try:
-            outputs = outputs_of_json(run.job(tasks.RUN_ONCE, job["run_once"]))
+            outputs = run.job(tasks.RUN_ONCE, at_records).outputs
             answer = answer_of(question_of(row).formula, outputs, rehearsed)
             rules = answers.cards.entry_of(card).policy.analyses.rules
             marks = marks_document(program, outputs, rehearsed, rules)
@@ -217,27 +217,24 @@ class ProgramRun:
         """As of a checked run: the price comes back where no record was read."""
         self.checked.undo(tx, row, error)
 
-    def _job(self, request: dict[str, Any], card: Card) -> dict[str, Job]:
+    def _jobs(self, run: Run, card: Card) -> tuple[RehearsalJob, ProgramJob]:
         """Both jobs: on the rows of a release, and on the records."""
+        request = run.request
         entry, terms = self.checked.answers.cards.entry_of(card), offer_of(card).terms
         with not_run():
             recipe = self._recipe(request["program"], terms.analyses.libraries)
-        program = {
-            "recipe": recipe,
-            "agreed": request["agreed"],
-            "most_numbers": terms.analyses.program_numbers,
-            "seed": int(request["seed"]),
-        }
         return self.checked.jobs.program(
             entry,
             entry.version,
-            program,
+            recipe,
+            terms=terms,
+            agreed=outputs_of_json(request["agreed"]),
+            seed=int(request["seed"]),
             rows_file=self.files.path(f"{ROWS}/{request['file_name']}"),
             drawing_seed=int(request.get("drawing_seed", 0)),
-            terms=terms,
         )
 
-    def _recipe(self, program: str, libraries: tuple[str, ...]) -> Document:
+    def _recipe(self, program: str, libraries: tuple[str, ...]) -> AnalysisRecipe:
         if is_r(program.encode()):
             return analysis_recipe(program, libraries, self.limits, self.isolation)
         if libraries not in self._copies:

@@ -1,9 +1,8 @@
 """One run at the records: a job, its outcome, the decision."""
 
 import json
-import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -11,7 +10,8 @@ from sqlalchemy import Connection
 from gencard.controller.answers.answers import Answers
 from gencard.controller.answers.decisions import PRICE, Outcome, question_of, rules_of
 from gencard.controller.jobs import tasks
-from gencard.controller.jobs.descriptions import Descriptions, EndedQuestion
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.jobs.tasks import AnswerResult, Before, EndedQuestion
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
 from gencard.controller.operations.run import Run
 from gencard.controller.state import requests, results
@@ -31,7 +31,8 @@ from gencard.core.errors import (
     ProgramRunFailedError,
 )
 from gencard.core.output_checks.populations import Rounded
-from gencard.core.output_checks.rules import OF_PRESENT, Rule
+from gencard.core.output_checks.rules import OF_PRESENT, Mark, Rule
+from gencard.core.typed_json import PLAIN
 
 AT_RECORDS = ("answer", "read")
 """Stages that jobs of runs report before they read records."""
@@ -62,7 +63,7 @@ class AnswerRun:
         with answers.database.reading() as tx:
             row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
-            before = {**self._before(tx, row), **self._told_by_cards(tx, row)}
+            before = self._before(tx, row)
         analyses = offer_of(card).terms.analyses
         job = self.jobs.answer(
             answers.cards.entry_of(card),
@@ -71,7 +72,6 @@ class AnswerRun:
             privacy=analyses.privacy if analyses.privacy.noisy else None,
             numbers=analyses.numbers,
             before=before,
-            seed=secrets.randbits(63),
         )
         try:
             outcome = outcome_of(run.job(tasks.ANSWER, job), analyses)
@@ -152,28 +152,18 @@ class AnswerRun:
                 ended_row = decisions.release(tx, row, outcome, by)
             answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
-    def _before(self, tx: Connection, row: RunRow) -> dict[str, list[EndedQuestion]]:
-        """Questions of other runs on the same records, of any analyst, each once.
-
-        Returns:
-            "earlier": of answers that are released, or may be; "refused": of runs that were refused or
-            have failed.
-        """
+    def _before(self, tx: Connection, row: RunRow) -> Before:
+        """All that was or may be released of the same records, to any analyst, each once."""
         released, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
         for one in results.runs_of_dataset(tx, row.dataset):
             same = one.version == row.version and one.tier is RunTier.CHECKED
             if same and one.name != row.name:
                 ended = one.state in (RunState.REFUSED, RunState.FAILED)
                 (refused if ended else released).update(dict.fromkeys(_populations(one)))
-        return {"earlier": list(released), "refused": list(refused)}
+        return self._beside_cards(tx, row, Before(tuple(released), tuple(refused)))
 
-    def _told_by_cards(self, tx: Connection, row: RunRow) -> dict[str, list[Clique] | list[Rounded]]:
-        """Marginals of the same records that cards have told anybody.
-
-        Returns:
-            "released": those that are exact.
-            "rounded": those that are rounded, so that no analyst knows the exact counts.
-        """
+    def _beside_cards(self, tx: Connection, row: RunRow, before: Before) -> Before:
+        """The same, with the marginals of the same records that cards have released."""
         cards, exact, rounded = self.answers.cards, set[Clique](), set[Rounded]()
         for name in names_of_measured(tx, row.dataset):
             signed = signed_card(cards.card(tx, name))
@@ -184,7 +174,7 @@ class AnswerRun:
                 exact.update(terms.marginals)
             else:
                 rounded.update(Rounded(clique, terms.transform) for clique in terms.marginals)
-        return {"released": sorted(exact), "rounded": sorted(rounded, key=str)}
+        return replace(before, released=tuple(sorted(exact)), rounded=tuple(sorted(rounded, key=str)))
 
 
 def _populations(row: RunRow) -> Iterator[EndedQuestion]:
@@ -200,19 +190,18 @@ def _populations(row: RunRow) -> Iterator[EndedQuestion]:
         yield EndedQuestion(question, rules or max(OF_PRESENT))
 
 
-def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
+def outcome_of(result: AnswerResult, analyses: Analyses) -> Outcome:
     """What a job gave, as it is decided on."""
-    answer = result["answer"]
-    numbers = numbers_in_json(_without_noise(answer))
+    numbers = numbers_in_json(_without_noise(result.answer))
     if numbers > analyses.numbers:
         return Outcome.refused(Rule.NUMBERS)
     return Outcome(
-        answer,
+        result.answer,
         numbers,
-        tuple(result["reasons"]),
-        result["rules"],
-        review=result.get("review", False),
-        marks=result.get("marks"),
+        result.reasons,
+        result.rules,
+        review=result.review,
+        marks=None if result.marks is None else PLAIN.write(result.marks, tuple[Mark, ...]),
     )
 
 

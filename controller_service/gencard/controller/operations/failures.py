@@ -120,7 +120,7 @@ def error_of_document(document: bytes | None) -> GencardError:
 
 _BOX_FAILED = "its runs on the records did not finish correctly"
 
-_REFUSAL: Mapping[tasks.Task, Callable[[], GencardError]] = {
+_REFUSAL: Mapping[tasks.AnyTask, Callable[[], GencardError]] = {
     tasks.MEASURE: MeasurementRefusedError,
     tasks.COMPARE: MeasurementRefusedError,
     tasks.ANSWER: MeasurementRefusedError,
@@ -135,7 +135,7 @@ _REFUSAL: Mapping[tasks.Task, Callable[[], GencardError]] = {
 _REASONS = {make().reason for make in _REFUSAL.values()}
 
 
-def as_reported(failure: BaseException, task: tasks.Task, role: Role) -> BaseException:
+def as_reported(failure: BaseException, task: tasks.AnyTask, role: Role) -> BaseException:
     """How a job's failure is told to somebody: as it is, where it says nothing or they may know."""
     if role is not Role.ANALYST or task not in _REFUSAL:
         return failure

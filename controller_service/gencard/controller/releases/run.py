@@ -118,7 +118,7 @@ class ReleaseRun:
             dataset_entry, version, drawn=drawn_file, rows=rows, rows_file=rows_file
         )
         with single_attempt():
-            self._publish(run, card, run.job(tasks.THIN_OUT, job)["digest"], rows_file)
+            self._publish(run, card, run.job(tasks.THIN_OUT, job).digest, rows_file)
 
     def _synthesised(
         self,
@@ -140,8 +140,7 @@ class ReleaseRun:
             seed=seed,
             rows_file=rows_file,
         )
-        digest: str = run.job(tasks.SYNTHESISE, job)["digest"]
-        return digest
+        return run.job(tasks.SYNTHESISE, job).digest
 
     def _stored(self, card: Card) -> bytes | None:
         with self.releases.database.reading() as tx:
@@ -170,8 +169,7 @@ class ReleaseRun:
             self.releases.hold(tx, Identity.of(run.row.owner), card.name)
         agreed_card = signed_card(card)
         job = self.jobs.measure(dataset_entry, agreed_card.version, agreed_card.terms)
-        result = run.job(tasks.MEASURE, job)
-        psi: bytes = result["psi"].encode()
+        psi = run.job(tasks.MEASURE, job).psi
         with self.releases.database.transaction() as tx:
             now = self.cards.clock()
             line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)

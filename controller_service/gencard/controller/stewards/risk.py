@@ -215,7 +215,7 @@ class Risks:
         now = self.cards.clock()
         self.cards.log.append(tx, action=LOOK, actor=actor, resource=name, details={}, now=now)
 
-    def keep(self, tx: Connection, card: Card, seen: ExactTables, report: Mapping[str, Any]) -> None:
+    def keep(self, tx: Connection, card: Card, seen: ExactTables, report: PsiRisk) -> None:
         """Keep what a look gave, in place of what was kept.
 
         Raises:
@@ -228,7 +228,7 @@ class Risks:
             insert(risks).values(
                 card=card.name,
                 tables=seen.digest,
-                report=json.dumps(report).encode(),
+                report=json.dumps(report.json()).encode(),
                 cards=json.dumps(seen.cards),
                 seen="[]",
                 created=self.cards.clock(),
@@ -293,9 +293,9 @@ class RiskRun:
             tables = self.risks.tables(tx, card)
         dataset_entry = self.risks.cards.catalogue.named(dataset_of(name))
         job = self.jobs.look(dataset_entry, tables.cliques, tables.own, tables.transform)
-        answer = run.job(tasks.LOOK, job)
+        report = run.job(tasks.LOOK, job).risk
         with self.risks.database.transaction() as tx:
-            self.risks.keep(tx, card, tables, answer["risk"])
+            self.risks.keep(tx, card, tables, report)
             self.operations.finish(tx, run.row.name, b"")
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
