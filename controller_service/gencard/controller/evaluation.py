@@ -29,7 +29,7 @@ from gencard.controller.operations.run import Run, scratch_folder
 from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.releases.black_boxes import BoxRelease
-from gencard.controller.state import results
+from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database, Page
 from gencard.controller.state.ledger import Ledger
@@ -149,7 +149,7 @@ class Evaluations:
             raise InvalidInputError(
                 field="card", problem="has no release yet; generate one, then try again"
             )
-        if any(row.state in UNFINISHED for row in self.operations.of_kind(tx, KIND, card)):
+        if any(row.state in UNFINISHED for row in requests.operations_of_kind(tx, KIND, card)):
             raise ServiceBusyError(what="concurrent evaluations of one card")
 
     def _chosen(self, who: Identity, card: Card, names: Sequence[str]) -> list[Evaluation]:

@@ -19,7 +19,7 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.records.source import NOT_COVERED
-from gencard.controller.state import results
+from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page
 from gencard.controller.state.log import LONGEST_DETAIL
@@ -138,7 +138,7 @@ class Answers:
 
     def operation_of(self, tx: Connection, row: RunRow) -> str:
         """The operation of a run."""
-        for operation in reversed(self.operations.of_kind(tx, kind_of(row.tier), row.card)):
+        for operation in reversed(requests.operations_of_kind(tx, kind_of(row.tier), row.card)):
             if json.loads(operation.request)["run"] == row.name:
                 return operation.name
         raise NotFoundError(what="operation")

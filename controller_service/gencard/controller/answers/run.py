@@ -14,7 +14,7 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import AnswerResult, Before, EndedQuestion
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
 from gencard.controller.operations.run import Run
-from gencard.controller.state import results
+from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, names_of_measured, offer_of, signed_card
 from gencard.controller.state.requests import OperationRow
 from gencard.controller.state.results import RunRow, RunState, RunTier
@@ -105,7 +105,7 @@ class AnswerRun:
 
     def _ended_early(self, tx: Connection, row: OperationRow, error: GencardError) -> bool:
         """Whether an analyst may have ended a run because its job at the records took long."""
-        has_looked = self.answers.operations.stage(tx, row.name) in AT_RECORDS
+        has_looked = requests.get_operation(tx, row.name).stage in AT_RECORDS
         return has_looked and isinstance(error, ENDED_EARLY)
 
     def _charged(self, tx: Connection, run: RunRow, line: Spend | None, error: GencardError) -> int:

@@ -17,7 +17,7 @@ from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.settings.disk import JOURNALS, StateFiles
-from gencard.controller.state import results
+from gencard.controller.state import requests, results
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState
 from gencard.controller.state.results import AuditRow
 from gencard.core.card.card import AUDITABLE
@@ -125,7 +125,7 @@ class Resumption:
 
     def tidy(self, tx: Connection) -> None:
         """Throw away the runs of audits that ended or that nobody can carry on."""
-        rows = [row for row in self.operations.of_kind(tx, KIND) if _waits(row)]
+        rows = [row for row in requests.operations_of_kind(tx, KIND) if _waits(row)]
         unfinished = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
         self.journals.keep([audit.name for audit in unfinished if self._can_go_on(tx, audit)])
 
@@ -133,7 +133,7 @@ class Resumption:
         return audit.verdict is None and self.cards.card(tx, audit.card).state in AUDITABLE
 
     def _cancelled(self, tx: Connection, who: Identity, card: str, name: str) -> dict[str, Any]:
-        known = {row.name: row for row in self.operations.of_kind(tx, KIND, card)}
+        known = {row.name: row for row in requests.operations_of_kind(tx, KIND, card)}
         row = known.get(name)
         if row is None or row.owner != who.uri:
             raise NotFoundError(what="operation")

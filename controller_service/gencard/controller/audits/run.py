@@ -16,7 +16,7 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import refund
 from gencard.controller.operations.run import VERSIONS, Run
 from gencard.controller.sandbox.recipes import Recipe
-from gencard.controller.state import results
+from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.requests import UNFINISHED, OperationRow
 from gencard.controller.state.results import AuditRow, Conclusion
@@ -87,10 +87,12 @@ class AuditRun:
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
         """Give the price back. The attempt stays counted; a cancelled one can be carried on."""
-        request, operations = json.loads(row.request), self.audits.operations
+        request = json.loads(row.request)
         line = self.audits.ledger.line(tx, request["line"])
         refund(tx, line, error, ledger=self.audits.ledger, cards=self.audits.cards)
-        others = (one for one in operations.of_kind(tx, KIND, row.resource) if one.state in UNFINISHED)
+        others = (
+            one for one in requests.operations_of_kind(tx, KIND, row.resource) if one.state in UNFINISHED
+        )
         self.audits.card_audits.give_up(
             tx, row.resource, {json.loads(other.request)["box"] for other in others}
         )

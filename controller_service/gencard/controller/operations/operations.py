@@ -179,22 +179,12 @@ class Operations:
         """Raises TooManyRefusalsError where too much work of its owner has failed at the records."""
         self._refusals.check(tx, Identity.of(row.owner), row.resource)
 
-    def stage(self, tx: Connection, name: str) -> str:
-        """The stage that an operation has reported last."""
-        return requests.get_operation(tx, name).stage
-
     def others(self, tx: Connection, row: OperationRow) -> bool:
         """Whether another unfinished operation of the same kind works for the same resource."""
         return any(
             (other.kind, other.resource) == (row.kind, row.resource) and other.name != row.name
             for other in requests.unfinished_operations(tx)
         )
-
-    def of_kind(
-        self, tx: Connection, kind: str, resource: str | None = None
-    ) -> tuple[OperationRow, ...]:
-        """Operations of one kind, for one resource or all, oldest first, however they ended."""
-        return requests.operations_of_kind(tx, kind, resource)
 
     def unfinished(self, tx: Connection, owner: str, kind: str) -> tuple[OperationRow, ...]:
         """Operations of one identity and kind that have not ended, oldest first."""

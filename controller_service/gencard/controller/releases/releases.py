@@ -23,7 +23,7 @@ from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.settings.disk import ROWS, StateFiles
-from gencard.controller.state import results
+from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page
 from gencard.controller.state.ledger import FIT, Ledger
@@ -125,7 +125,7 @@ class Releases:
         if terms.without_uniques:
             _refuse_seed(seed)
             self.check_first(tx, card)
-            check_not_attempted(self.operations.of_kind(tx, KIND, card.name))
+            check_not_attempted(requests.operations_of_kind(tx, KIND, card.name))
         if rows > terms.rows:
             raise TooLargeError(what="The number of rows", limit=f"{terms.rows} on the card")
         self._check_room(tx, card, rows)

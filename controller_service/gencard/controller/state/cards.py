@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_, select, update
 
-from gencard.controller.state.database import Page, only, page_of
+from gencard.controller.state.database import Page, get_named, only, page_of
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases, risks, runs
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, Card, CardState, Offer, Turn
 from gencard.core.card.terms import CardTerms
-from gencard.core.errors import CardExpiredError, CardStateError, NotFoundError, StaleEtagError
+from gencard.core.errors import CardExpiredError, CardStateError, StaleEtagError
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.signatures.dsse import CARD, predicate_of
 
@@ -172,10 +172,7 @@ def update_card(
 
 def get_card(tx: Connection, name: str) -> CardRow:
     """Raises NotFoundError where there is no such card."""
-    row = tx.execute(select(cards).where(cards.c.name == name)).mappings().one_or_none()
-    if row is None:
-        raise NotFoundError(what="card")
-    return _row_of(row)
+    return get_named(tx, cards, name, _row_of, "card")
 
 
 def cards_named(tx: Connection, names: Collection[str]) -> list[CardRow]:

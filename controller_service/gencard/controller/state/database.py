@@ -27,7 +27,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from gencard.controller.state.migration import NEWEST, revision_of, upgrade
 from gencard.controller.state.tables import leader
 from gencard.controller.turns import Door
-from gencard.core.errors import InvalidInputError, NotLeadingError, StorageError, forget_frames
+from gencard.core.errors import (
+    InvalidInputError,
+    NotFoundError,
+    NotLeadingError,
+    StorageError,
+    forget_frames,
+)
 
 _FOREIGN = (SQLAlchemyError, sqlite3.Error)
 _WRITES = "gencard_writes"
@@ -263,8 +269,26 @@ def insert_if_absent(tx: Connection, table: Table, row: Mapping[str, Any]) -> bo
     return tx.execute(fresh.returning(*key)).first() is not None
 
 
-LARGEST_PAGE = 500
 T = TypeVar("T")
+
+
+def find_one(tx: Connection, query: Select[Any], make: Callable[[Mapping[Any, Any]], T]) -> T | None:
+    """What the one row of a query holds; None where it has no row."""
+    row = tx.execute(query).mappings().one_or_none()
+    return None if row is None else make(row)
+
+
+def get_named(
+    tx: Connection, table: Table, name: str, make: Callable[[Mapping[Any, Any]], T], what: str
+) -> T:
+    """What the row of a name holds; raises NotFoundError, which says ``what`` is not there."""
+    row = find_one(tx, select(table).where(table.c.name == name), make)
+    if row is None:
+        raise NotFoundError(what=what)
+    return row
+
+
+LARGEST_PAGE = 500
 Query = TypeVar("Query", bound=Select[Any])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, insert, select, update
 
-from gencard.controller.state.database import Page, insert_if_absent, only, page_of
+from gencard.controller.state.database import Page, find_one, insert_if_absent, only, page_of
 from gencard.controller.state.tables import balances, lines
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.errors import BudgetExceededError, InvalidInputError, InvalidNumberError, NotFoundError
@@ -323,8 +323,7 @@ class Ledger:
     def _newest(self, tx: Connection, resource: str, kind: str, state: SpendState) -> Spend | None:
         conditions = (lines.c.resource == resource, lines.c.kind == kind, lines.c.state == state)
         newest = select(lines).where(*conditions).order_by(lines.c.number.desc()).limit(1)
-        row = tx.execute(newest).mappings().one_or_none()
-        return None if row is None else _spend_of(row)
+        return find_one(tx, newest, _spend_of)
 
     def lines(
         self,

@@ -14,9 +14,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from gencard.controller.state.database import Page, insert_if_absent, only, page_of
+from gencard.controller.state.database import Page, get_named, insert_if_absent, only, page_of
 from gencard.controller.state.tables import answers, operations
-from gencard.core.errors import InvalidInputError, NotFoundError, RequestIdReusedError, StorageError
+from gencard.core.errors import InvalidInputError, RequestIdReusedError, StorageError
 from gencard.wire.signatures.identity import Identity
 
 _ZLIB = b"\x78\x9c"
@@ -241,10 +241,7 @@ def cancel_operation(tx: Connection, name: str, now: datetime) -> bool:
 
 def get_operation(tx: Connection, name: str) -> OperationRow:
     """Raises NotFoundError where there is no such operation."""
-    row = tx.execute(select(operations).where(operations.c.name == name)).mappings().one_or_none()
-    if row is None:
-        raise NotFoundError(what="operation")
-    return _operation_of(row)
+    return get_named(tx, operations, name, _operation_of, "operation")
 
 
 def list_operations(

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
-from gencard.controller.state.database import Page, insert_if_absent, only, page_of
+from gencard.controller.state.database import Page, find_one, get_named, insert_if_absent, only, page_of
 from gencard.controller.state.tables import audits, cards, measures, psis, releases, runs
 from gencard.core.audit.report import Verdict
 from gencard.core.errors import InvalidInputError, NotFoundError
@@ -53,10 +53,7 @@ def insert_release(tx: Connection, release: ReleaseRow) -> None:
 
 def get_release(tx: Connection, name: str) -> ReleaseRow:
     """Raises NotFoundError where there is no such release."""
-    row = tx.execute(select(releases).where(releases.c.name == name)).mappings().one_or_none()
-    if row is None:
-        raise NotFoundError(what="release")
-    return _release_of(row)
+    return get_named(tx, releases, name, _release_of, "release")
 
 
 def all_releases(tx: Connection) -> Iterator[ReleaseRow]:
@@ -157,10 +154,7 @@ def insert_evaluation(tx: Connection, row: EvaluationRow) -> None:
 
 def get_evaluation(tx: Connection, name: str) -> EvaluationRow:
     """Raises NotFoundError where there is no such measure."""
-    row = tx.execute(select(measures).where(measures.c.name == name)).mappings().one_or_none()
-    if row is None:
-        raise NotFoundError(what="evaluation")
-    return _evaluation_row(row)
+    return get_named(tx, measures, name, _evaluation_row, "evaluation")
 
 
 def evaluated_measures(tx: Connection, card: str) -> frozenset[str]:
@@ -300,10 +294,7 @@ def conclude_audit(tx: Connection, name: str, conclusion: Conclusion, now: datet
 
 def get_audit(tx: Connection, name: str) -> AuditRow:
     """Raises NotFoundError where there is no such audit."""
-    row = tx.execute(select(audits).where(audits.c.name == name)).mappings().one_or_none()
-    if row is None:
-        raise NotFoundError(what="audit")
-    return _audit_of(row)
+    return get_named(tx, audits, name, _audit_of, "audit")
 
 
 def list_audits(
@@ -335,8 +326,7 @@ def passed_audit(tx: Connection, card: str, box_digest: str) -> AuditRow | None:
         audits.c.cleared.is_(None),
     )
     query = select(audits).where(*mine).order_by(audits.c.number.desc()).limit(1)
-    row = tx.execute(query).mappings().one_or_none()
-    return None if row is None else _audit_of(row)
+    return find_one(tx, query, _audit_of)
 
 
 def audits_of_family(tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
@@ -473,18 +463,14 @@ def insert_run(tx: Connection, row: RunRow) -> None:
 
 def get_run(tx: Connection, name: str) -> RunRow:
     """Raises NotFoundError where there is no such run."""
-    row = tx.execute(select(runs).where(runs.c.name == name)).mappings().one_or_none()
-    if row is None:
-        raise NotFoundError(what="answer")
-    return _run_of(row)
+    return get_named(tx, runs, name, _run_of, "answer")
 
 
 def earlier_run(tx: Connection, card: str, question: str) -> RunRow | None:
     """The newest run of the same question under a card that has not failed."""
     same = (runs.c.card == card, runs.c.question == question, runs.c.state != RunState.FAILED)
     query = select(runs).where(*same).order_by(runs.c.number.desc()).limit(1)
-    row = tx.execute(query).mappings().one_or_none()
-    return None if row is None else _run_of(row)
+    return find_one(tx, query, _run_of)
 
 
 def count_runs(tx: Connection, card: str, tier: RunTier) -> int:
@@ -519,8 +505,7 @@ def review_run(tx: Connection, name: str) -> None:
 def undecided_run(tx: Connection, line: int) -> RunRow | None:
     """The run that a line of the ledger pays for, while it goes on or waits; else None."""
     open_ = runs.c.state.in_((RunState.RUNNING, RunState.WAITING))
-    row = tx.execute(select(runs).where(runs.c.line == line, open_)).mappings().one_or_none()
-    return None if row is None else _run_of(row)
+    return find_one(tx, select(runs).where(runs.c.line == line, open_), _run_of)
 
 
 def list_runs(

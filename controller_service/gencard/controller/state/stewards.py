@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from gencard.controller.state.database import find_one
 from gencard.controller.state.tables import announced, first_decisions, messages
 from gencard.wire.steward import FirstDecision
 
@@ -49,8 +50,7 @@ def add_first_decision(tx: Connection, first: StoredDecision) -> None:
 def find_first_decision(tx: Connection, digest: str, now: datetime) -> StoredDecision | None:
     """The first decision on an action, where one waits."""
     query = select(first_decisions).where(first_decisions.c.digest == digest, _waits(now))
-    row = tx.execute(query).mappings().one_or_none()
-    return None if row is None else _first_of(row)
+    return find_one(tx, query, _first_of)
 
 
 def waiting_first_decisions(

@@ -20,6 +20,7 @@ from gencard.controller.operations.failures import error_of_document
 from gencard.controller.operations.operations import Operations
 from gencard.controller.operations.run import Run
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
+from gencard.controller.state import requests
 from gencard.controller.state.cards import ENDED
 from gencard.controller.state.database import Database
 from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
@@ -122,7 +123,7 @@ class Risks:
         def make(tx: Connection) -> bytes:
             self.tables(tx, self._standing(tx, name))
             self.log(tx, who.uri, name)
-            for row in operations.of_kind(tx, KIND, name):
+            for row in requests.operations_of_kind(tx, KIND, name):
                 if row.state in UNFINISHED:
                     return row.name.encode()
             return operations.create(tx, who, KIND, name, {}).encode()
@@ -144,7 +145,7 @@ class Risks:
             if card.state in ENDED:
                 forget(tx, name)
             row = tx.execute(select(risks).where(risks.c.card == name)).mappings().one_or_none()
-            newest = self.operations.of_kind(tx, KIND, name)[-1:] if self.operations else ()
+            newest = requests.operations_of_kind(tx, KIND, name)[-1:] if self.operations else ()
             if row is not None and who.uri not in (known_readers := json.loads(row["seen"])):
                 self.log(tx, who.uri, name)
                 readers = json.dumps([*known_readers, who.uri])
