@@ -106,7 +106,7 @@ def asking(survey, coding=CODING):
         question = Question(kind, formula, where, missing, options)
         before = {name: tuple(entries) for name, entries in before.items()}
         before["earlier"] = tuple(map(EndedQuestion, before.get("earlier", ())))
-        job = AnswerJob(records, question, privacy, 100, Before(**before), limits, 10_000)
+        job = AnswerJob(records, question, privacy, 100, Before(**before), limits)
         with patch.object(answering, "records_as_stored", read_once):
             result = ANSWER.run(unpacked(packed(Done(), job))[1], ignore_progress)
         return received(ANSWER, packed(Done(), result))[1]
