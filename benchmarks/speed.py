@@ -34,11 +34,6 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 _SLOWER = 1.1
 """Ratio from which an operation counts as slower."""
 
-_CHANGED = {
-    "generators: support-raking, census": "since then another algorithm, of a quarter of the error",
-}
-"""Where ``FIRST`` did something else."""
-
 Seconds = tuple[float, float]
 """Of one call: wall, processor."""
 
@@ -155,11 +150,7 @@ def run(commit: str, tasks: Sequence[str], quick: bool) -> bench.Result:
         for task in tasks:
             comparisons.append(compared(task, old, _ROOT, rounds=3 if quick else 9, most=60))
             print(task, f"{comparisons[-1].ratio(1):.2f}", file=sys.stderr)
-    changed = _CHANGED if commit == FIRST else {}
-    targets = [
-        bench.Target(one.task, one.ratio(1), _SLOWER, "at most", "x", changed.get(one.task, ""))
-        for one in comparisons
-    ]
+    targets = [bench.Target(one.task, one.ratio(1), _SLOWER, "at most", "x") for one in comparisons]
     return bench.Result([_table(commit, comparisons)], targets)
 
 

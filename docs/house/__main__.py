@@ -5,7 +5,9 @@
 """
 
 import argparse
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 
 from rich.console import Console
@@ -34,7 +36,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m docs.house", description="Measure the source tree.")
-    parser.add_argument("--trace", action="store_true", help="also run a propose and a generate")
+    parser.add_argument("--trace", action="store_true", help="also run four calls and trace them")
     parser.add_argument("--against", metavar="COMMIT", help=f"measure this commit, not quote {FIRST}")
     parser.add_argument("--names", action="store_true", help="name what the figures count")
     parser.add_argument("--tree", action="store_true", help="print the packages as a tree")
@@ -59,17 +61,25 @@ def _traces(other: Path | None) -> tuple[Trace, Trace | None]:
 
 
 def _name(console: Console, now: Measures, traced: Trace | None) -> None:
-    lists = {
+    calls = {} if traced is None else {one.name: getattr(traced, one.name) for one in fields(Trace)}
+    lists: dict[str, Iterable[object]] = {
         "Modules with one importer, under 60 lines": now.small_one_importer,
         "Modules that no user can reach": now.unreachable,
-        "Folders of more than 16 files": [f"{size} {name}" for name, size in now.flat_folders.items()],
-        "Names that the plan replaces": [f"{count} {word}" for word, count in now.words.items()],
-        "Run by one propose": traced.propose if traced else (),
-        "Run by one generate": traced.generate if traced else (),
+        "Folders of more than 16 files": _counted(now.flat_folders),
+        "Names that an earlier plan replaced": _counted(now.words),
+        "Pairs of classes, and why each is two": now.pairs,
+        "Class names defined more than once": _counted(now.repeated_names),
+        "Lines of conversions by hand": [f"{one.lines} {one.name}" for one in now.conversions],
+        **{f"Files run by one {name}": call.modules for name, call in calls.items()},
+        **{f"Calls of codecs in one {name}": _counted(call.codec_calls) for name, call in calls.items()},
     }
     for title, names in lists.items():
         if names:
-            console.print(f"\n[bold]{title}[/]", *names, sep="\n  ")
+            console.print(f"\n[bold]{title}[/]", *map(str, names), sep="\n  ")
+
+
+def _counted(counts: Mapping[str, int]) -> list[str]:
+    return [f"{count} {name}" for name, count in counts.items()]
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from docs.house.module import facts_of
 from docs.house.reach import unreachable
+from docs.house.shapes import Conversion, Pair, pairs, repeated_names
 from docs.house.sources import ROOT, sources
 
 SMALL = 60
@@ -31,6 +32,9 @@ class Measures:
         comments: Comments; directives to tools are none.
         words: Word that the plan replaces -> its uses as a name, the commonest first.
         unreachable: Modules that no user can reach, sorted.
+        pairs: Classes that share most of their fields, two by two.
+        conversions: Functions that carry fields by hand, the longest first.
+        repeated_names: Name that more than one class has -> how many.
     """
 
     modules: int
@@ -44,6 +48,14 @@ class Measures:
     comments: int
     words: dict[str, int]
     unreachable: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    conversions: tuple[Conversion, ...]
+    repeated_names: dict[str, int]
+
+    @property
+    def conversion_lines(self) -> int:
+        """Lines of all conversions by hand."""
+        return sum(one.lines for one in self.conversions)
 
     @property
     def flat_folders(self) -> dict[str, int]:
@@ -65,6 +77,7 @@ def measure(root: Path = ROOT) -> Measures:
     importers = Counter(
         target for name, facts in modules.items() for target in (facts.imports & plain) - {name}
     )
+    shapes = [shape for facts in every for shape in facts.shapes]
     single = sorted(name for name, count in importers.items() if count == 1)
     return Measures(
         modules=len(modules),
@@ -78,4 +91,9 @@ def measure(root: Path = ROOT) -> Measures:
         comments=sum(facts.comments for facts in every),
         words=dict(sum((facts.words for facts in every), Counter[str]()).most_common()),
         unreachable=unreachable(root, modules),
+        pairs=pairs(shapes),
+        conversions=tuple(
+            sorted((one for facts in every for one in facts.conversions), key=lambda one: -one.lines)
+        ),
+        repeated_names=repeated_names(shapes),
     )

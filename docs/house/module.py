@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from docs.house.shapes import Conversion, Shape, conversions_in, shapes_in
 from docs.house.sources import imports_in
 
 REPLACED_WORDS = frozenset(
@@ -52,6 +53,8 @@ class ModuleFacts:
         imports: Modules, ours and others', that it imports.
         strings: Its string constants.
         prefixes: Packages whose modules it loads by a name put together at run time, with the dot.
+        shapes: Its classes.
+        conversions: Its functions that carry fields by hand.
     """
 
     package: bool
@@ -64,6 +67,8 @@ class ModuleFacts:
     imports: frozenset[str]
     strings: frozenset[str]
     prefixes: frozenset[str]
+    shapes: tuple[Shape, ...]
+    conversions: tuple[Conversion, ...]
 
 
 def facts_of(name: str, path: Path, root: Path) -> ModuleFacts:
@@ -82,6 +87,8 @@ def facts_of(name: str, path: Path, root: Path) -> ModuleFacts:
         imports=frozenset(imports_in(nodes)),
         strings=frozenset(str(node.value) for node in _constants(nodes)),
         prefixes=frozenset(_prefixes(name, nodes)),
+        shapes=tuple(shapes_in(name, nodes)),
+        conversions=tuple(conversions_in(name, nodes)),
     )
 
 

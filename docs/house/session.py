@@ -1,4 +1,4 @@
-"""One ``propose`` and one ``generate`` over mutual TLS, each announced to the tracer of all processes.
+"""Calls over mutual TLS, each announced to the tracer of all processes.
 
 Run as a program: ``session.py PERSON PHASE``, a connection folder and the file that names the phase.
 """
@@ -8,19 +8,36 @@ from pathlib import Path
 
 from gencard.client import Analyst, all_marginals
 
-IDLE, PROPOSE, GENERATE = "-", "p", "g"
+IDLE, PROPOSE, GENERATE, RUN, AUDIT = "-", "p", "g", "r", "a"
+
+ANALYSES = {"kinds": ["crosstab"], "checked_runs": 1, "numbers": 100}
 
 
 def main(person: str, phase: Path) -> None:
-    """The session; between the two calls the analyst signs, which belongs to neither."""
+    """The session; between the calls the analyst signs, which belongs to none of them."""
     with Analyst.connect(folder=person) as analyst:
         analyst.dataset("records")
         _announce(phase, PROPOSE)
-        card = analyst.propose("records", all_marginals(1), purpose="A trace", rows=100)
+        card = analyst.propose(
+            "records",
+            all_marginals(1),
+            purpose="Counts with noise",
+            rows=100,
+            rho="0.05",
+            neighbouring="add-remove",
+        )
         _announce(phase, IDLE)
         card.accept()
         _announce(phase, GENERATE)
         card.generate(rows=100, seed=7)
+        _announce(phase, IDLE)
+        exact = analyst.propose(
+            "records", all_marginals(1), purpose="Exact counts", rows=100, analyses=ANALYSES
+        ).accept()
+        _announce(phase, RUN)
+        exact.run("health ~ sex", "crosstab", progress=False)
+        _announce(phase, AUDIT)
+        exact.audit(where="card", progress=False)
         _announce(phase, IDLE)
 
 

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from threading import Event, Thread
 
@@ -442,7 +443,7 @@ output.scalar('n', 1.0)
 def opened(house):
     """Settings without namespaces, which many machines of tests lack; times and ends are the same."""
     settings = house.settings()
-    cell = settings.cell.model_copy(update={"isolation": Isolation.PROCESSES})
+    cell = replace(settings.cell, isolation=Isolation.PROCESSES)
     return settings.model_copy(update={"cell": cell})
 
 

@@ -354,8 +354,8 @@ class TestStart:
 
     def test_s34_the_settings_on_the_page_are_some(self, settings):
         program, built_in = settings.black_boxes
-        assert program.limits_in(settings.cell) == replace(settings.cell.bounds(), wall_seconds=300)
-        assert built_in.limits_in(settings.cell) == settings.cell.bounds() == SandboxLimits()
+        assert program.limits_in(settings.cell.limits) == replace(settings.cell.limits, wall_seconds=300)
+        assert built_in.limits_in(settings.cell.limits) == settings.cell.limits == SandboxLimits()
         Program.read(program.folder, program.command, program.parameters)
         check_cells(settings)
 

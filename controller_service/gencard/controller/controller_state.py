@@ -1,7 +1,7 @@
 """State and cards as the settings say: what a steward works at, with or without a running service."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gencard.controller.operations.operations import Operations
 from gencard.controller.people.identities import Roster
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
-from gencard.controller.policy.judgement import Limits
+from gencard.controller.policy.judgement import ProposalLimits
 from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
 from gencard.controller.records.records import entry_of
@@ -194,18 +194,11 @@ def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:
     }
 
 
-def _limits(settings: Settings) -> Limits:
-    limits = settings.limits
-    return Limits(
-        limits.marginal_cells,
-        limits.model_cells,
-        limits.marginals,
-        limits.rows,
-        limits.runs,
-        limits.records,
-    )
+def _limits(settings: Settings) -> ProposalLimits:
+    names = (field.name for field in fields(ProposalLimits))
+    return ProposalLimits(**{name: getattr(settings.limits, name) for name in names})
 
 
 def caps_of(settings: Settings) -> dict[str, Caps]:
     """The caps of all datasets, by name."""
-    return {f"{PREFIX}{entry.name}": entry.caps.caps() for entry in settings.datasets}
+    return {f"{PREFIX}{entry.name}": entry.caps for entry in settings.datasets}

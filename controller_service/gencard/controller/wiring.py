@@ -191,7 +191,7 @@ def _answers(
     )
     checked = AnswerRun(answers, jobs, answer_response)
     operations.carries(RUN, checked)
-    sandbox = settings.cell.bounds(), settings.cell.isolation
+    sandbox = settings.cell.limits, settings.cell.isolation
     operations.carries(
         PROGRAM,
         ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, answer_response),

@@ -15,6 +15,7 @@ type                           field of the message
 ``date``                       string, YYYY-MM-DD
 ``StrEnum``                    enum, by the names of the members; or string, by their values
 ``Mapping[str, Any]``          bytes, RFC 8785 JSON; no bytes for an empty one
+``Any``                        bytes, JSON; no bytes for None
 ``X | None``                   unset, or where a field is never unset its zero, stands for None
 ``tuple[X, ...]``              repeated; in a tuple, or alone in a field, a message of one field
 ``Mapping[str, X]``            map, or repeated messages with two fields: a name and what it has
@@ -22,7 +23,8 @@ union of dataclasses           oneof with the name of the field
 =============================  ================================================================
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, is_dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -42,16 +44,25 @@ from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import Entry, entries_of
 from gencard.core.typed_json import members_of
 from gencard.v1 import common_pb2 as common
-from gencard.wire.signatures.canonical import LONGEST_DECIMAL, document_of, json_bytes
+from gencard.wire.signatures.canonical import LONGEST_DECIMAL, check_json, document_of, json_bytes
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
-def message_of(value: object, message: type[M]) -> M:
-    """The message of a dataclass's value."""
-    made: M = _form(type(value), message).write(value)
+def message_of(value: object, message: type[M], kind: type | None = None) -> M:
+    """The message of a dataclass's value.
+
+    Args:
+        kind: Dataclass that has the message's fields, if the value is of a subclass with more.
+    """
+    made: M = _form(kind or type(value), message).write(value)
     return made
+
+
+def messages_of(values: Iterable[object], message: type[M], kind: type | None = None) -> Iterator[M]:
+    """The messages of several values; see ``message_of``."""
+    return (message_of(value, message, kind) for value in values)
 
 
 def value_of(kind: Callable[..., T], message: Message) -> T:
@@ -308,6 +319,8 @@ def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
 def _single(kind: Any, field: FieldDescriptor) -> _Codec:
     if _is_scalar(kind, field):
         return _Codec(_as_it_is, lambda value, _: value)
+    if kind is Any and field.type == FieldDescriptor.TYPE_BYTES:
+        return _Codec(lambda value: json.dumps(value).encode(), _json_of)
     if issubclass(kind, StrEnum):
         return _enumeration(kind, field)
     if kind not in _SCALARS:
@@ -322,7 +335,8 @@ def _as_it_is(value: T) -> T:
 def _enumeration(kind: type[StrEnum], field: FieldDescriptor) -> _Codec:
     """Members by name; the one without a name of its own in the message is its zero."""
     if field.enum_type is None:
-        return _Codec(str, _known({str(member): member for member in kind}))
+        members = {str(member): member for member in kind}
+        return _Codec(str, _known(members, f"must be one of {', '.join(members)}"))
     prefix = field.enum_type.values_by_number[0].name.removesuffix("UNSPECIFIED")
     numbers = {name: value.number for name, value in field.enum_type.values_by_name.items()}
     by_member = {member: numbers.get(prefix + member.name, 0) for member in kind}
@@ -331,12 +345,14 @@ def _enumeration(kind: type[StrEnum], field: FieldDescriptor) -> _Codec:
     return _Codec(by_member.__getitem__, _known({number: one for one, number in by_member.items()}))
 
 
-def _known(members: Mapping[Any, Any]) -> Callable[[Any, str], Any]:
+def _known(
+    members: Mapping[Any, Any], problem: str = "is not a known value"
+) -> Callable[[Any, str], Any]:
     """A function that gives the member for what a field holds."""
 
     def read(content: Any, path: str) -> Any:
         if content not in members:
-            raise InvalidInputError(field=path, problem="is not a known value")
+            raise InvalidInputError(field=path, problem=problem)
         return members[content]
 
     return read
@@ -392,6 +408,14 @@ def _decimal_of(text: str, path: str) -> Decimal:
         except InvalidOperation:
             pass
     raise InvalidNumberError(field=path, expected="a decimal")
+
+
+def _json_of(content: bytes, path: str) -> Any:
+    try:
+        check_json(content)
+        return json.loads(content) if content else None
+    except (ValueError, RecursionError):
+        raise InvalidInputError(field=path, problem="is not JSON") from None
 
 
 def _date_of(text: str, path: str) -> date:

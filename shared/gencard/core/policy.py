@@ -6,6 +6,7 @@ The controller reads a policy from its settings and judges proposals by it. Anal
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TypeVar
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Price
@@ -13,7 +14,7 @@ from gencard.core.card.mechanism import AS_COUNTED, Transform
 from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
-from gencard.core.json_codecs import written
+from gencard.core.json_codecs import entries_of, written
 from gencard.core.moment import MomentKind
 from gencard.core.output_checks.rules import USUAL_RULES, Rules
 
@@ -202,21 +203,13 @@ class Policy:
 
     @property
     def public(self) -> "Policy":
-        """The policy as analysts receive it.
+        """The policy as analysts receive it; ``two_stewards`` names all decisions that two take.
 
-        The rules of checked runs, and whether these read recorded numbers, are not public: they are at
-        their defaults. ``two_stewards`` names all decisions that two stewards take.
+        Fields marked ``private`` are at their defaults: the rules of checked runs, and whether these
+        read recorded numbers.
         """
-        usual = AnalysesPolicy()
-        analyses = replace(
-            self.analyses,
-            stored=usual.stored,
-            threshold=usual.threshold,
-            rounding=usual.rounding,
-            influence=usual.influence,
-        )
-        two = self.decided_by_two
-        return replace(self, analyses=analyses, stewards=1, two_stewards=two, most_records=0)
+        analyses = _without_private(self.analyses)
+        return replace(_without_private(self), analyses=analyses, two_stewards=self.decided_by_two)
 
     def for_persons(self, most_records: int) -> "Policy":
         """Return the policy of a dataset of which at most so many records of a person count."""
@@ -248,3 +241,12 @@ class Policy:
             f"{self.most_per_card.statistics} independent statistics; forbidden together: {forbidden}; "
             f"measured {' or '.join(self.mechanisms)}; exact counts {self.transform}{moments}"
         )
+
+
+_Part = TypeVar("_Part", Policy, AnalysesPolicy)
+
+
+def _without_private(value: _Part) -> _Part:
+    kind: type = type(value)
+    private = (one for one in entries_of(kind) if one.options.private)
+    return replace(value, **{one.name: one.default for one in private})

@@ -18,6 +18,7 @@ from gencard.controller.boxes.generator_facts import (
     reviewer_of_box,
 )
 from gencard.controller.sandbox.environment import CompiledCopies, Environment, python_environment
+from gencard.controller.sandbox.limits import SandboxSettings
 from gencard.controller.sandbox.recipes import (
     ProgramRecipe,
     Recipe,
@@ -29,7 +30,6 @@ from gencard.controller.settings.boxes import (
     AddsMarginalBox,
     BoxEntry,
     BuiltInBox,
-    CellTable,
     CopiesRowsBox,
     HonestBox,
     ProgramBox,
@@ -68,13 +68,15 @@ class Boxes:
         GeneratorChangedError: A distribution changes while it is read.
     """
 
-    def __init__(self, boxes: Iterable[BoxEntry], model_cells: int, cell: CellTable, work: Path) -> None:
+    def __init__(
+        self, boxes: Iterable[BoxEntry], model_cells: int, sandbox: SandboxSettings, work: Path
+    ) -> None:
         self._model_cells = model_cells
         self._codes = {name: generator_digest(name) for name in GENERATORS}
         self._boxes = {box.name: box for box in boxes}
         built_in = [box.box for box in self._boxes.values() if isinstance(box, BuiltInBox)]
         self._in_cells = {
-            name: replace(_read(box), limits=box.limits_in(cell), isolation=cell.isolation)
+            name: replace(_read(box), limits=box.limits_in(sandbox.limits), isolation=sandbox.isolation)
             for name, box in self._boxes.items()
             if isinstance(box, ProgramBox | BuiltInBox)
         }

@@ -13,7 +13,7 @@ from gencard.controller.boxes.generator_facts import Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.generators import relation_of
-from gencard.controller.policy.judgement import Limits, check_readable, judge
+from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge
 from gencard.controller.policy.quotas import Quotas
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
 from gencard.controller.state.cards import (
@@ -65,7 +65,7 @@ class CardBook:
 
     log: EventLog
     catalogue: Catalogue
-    limits: Limits
+    limits: ProposalLimits
     quotas: Quotas
     facts: Facts
     controller: str

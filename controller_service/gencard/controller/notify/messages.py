@@ -75,7 +75,7 @@ class Waits:
     def notices(self, tx: Connection, now: datetime) -> list[Notice]:
         """All that waits now; the reminder among them where something has waited for long."""
         firsts = stewards.waiting_first_decisions(tx, now)
-        seconds = (Notice(Kind.SECOND, first.digest, first.created) for first in firsts)
+        seconds = (Notice(Kind.SECOND, first.digest, first.time) for first in firsts)
         waiting = [*self._proposals(tx), *self._runs(tx), *self._failures(tx), *seconds]
         if any(now - notice.since >= LONG for notice in waiting):
             day = datetime.combine(now.date(), datetime.min.time(), now.tzinfo)

@@ -41,7 +41,7 @@ _ONE_TRIAL = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProposalLimits:
     """Hard bounds of the service: over these a proposal is refused, not negotiated."""
 
     marginal_cells: int
@@ -52,7 +52,7 @@ class Limits:
     records: int = 2_000_000
 
 
-def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
+def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> None:
     """Refuse what no negotiation should even look at.
 
     Raises:
@@ -72,7 +72,7 @@ def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
             raise TooLargeError(what=what, limit=f"{limits.marginal_cells} cells")
 
 
-def check_readable(terms: Proposal, records: int | None, limits: Limits) -> None:
+def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits) -> None:
     """Refuse work that holds records in memory, of a dataset that declares too many of them.
 
     Args:
@@ -88,7 +88,7 @@ def check_readable(terms: Proposal, records: int | None, limits: Limits) -> None
 
 
 def check_model(
-    terms: Proposal, domain: Domain, limits: Limits, zeros: Callable[[Domain], Zeros]
+    terms: Proposal, domain: Domain, limits: ProposalLimits, zeros: Callable[[Domain], Zeros]
 ) -> None:
     """Refuse terms to which the generator fits no model; of a black box nothing is known beforehand.
 
@@ -130,7 +130,7 @@ def judge(
     proposal: Proposal,
     policy: Policy,
     domain: Domain,
-    limits: Limits,
+    limits: ProposalLimits,
     closed: Mapping[Mechanism, str],
     *,
     zeros: Callable[[Domain], Zeros] = no_zeros,

@@ -18,7 +18,7 @@ from gencard.core.coding import Attribute
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codec import message_of, value_of
+from gencard.wire.codec import message_of, messages_of, value_of
 from gencard.wire.codecs.card_codec import card_message
 
 SECONDS_A_DAY = 86_400
@@ -51,7 +51,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         self, request: catalog.ListGeneratorsRequest, context: grpc.ServicerContext
     ) -> catalog.ListGeneratorsResponse:
         entries, token = page_and_token(self.boxes.catalogue(), request, attrgetter("name"))
-        generators = [message_of(entry, catalog.Generator) for entry in entries]
+        generators = messages_of(entries, catalog.Generator)
         return catalog.ListGeneratorsResponse(generators=generators, next_page_token=token)
 
 

@@ -36,7 +36,7 @@ from gencard.v1 import (
     synthesis_pb2,
 )
 from gencard.v1.synthesis_pb2 import OperationProgress
-from gencard.wire.codec import message_of, timestamp
+from gencard.wire.codec import message_of, messages_of, timestamp
 from gencard.wire.codecs.error_table import status_message
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Role
@@ -263,8 +263,7 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
                 tx, analyst=owner, before=request.page_token, limit=page_size(request.page_size)
             )
         return ledger_pb2.ListSpendsResponse(
-            spends=[message_of(spend, ledger_pb2.Spend) for spend in page.rows],
-            next_page_token=page.next_token,
+            spends=messages_of(page.rows, ledger_pb2.Spend), next_page_token=page.next_token
         )
 
     def GetBudget(

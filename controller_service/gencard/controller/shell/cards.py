@@ -19,7 +19,6 @@ from gencard.controller.shell.terminal import (
     say_json,
 )
 from gencard.controller.state.cards import list_cards
-from gencard.controller.stewards.actions import Kind
 from gencard.core.card.budget import FREE
 from gencard.core.card.card import Card, CardState, Offer
 from gencard.core.card.terms import Proposal
@@ -27,6 +26,7 @@ from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.documents.card_document import price_document, terms_document
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
+from gencard.wire.steward import Kind
 
 CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD")]
 Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]

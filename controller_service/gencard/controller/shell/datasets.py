@@ -121,8 +121,8 @@ def _dataset_document(entry: DatasetTable) -> dict[str, object]:
         "records": str(entry.data),
         "schema": str(entry.schema_file),
         "reviewed": read_schema(entry.schema_file).reviewed,
-        "policy": entry.policy.policy().summary,
-        "caps": caps_text(entry.caps.caps().in_words()),
+        "policy": entry.policy.summary,
+        "caps": caps_text(entry.caps.in_words()),
     }
 
 

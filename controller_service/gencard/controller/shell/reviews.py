@@ -31,13 +31,13 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state import results
 from gencard.controller.state.results import AuditRow
-from gencard.controller.stewards.actions import Kind
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
+from gencard.wire.steward import Kind
 
 audits_app = new_typer(help="Show or clear audit evidence, by black box.", invoke_without_command=True)
 

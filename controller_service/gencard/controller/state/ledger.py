@@ -53,10 +53,16 @@ def accounts_of(dataset: str, project: str, analyst: str) -> tuple[Account, Acco
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The most that may ever be spent on one dataset: by all, by each project, by each analyst.
+    """Budgets: the most that may ever be spent on the dataset.
+
+    Each card is charged to the budgets of the dataset, of its project and of its analyst.
 
     Args:
-        own: Caps of single projects and analysts, by name, in place of the one of all.
+        dataset: Budget of everybody together.
+        project: Budget of each project.
+        analyst: Budget of each analyst.
+        projects: Budgets of single projects, by name, in place of ``project``.
+        analysts: Budgets of single analysts, by name, in place of ``analyst``.
 
     Raises:
         InvalidNumberError: A cap is above 10^18 statistics.
@@ -65,26 +71,52 @@ class Caps:
     dataset: Price
     project: Price
     analyst: Price
-    own: Mapping[tuple[Scope, str], Price] = field(default_factory=dict)
+    projects: Mapping[str, Price] = field(default_factory=dict)
+    analysts: Mapping[str, Price] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         usual = [(scope, self.of(Account(scope, ""))) for scope in Scope]
-        for scope, cap in (*usual, *((scope, cap) for (scope, _), cap in self.own.items())):
+        for scope, cap in (*usual, *((scope, cap) for scope, _, cap in self._single)):
             if cap.statistics > MOST_STATISTICS:
                 raise InvalidNumberError(field=f"caps.{scope}.statistics", expected="at most 10^18")
 
     def of(self, account: Account) -> Price:
         """The cap of an account; the holder of an analyst's is a URI that ends in the name."""
         name = account.holder.rpartition("/")[2]
-        usual = {Scope.DATASET: self.dataset, Scope.PROJECT: self.project}.get(
-            account.scope, self.analyst
+        if account.scope is Scope.PROJECT:
+            return self.projects.get(name, self.project)
+        return self.dataset if account.scope is Scope.DATASET else self.analysts.get(name, self.analyst)
+
+    @property
+    def _single(self) -> Iterator[tuple[Scope, str, Price]]:
+        """Scope, name and cap of each holder that has one of its own."""
+        yield from ((Scope.PROJECT, name, cap) for name, cap in self.projects.items())
+        yield from ((Scope.ANALYST, name, cap) for name, cap in self.analysts.items())
+
+    def lowered_to(self, other: "Caps") -> "Caps":
+        """Return the caps of both that allow less, for everybody and for each named holder."""
+        projects, analysts = (
+            {
+                name: own.get(name, usual).lowered_to(others.get(name, other_usual))
+                for name in {**own, **others}
+            }
+            for own, usual, others, other_usual in (
+                (self.projects, self.project, other.projects, other.project),
+                (self.analysts, self.analyst, other.analysts, other.analyst),
+            )
         )
-        return self.own.get((account.scope, name), usual)
+        return Caps(
+            self.dataset.lowered_to(other.dataset),
+            self.project.lowered_to(other.project),
+            self.analyst.lowered_to(other.analyst),
+            projects,
+            analysts,
+        )
 
     def in_words(self) -> dict[str, str]:
         """Amounts in words, by whose they are."""
         amounts = {"all": self.dataset, "each project": self.project, "each analyst": self.analyst}
-        amounts |= {f"{scope} {name}": cap for (scope, name), cap in self.own.items()}
+        amounts |= {f"{scope} {name}": cap for scope, name, cap in self._single}
         return {holder: str(cap) for holder, cap in amounts.items()}
 
 

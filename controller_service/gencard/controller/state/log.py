@@ -32,6 +32,7 @@ from gencard.wire.log.merkle import leaf_hash
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes, time_of, time_text
 from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of, statement
+from gencard.wire.steward import LogLine
 
 DETAILS = frozenset(
     {
@@ -100,14 +101,12 @@ FIRST = bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Event(LogLine):
     """A decision, in the log before its effect shows.
 
+    Its time is before that of the entry in front only if the action is ``CORRECTION``.
+
     Args:
-        index: Position in the log, from 0.
-        time: UTC, to the second; before that of the entry in front only if the action is ``CORRECTION``.
-        actor: URI of the identity that acted; the controller's own where nobody else did.
-        resource: What it was done to, by name.
         details: Keys from ``DETAILS``.
         previous: Leaf hash of the entry in front: the chain.
 
@@ -115,12 +114,6 @@ class Event:
         InvalidInputError: A detail's key is not in ``DETAILS``, or its value is not a short line.
     """
 
-    index: int
-    time: datetime
-    action: str
-    actor: str
-    resource: str
-    details: Mapping[str, str]
     previous: bytes
 
     def __post_init__(self) -> None:

@@ -16,51 +16,41 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from gencard.controller.state.tables import announced, first_decisions, messages
+from gencard.wire.steward import FirstDecision
 
 LIFE = timedelta(days=14)
 """How long a first decision waits."""
 
 
 @dataclass(frozen=True, slots=True)
-class FirstDecision:
-    """What one steward decided on.
+class StoredDecision(FirstDecision):
+    """A first decision with what tells stewards apart.
 
     Args:
-        digest: Of the action: what the second one has to agree on.
-        arguments: Of the action, JSON.
-        shown: SHA-256, in hex, of what the steward was shown.
-        actor: URI.
         keys: Fingerprints of the keys that the steward had; of a local steward the account.
-        created: It expires ``LIFE`` later.
     """
 
-    digest: str
-    kind: str
-    resource: str
-    arguments: Mapping[str, Any]
-    shown: str
-    reason: str
-    actor: str
-    keys: tuple[str, ...]
-    created: datetime
-
-    @property
-    def expires(self) -> datetime:
-        return self.created + LIFE
+    keys: tuple[str, ...] = ()
 
 
-def add_first_decision(tx: Connection, first: FirstDecision) -> None:
-    """Keep one, in the place of an older one on the same action."""
+def add_first_decision(tx: Connection, first: StoredDecision) -> None:
+    """Keep one, in the place of an older one on the same action; it expires ``LIFE`` after its time."""
     tx.execute(delete(first_decisions).where(first_decisions.c.digest == first.digest))
-    row = {name: getattr(first, name) for name in FirstDecision.__dataclass_fields__}
-    documents = {
+    row = {
+        "digest": first.digest,
+        "kind": first.kind,
+        "resource": first.resource,
         "arguments": json.dumps(dict(first.arguments)).encode(),
+        "shown": first.shown,
+        "reason": first.reason,
+        "actor": first.by,
         "keys": json.dumps(first.keys),
+        "created": first.time,
     }
-    tx.execute(insert(first_decisions).values(row | documents))
+    tx.execute(insert(first_decisions).values(row))
 
 
-def find_first_decision(tx: Connection, digest: str, now: datetime) -> FirstDecision | None:
+def find_first_decision(tx: Connection, digest: str, now: datetime) -> StoredDecision | None:
     """The first decision on an action, where one waits."""
     query = select(first_decisions).where(first_decisions.c.digest == digest, _waits(now))
     row = tx.execute(query).mappings().one_or_none()
@@ -69,7 +59,7 @@ def find_first_decision(tx: Connection, digest: str, now: datetime) -> FirstDeci
 
 def waiting_first_decisions(
     tx: Connection, now: datetime, resources: Collection[str] | None = None
-) -> tuple[FirstDecision, ...]:
+) -> tuple[StoredDecision, ...]:
     """Those on some resources, or all, oldest first."""
     query = select(first_decisions).where(_waits(now)).order_by(first_decisions.c.number)
     if resources is not None:
@@ -97,13 +87,19 @@ def _waits(now: datetime) -> Any:
     return first_decisions.c.created > now - LIFE
 
 
-def _first_of(row: Mapping[Any, Any]) -> FirstDecision:
-    values = {name: value for name, value in row.items() if name != "number"}
-    documents = {
-        "arguments": json.loads(bytes(row["arguments"])),
-        "keys": tuple(json.loads(row["keys"])),
-    }
-    return FirstDecision(**values | documents)
+def _first_of(row: Mapping[Any, Any]) -> StoredDecision:
+    return StoredDecision(
+        digest=row["digest"],
+        kind=row["kind"],
+        resource=row["resource"],
+        arguments=json.loads(bytes(row["arguments"])),
+        shown=row["shown"],
+        reason=row["reason"],
+        by=row["actor"],
+        time=row["created"],
+        expires=row["created"] + LIFE,
+        keys=tuple(json.loads(row["keys"])),
+    )
 
 
 class MessageState(StrEnum):

@@ -13,20 +13,13 @@ from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import results
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import EventLog
-from gencard.controller.stewards.actions import (
-    Action,
-    Applied,
-    Demands,
-    InTheState,
-    Kind,
-    argument,
-    refuse_others,
-)
+from gencard.controller.stewards.actions import Applied, Demands, InTheState, argument, refuse_others
 from gencard.core.errors import InvalidInputError, NotFoundError
 from gencard.core.output_checks.rules import OUTPUT_RULES
 from gencard.wire.documents.card_document import price_document
 from gencard.wire.signatures.canonical import Document, digest_of
 from gencard.wire.signatures.dsse import key_id
+from gencard.wire.steward import Action, Failure, Kind
 
 LINE, KEY = "ledger/", "keys/"
 ROTATION = "rotation"
@@ -86,16 +79,16 @@ class RefusalEffect(InTheState):
         row = self._counting(tx, action.resource)
         return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
 
-    def views(self, tx: Connection) -> "tuple[RefusalView, ...]":
+    def views(self, tx: Connection) -> tuple[Failure, ...]:
         """All that count, oldest first."""
         return tuple(
-            RefusalView(
+            Failure(
                 row.name,
-                row.time,
                 row.owner,
                 row.kind,
                 row.resource,
                 row.reason,
+                row.time,
                 digest_of(_failure_document(row)),
             )
             for row in self.refusals.reviewable(tx)
@@ -182,19 +175,6 @@ class KeyEffect(InTheState):
         change = self.rotation.rotate(tx, use, by)
         result = {"key": key_id(change.key), "previous_key": key_id(change.previous)}
         return Applied(result, lambda: self.rotation.settle(use))
-
-
-@dataclass(frozen=True, slots=True)
-class RefusalView:
-    """A failure at the records that counts."""
-
-    operation: str
-    time: datetime
-    analyst: str
-    kind: str
-    resource: str
-    reason: str
-    shown: str
 
 
 def _failure_document(row: Refused) -> Document:

@@ -151,21 +151,20 @@ _LARGEST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Checks that every cell must pass, then rounding. Part of Phi: psi is what the generator sees.
+    """Checks and rounding of exact counts. One cell that fails a check refuses the whole measurement.
 
-    One cell that fails refuses the whole measurement, without a word about which. Every record adds 1
-    to its cell, so "contribution" below means 1; 0 switches a check off.
+    Each record contributes 1 to its cell. Numbers are at most 1,000,000, percentages at most 100.
 
     Args:
-        threshold: Fewest records in a cell that holds any.
-        freedom: Fewest degrees of freedom, records minus cells, of a marginal.
-        dominance_count: The n of the (n, k) rule.
-        dominance_percent: Its k: most that the n largest contributions may be of their cell, in
-            per cent. Switched on by ``dominance_count``.
-        remainder_percent: The p per cent rule: least that a cell without its two largest
-            contributions must be of the largest.
-        zeros: An empty cell fails too, unless the schema declares it impossible.
-        rounding: Counts become the nearest multiple of it.
+        threshold: Fewest records in a cell that is not empty; 0 for no check.
+        freedom: Fewest degrees of freedom of a marginal, which are records minus cells; 0 for no check.
+        dominance_count: The n of the (n, k) dominance rule; 0 for no check.
+        dominance_percent: The k of the (n, k) dominance rule: largest share of a cell, in percent, that
+            its n largest contributions may have.
+        remainder_percent: The p of the p% rule: smallest size of a cell without its two largest
+            contributions, in percent of the largest; 0 for no check.
+        zeros: ``true`` refuses empty cells too, except structural zeros of the schema.
+        rounding: Counts are rounded to multiples of this number; 1 for no rounding.
 
     Raises:
         InvalidNumberError: A number is out of its range.
