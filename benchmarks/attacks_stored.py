@@ -206,10 +206,10 @@ def _states_of(
                 connection.execute("CREATE OR REPLACE TABLE people AS SELECT * FROM frame")
             with open_source(place, schema, USUAL, None) as source:
                 version = source.version(b"salt")
-            records = Records(place.text, True, USUAL, schema, version, b"salt", "")
+            records = Records(place.text, True, USUAL, schema, version, b"salt", 10_000, "")
             numbers = None
             with suppress(RecordsProtectedError):
-                numbers = records_as_stored([("a",)], ("income",), records, most_records=10_000)[1]
+                numbers = records_as_stored([("a",)], ("income",), records)[1]
             yield numbers
 
 

@@ -11,10 +11,9 @@ import pytest
 from examples.demo import RUN_FORMULA, RUN_KIND
 from examples.fair_survey import ATTRIBUTES, SCHEMA, write_records
 from gencard.controller.jobs import answering
-from gencard.controller.jobs.executor import received
 from gencard.controller.jobs.measurement import records_as_stored
-from gencard.controller.jobs.process import packed, unpacked
-from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Before, Done, EndedQuestion, Records
+from gencard.controller.jobs.process import Done, packed, received, unpacked
+from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Before, EndedQuestion, Records
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
@@ -81,15 +80,15 @@ def ask(survey):
 def asking(survey, coding=CODING):
     version = Vault(survey, coding).version(SALT)
     schema = PublicSchema("t", "d", "b", True, coding)
-    records = Records(str(survey), False, USUAL, schema, version, SALT, "")
+    records = Records(str(survey), False, USUAL, schema, version, SALT, 10_000, "")
     read = {}
 
-    def read_once(cliques, uncoded, job_records, *, most_records):
+    def read_once(cliques, uncoded, job_records):
         """Most of a run's time goes to reading the records, and here they stay the same."""
         assert job_records == records
-        key = (tuple(cliques), uncoded, most_records)
+        key = (tuple(cliques), uncoded)
         if key not in read:
-            read[key] = records_as_stored(cliques, uncoded, job_records, most_records=most_records)
+            read[key] = records_as_stored(cliques, uncoded, job_records)
         return read[key]
 
     def run(
@@ -107,7 +106,7 @@ def asking(survey, coding=CODING):
         question = Question(kind, formula, where, missing, options)
         before = {name: tuple(entries) for name, entries in before.items()}
         before["earlier"] = tuple(map(EndedQuestion, before.get("earlier", ())))
-        job = AnswerJob(records, question, privacy, 100, Before(**before), limits, 10_000)
+        job = AnswerJob(records, question, privacy, 100, Before(**before), limits)
         with patch.object(answering, "records_as_stored", read_once):
             result = ANSWER.run(unpacked(packed(Done(), job))[1], ignore_progress)
         return received(ANSWER, packed(Done(), result))[1]

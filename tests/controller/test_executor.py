@@ -54,7 +54,7 @@ def synthesis(folder: Path, **changes) -> tasks.SynthesisJob:
 def endless() -> tasks.MeasureJob:
     """A job that does not end: its records are a file of 1 TiB, none of which is on the disk."""
     schema = PublicSchema("t", "", "d", False, Coding((Attribute("a", Labels(("x",))),)))
-    records = tasks.Records(str(endless_records()), False, USUAL, schema, "0", b"", "")
+    records = tasks.Records(str(endless_records()), False, USUAL, schema, "0", b"", 1, "")
     return tasks.MeasureJob(records, (("a",),), (), EXACT, (), AS_COUNTED)
 
 
@@ -179,7 +179,7 @@ class TestErrors:
         assert reports[0][2] == "no result was returned"
 
     def test_a_last_word_cut_short_is_no_word(self, monkeypatch, reports, tmp_path):
-        whole = frame(packed(tasks.Done(), tasks.RowsResult(CANARY)))
+        whole = frame(packed(process.Done(), tasks.RowsResult(CANARY)))
         monkeypatch.setattr(process, "_COMMAND", shell_that_sends(whole[:-1]))
         with ProcessExecutor(1, **LIMITS, report=reports) as executor:
             error = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path)).exception()

@@ -16,9 +16,16 @@ import pytest
 from gencard.boxes.reference import Honest, ReferenceKind, ReferenceRecipe
 from gencard.controller.jobs import auditing, tasks, worker
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.jobs.executor import received
-from gencard.controller.jobs.process import packed, read_frame, unpacked
-from gencard.controller.jobs.tasks import Crashed, Done, Failed, Reported
+from gencard.controller.jobs.process import (
+    Crashed,
+    Done,
+    Failed,
+    Reported,
+    packed,
+    read_frame,
+    received,
+    unpacked,
+)
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Vault
@@ -226,8 +233,10 @@ class TestAudit:
 
     @FILE_AND_FOLDER
     def test_more_records_than_the_bound_are_refused(self, dataset_entry):
+        job = self.job(dataset_entry)
+        few = replace(job, records=replace(job.records, most_records=89))
         with pytest.raises(TooManyRecordsError, match="more than 89 records"):
-            run(tasks.AUDIT, replace(self.job(dataset_entry), most_records=89))
+            run(tasks.AUDIT, few)
 
     def test_s34_however_a_box_fails_it_is_told_in_the_same_words(self, dataset_entry, monkeypatch):
         def failing(error):

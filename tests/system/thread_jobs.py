@@ -6,8 +6,7 @@ import pytest
 
 from gencard.controller import wiring
 from gencard.controller.jobs import executor
-from gencard.controller.jobs.process import packed, unpacked
-from gencard.controller.jobs.tasks import Done, Reported
+from gencard.controller.jobs.process import Done, Reported, packed, received, unpacked
 from gencard.controller.jobs.worker import ended
 
 
@@ -18,7 +17,7 @@ class ThreadExecutor(executor.ProcessExecutor):
         task = submission.task
         _, body = unpacked(packed(Done(), submission.job))
         ending = packed(*ended(partial(task.run, body), submission.progress))
-        reply, result = executor.received(task, ending)
+        reply, result = received(task, ending)
         assert not isinstance(reply, Reported)
         return self._outcome(task, reply, result)
 

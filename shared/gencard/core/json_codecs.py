@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from itertools import chain
-from typing import Any, Protocol, get_type_hints
+from typing import Any, ClassVar, Protocol, get_type_hints
 
 from gencard.core.errors import InvalidInputError
 
@@ -17,8 +17,13 @@ _ABSENT = object()
 class Codec(Protocol):
     """Writes values of one type as JSON, and reads them.
 
-    ``read`` raises InvalidInputError, which names the path and nothing of the document.
+    ``read`` raises InvalidInputError, which names the path and nothing of the document. JSON values of
+    the types in ``kinds`` stand for themselves, and all values are written as they are: many of them
+    are checked and copied together, without a call for each.
     """
+
+    @property
+    def kinds(self) -> frozenset[type]: ...
 
     def write(self, value: Any) -> Any: ...
 
@@ -31,8 +36,7 @@ class Scalar:
 
     Args:
         of_json: Raises TypeError or ValueError where the JSON value is none of them.
-        kinds: Types of JSON values that are read as they are, where all values are also written so.
-            Many of them are checked and copied together, without a call for each.
+        kinds: See ``Codec``.
     """
 
     to_json: Callable[[Any], Any]
@@ -59,6 +63,9 @@ class Options:
     scalar: Scalar | None = None
     unset: bool = False
     private: bool = False
+
+
+_NO_OPTIONS = Options()
 
 
 def written(
@@ -106,41 +113,21 @@ def entries_of(kind: type) -> tuple[Entry, ...]:
     """
     late = getattr(sys.modules[kind.__module__], "LATE_TYPES", None)
     hints = get_type_hints(kind, localns=late, include_extras=True)
-    return tuple(
-        Entry(
-            one.name,
-            hints[one.name],
-            one.default if one.default_factory is MISSING else one.default_factory(),
-            one.metadata.get("json", Options()),
-            not one.init,
-        )
-        for one in fields(kind)
-    )
-
-
-def _plain_kinds(codec: Codec) -> frozenset[type]:
-    """Types of JSON values that a codec takes as they are; empty if it changes any value."""
-    if isinstance(codec, Choice) and codec.optional and len(codec.members) == 1:
-        kinds = _plain_kinds(next(iter(codec.members.values())))
-        return kinds and kinds | {type(None)}
-    return codec.kinds if isinstance(codec, Scalar) else frozenset()
+    entries = []
+    for one in fields(kind):
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        options = one.metadata.get("json", _NO_OPTIONS)
+        entries.append(Entry(one.name, hints[one.name], default, options, not one.init))
+    return tuple(entries)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A field of an object: where it stands, and how it is written.
-
-    Args:
-        kinds: Types of its JSON values that are taken without a call; see ``Scalar``.
-    """
+    """A field of an object: where it stands, and how it is written."""
 
     entry: Entry
     steps: tuple[str, ...]
     codec: Codec
-    kinds: frozenset[type] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", _plain_kinds(self.codec))
 
     def take(self, document: Any) -> Any:
         """What stands there, or ``_ABSENT``."""
@@ -157,6 +144,7 @@ class Object:
 
     kind: Callable[..., Any]
     parts: tuple[Part, ...]
+    kinds: ClassVar = frozenset[type]()
 
     def write(self, value: object) -> Json:
         document: Json = {}
@@ -164,7 +152,7 @@ class Object:
             content = getattr(value, part.entry.name)
             if part.entry.options.omit and content == part.entry.default:
                 continue
-            json = content if part.kinds else part.codec.write(content)
+            json = content if part.codec.kinds else part.codec.write(content)
             if len(part.steps) == 1 and part.steps[0] not in document:
                 document[part.steps[0]] = json
                 continue
@@ -185,7 +173,7 @@ class Object:
                 if not part.entry.options.omit:
                     raise InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
                 content = part.entry.default
-            elif type(content) not in part.kinds:
+            elif type(content) not in part.codec.kinds:
                 content = part.codec.read(content, ".".join((path, *part.steps)))
             values[part.entry.name] = content
         try:
@@ -196,10 +184,11 @@ class Object:
     def fits(self, json: object) -> bool:
         """Whether the required names and the constants stand there."""
         for part in self.parts:
-            content, entry = part.take(json), part.entry
-            if entry.constant and content != part.codec.write(entry.default):
-                return False
-            if content is _ABSENT and not entry.options.omit:
+            entry = part.entry
+            if entry.options.omit and not entry.constant:
+                continue
+            content = part.take(json)
+            if content is _ABSENT or (entry.constant and content != part.codec.write(entry.default)):
                 return False
         return True
 
@@ -210,6 +199,7 @@ class Choice:
 
     members: Mapping[Any, Codec]
     optional: bool
+    kinds: frozenset[type] = frozenset()
 
     def write(self, value: object) -> Any:
         if value is None:
@@ -233,22 +223,18 @@ class Items:
     """A tuple: one codec for each element, or one for all of them.
 
     Args:
-        kinds: Types of JSON values that are copied together if all elements are of them.
-        rows: The same of the elements of all elements, if these are tuples of any length.
+        elements: Kinds of all elements, which are copied together.
+        rows: Kinds of the elements of all elements, if these are tuples of any length.
     """
 
     codecs: tuple[Codec, ...]
     repeated: bool
-    kinds: frozenset[type] = field(init=False)
-    rows: frozenset[type] = field(init=False)
-
-    def __post_init__(self) -> None:
-        one = self.codecs[0] if self.repeated else None
-        object.__setattr__(self, "kinds", _plain_kinds(one) if one else frozenset())
-        object.__setattr__(self, "rows", one.kinds if isinstance(one, Items) else frozenset())
+    elements: frozenset[type] = frozenset()
+    rows: frozenset[type] = frozenset()
+    kinds: ClassVar = frozenset[type]()
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
-        if self.kinds:
+        if self.elements:
             return list(values)
         if self.rows:
             return list(map(list, values))
@@ -259,14 +245,14 @@ class Items:
         if not isinstance(json, list) or not (self.repeated or len(json) == len(self.codecs)):
             raise wrong(path)
         # values of any other type take the way below, which says where the first wrong one stands
-        if self.kinds and self.kinds.issuperset(map(type, json)):
+        if self.elements and self.elements.issuperset(map(type, json)):
             return tuple(json)
         is_rows = bool(self.rows) and {list}.issuperset(map(type, json))
         if is_rows and self.rows.issuperset(map(type, chain.from_iterable(json))):
             return tuple(map(tuple, json))
         codecs = self.codecs * len(json) if self.repeated else self.codecs
         places = enumerate(zip(codecs, json, strict=True))
-        return tuple(codec.read(one, f"{path}[{place}]") for place, (codec, one) in places)
+        return tuple([codec.read(one, f"{path}[{place}]") for place, (codec, one) in places])
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,20 +260,17 @@ class Names:
     """A mapping from texts, as an object; its names are content, which no path may hold."""
 
     codec: Codec
-    kinds: frozenset[type] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", _plain_kinds(self.codec))
+    kinds: ClassVar = frozenset[type]()
 
     def write(self, value: Mapping[str, Any]) -> Json:
-        if self.kinds:
+        if self.codec.kinds:
             return dict(value)
         return {name: self.codec.write(one) for name, one in value.items()}
 
     def read(self, json: Any, path: str) -> Json:
         if not isinstance(json, dict):
             raise wrong(path)
-        if self.kinds and self.kinds.issuperset(map(type, json.values())):
+        if self.codec.kinds and self.codec.kinds.issuperset(map(type, json.values())):
             return dict(json)
         return {name: self.codec.read(one, f"{path}[]") for name, one in json.items()}
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -33,7 +34,7 @@ def members_of(kind: Any) -> tuple[Any, ...]:
     """The types of a union, without None; a type that is no union alone."""
     if get_origin(kind) not in (UnionType, Union):
         return (kind,)
-    return tuple(member for member in get_args(kind) if member is not NoneType)
+    return tuple([member for member in get_args(kind) if member is not NoneType])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +49,9 @@ class JsonForm:
     scalars: Mapping[Any, Scalar]
     name: Callable[[str], str] = str
     _codecs: dict[Any, Codec] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._codecs.update(self.scalars)
 
     def write(self, value: object, kind: Any = None) -> Any:
         """The JSON of a value; its type is to be given where it is no dataclass."""
@@ -71,38 +75,45 @@ class JsonForm:
 
     def codec(self, kind: Any) -> Codec:
         """The encoder and decoder of a type."""
-        if kind not in self._codecs:
-            self._codecs[kind] = self._made(kind)
-        return self._codecs[kind]
+        codec = self._codecs.get(kind)
+        if codec is None:
+            codec = self._codecs[kind] = self._made(kind)
+        return codec
 
     def _made(self, kind: Any) -> Codec:
         origin = get_origin(kind)
-        if kind in self.scalars:
-            return self.scalars[kind]
         if is_dataclass(kind):
             return Object(kind, tuple(map(self._part, entries_of(kind))))  # type: ignore[arg-type]
         if origin is Annotated:
             return self.codec(get_args(kind)[0])
         if isinstance(kind, type) and issubclass(kind, StrEnum):
-            return Scalar(lambda value: value.value, kind)
+            return Scalar(attrgetter("value"), kind)
         return self._combined(kind, origin)
 
     def _combined(self, kind: Any, origin: Any) -> Codec:
+        kinds = get_args(kind)
         if origin in (UnionType, Union):
             members = {member: self.codec(member) for member in members_of(kind)}
-            return Choice(members, optional=NoneType in get_args(kind))
+            optional = NoneType in kinds
+            # None stands for itself where all other values do
+            plain = next(iter(members.values())).kinds if optional and len(members) == 1 else frozenset()
+            return Choice(members, optional, plain and plain | {NoneType})
         if origin is tuple:
-            kinds = get_args(kind)
-            repeated = len(kinds) == 2 and kinds[1] is Ellipsis
-            return Items(tuple(map(self.codec, kinds[:1] if repeated else kinds)), repeated=repeated)
+            if len(kinds) != 2 or kinds[1] is not Ellipsis:
+                return Items(tuple(map(self.codec, kinds)), repeated=False)
+            one = self.codec(kinds[0])
+            rows = one.elements if isinstance(one, Items) else frozenset()
+            return Items((one,), repeated=True, elements=one.kinds, rows=rows)
         if isinstance(origin, type) and issubclass(origin, Mapping):
-            return Names(self.codec(get_args(kind)[1]))
+            return Names(self.codec(kinds[1]))
         return Scalar(lambda value: value, lambda json: json)
 
     def _part(self, entry: Entry) -> "Part":
-        steps = (entry.options.path or self.name(entry.name)).split(".")
-        codec = entry.options.scalar or self.codec(entry.kind)
-        return Part(entry, () if entry.options.inline else tuple(steps), codec)
+        options = entry.options
+        steps = () if options.inline else tuple((options.path or self.name(entry.name)).split("."))
+        return Part(
+            entry, steps, options.scalar or self._codecs.get(entry.kind) or self.codec(entry.kind)
+        )
 
 
 def _difference(right: Any, json: Any, path: str) -> str | None:

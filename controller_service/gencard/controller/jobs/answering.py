@@ -63,12 +63,8 @@ def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
     if job.privacy is not None:
         return _noisy(job, job.privacy, run, coding)
     earlier = Earlier.of(job.before, coding)
-    dataset, numbers = records_as_stored(
-        [earlier.attributes_with(run)],
-        earlier.stored_with(run),
-        job.records,
-        most_records=job.most_records,
-    )
+    cliques = [earlier.attributes_with(run)]
+    dataset, numbers = records_as_stored(cliques, earlier.stored_with(run), job.records)
     return checked(run, earlier, dataset, numbers, job.limits)
 
 

@@ -26,7 +26,7 @@ def audit(job: AuditJob, progress: Progress) -> AuditResult:
     """
     progress("read", 0.0)
     cliques = [*job.plan.cliques, *(statistic.clique for statistic in job.plan.linear)]
-    dataset = records_over(cliques, job.records, most_records=job.most_records)
+    dataset = records_over(cliques, job.records)
     with suppress(BlackBoxError, JobLimitError):
         report = _audited(
             job,

@@ -46,7 +46,7 @@ def thin_out(job: ThinOutJob, progress: Progress) -> RowsResult:
     """Drawn rows and records -> rows in a file, without replicated uniques. Tells no number of them."""
     progress("uniques", 0.0)
     rows = RowsFile(job.drawn).dataset()
-    original = _read(job.records, rows.domain.attributes, job.most_records)
+    original = _read(job.records, rows.domain.attributes)
     unique_free_rows = unique_free(original, rows, job.rows)
     RowsFile(job.rows_file).write(unique_free_rows)
     return RowsResult(unique_free_rows.digest())
@@ -54,7 +54,7 @@ def thin_out(job: ThinOutJob, progress: Progress) -> RowsResult:
 
 def look(job: RiskJob, progress: Progress) -> RiskResult:
     """Records and cliques -> the risk of their exact tables, for stewards alone."""
-    records = records_over(job.cliques, job.records, most_records=job.most_records)
+    records = records_over(job.cliques, job.records)
     failing = failing_tables(records, job.own, job.transform, job.records.schema.coding)
     return RiskResult(replace(psi_risk(records, job.cliques, progress=progress), failing=failing))
 
@@ -63,8 +63,7 @@ def _material(job: CompareJob) -> Material:
     rows = RowsFile(job.rows_file).dataset()
     attributes, coding = rows.domain.attributes, job.schema.coding
     original, holdout = (
-        None if records is None else _read(records, attributes, job.most_records)
-        for records in (job.records, job.holdout)
+        None if records is None else _read(records, attributes) for records in (job.records, job.holdout)
     )
     return Material(
         synthetic=rows,
@@ -79,7 +78,7 @@ def _material(job: CompareJob) -> Material:
     )
 
 
-def _read(records: Records, attributes: Clique, most_records: int) -> Dataset:
+def _read(records: Records, attributes: Clique) -> Dataset:
     """The records, if they are the version named before and after."""
     with opened(records) as source:
-        return source.dataset(attributes, most_records=most_records)
+        return source.dataset(attributes, most_records=records.most_records)

@@ -17,6 +17,7 @@ from gencard.controller.jobs.tasks import (
     KeepJob,
     MeasureJob,
     ProgramJob,
+    ProgramPart,
     Records,
     RehearsalJob,
     RiskJob,
@@ -64,14 +65,9 @@ class Descriptions:
 
     def measure(self, dataset_entry: DatasetEntry, version: str, terms: Proposal) -> MeasureJob:
         """The version is the card's: records that have changed since are not measured."""
-        return MeasureJob(
-            self._records(dataset_entry, version),
-            terms.marginals,
-            tuple(statistics_of(terms.moments, dataset_entry.schema.coding)),
-            terms.privacy,
-            tuple(terms.weights),
-            terms.transform,
-        )
+        linear = tuple(statistics_of(terms.moments, dataset_entry.schema.coding))
+        records, weights = self._records(dataset_entry, version), tuple(terms.weights)
+        return MeasureJob(records, terms.marginals, linear, terms.privacy, weights, terms.transform)
 
     def synthesise(
         self,
@@ -84,17 +80,9 @@ class Descriptions:
         rows_file: Path,
     ) -> SynthesisJob:
         """Describe a fit to psi; of the dataset, only the cells that cannot occur are named."""
-        coding = dataset_entry.schema.coding
-        return SynthesisJob(
-            psi,
-            card.terms.generator,
-            tuple(zeros_for(card, coding)),
-            computed_for(card, coding),
-            rows,
-            seed,
-            self.model_cells,
-            rows_file,
-        )
+        coding, generator = dataset_entry.schema.coding, card.terms.generator
+        zeros, computed = tuple(zeros_for(card, coding)), computed_for(card, coding)
+        return SynthesisJob(psi, generator, zeros, computed, rows, seed, self.model_cells, rows_file)
 
     def audit(
         self,
@@ -112,16 +100,9 @@ class Descriptions:
         Args:
             workers: Address of each worker of the cluster that may perform runs, by its name.
         """
-        cluster = self.cluster if workers else None
-        return AuditJob(
-            self._records(dataset_entry, version),
-            self._whole(recipe, dataset_entry),
-            plan,
-            tuple(versions),
-            self.most_records,
-            journal,
-            cluster and replace(cluster, workers=dict(workers or {})),
-        )
+        cluster = replace(self.cluster, workers=dict(workers)) if self.cluster and workers else None
+        records, whole = self._records(dataset_entry, version), self._whole(recipe, dataset_entry)
+        return AuditJob(records, whole, plan, tuple(versions), journal, cluster)
 
     def compare(
         self,
@@ -153,7 +134,6 @@ class Descriptions:
             seed,
             records,
             other,
-            self.most_records,
         )
 
     def answer(
@@ -167,22 +147,15 @@ class Descriptions:
         before: Before,
     ) -> AnswerJob:
         """One checked run, which is judged beside all that was released of the same records."""
-        return AnswerJob(
-            self._records(dataset_entry, version),
-            question,
-            privacy,
-            numbers,
-            before,
-            dataset_entry.policy.analyses.rules,
-            self.most_records,
-        )
+        records, rules = self._records(dataset_entry, version), dataset_entry.policy.analyses.rules
+        return AnswerJob(records, question, privacy, numbers, before, rules)
 
     def keep(
         self, dataset_entry: DatasetEntry, version: str, recipe: Recipe, *, rows: int, folder: Path
     ) -> KeepJob:
         """Describe the one run of a box, which leaves its fit or this many rows in ``folder``."""
         records = self._records(dataset_entry, version)
-        return KeepJob(records, self._whole(recipe, dataset_entry), rows, folder, self.most_records)
+        return KeepJob(records, self._whole(recipe, dataset_entry), rows, folder)
 
     def draw(
         self,
@@ -195,21 +168,16 @@ class Descriptions:
         rows_file: Path,
     ) -> DrawJob:
         """Rows over the card's attributes, of what a run left in ``folder``."""
-        return DrawJob(
-            self._whole(recipe, dataset_entry),
-            dataset_entry.domain.covered_by(card.terms.cliques),
-            computed_for(card, dataset_entry.schema.coding),
-            rows,
-            folder,
-            rows_file,
-        )
+        whole, domain = self._whole(recipe, dataset_entry), dataset_entry.domain
+        covered = domain.covered_by(card.terms.cliques)
+        computed = computed_for(card, dataset_entry.schema.coding)
+        return DrawJob(whole, covered, computed, rows, folder, rows_file)
 
     def thin_out(
         self, dataset_entry: DatasetEntry, version: str, *, drawn: Path, rows: int, rows_file: Path
     ) -> ThinOutJob:
         """Records and drawn rows, of which those without replicated uniques are left."""
-        records = self._records(dataset_entry, version)
-        return ThinOutJob(records, drawn, rows, rows_file, self.most_records)
+        return ThinOutJob(self._records(dataset_entry, version), drawn, rows, rows_file)
 
     def look(
         self,
@@ -218,14 +186,9 @@ class Descriptions:
         own: Sequence[Clique] = (),
         transform: Transform = AS_COUNTED,
     ) -> RiskJob:
-        """Describe a look at the risk of tables of the present records.
-
-        Args:
-            own: Tables of the card itself, which its checks may refuse.
-            transform: Checks and rounding of the card.
-        """
+        """Describe a look at the risk of tables of the present records; see ``RiskJob``."""
         records = self._records(dataset_entry, dataset_entry.version)
-        return RiskJob(records, tuple(cliques), tuple(own), transform, self.most_records)
+        return RiskJob(records, tuple(cliques), tuple(own), transform)
 
     def run_black_box(
         self,
@@ -238,8 +201,7 @@ class Descriptions:
         rows_file: Path,
     ) -> BlackBoxJob:
         """The upload is a rows file over the attributes that the card names."""
-        errors_file = rows_file.with_name("errors")
-        whole = self._whole(recipe, dataset_entry)
+        whole, errors_file = self._whole(recipe, dataset_entry), rows_file.with_name("errors")
         return BlackBoxJob(whole, upload, rows, seed, rows_file, errors_file)
 
     def program(
@@ -260,28 +222,13 @@ class Descriptions:
             agreed: Outputs of the analyst's own dry run.
             drawing_seed: Of numbers inside intervals, where the program gets stored ones.
         """
-        numbers, stored = terms.analyses.program_numbers, tuple(terms.analyses.columns)
-        rehearsal = RehearsalJob(
-            recipe,
-            rows_file,
-            dataset_entry.schema,
-            agreed,
-            numbers,
-            seed,
-            stored,
-            drawing_seed,
+        analyses, domain = terms.analyses, dataset_entry.domain
+        program = ProgramPart(recipe, agreed, analyses.program_numbers, seed, tuple(analyses.columns))
+        attributes = domain.covered_by(terms.cliques).attributes
+        return (
+            RehearsalJob(program, rows_file, dataset_entry.schema, drawing_seed),
+            ProgramJob(program, self._records(dataset_entry, version), attributes),
         )
-        at_records = ProgramJob(
-            recipe,
-            self._records(dataset_entry, version),
-            dataset_entry.domain.covered_by(terms.cliques).attributes,
-            agreed,
-            numbers,
-            seed,
-            stored,
-            self.most_records,
-        )
-        return rehearsal, at_records
 
     def _records(self, dataset_entry: DatasetEntry, version: str) -> Records:
         place = dataset_entry.data
@@ -292,6 +239,7 @@ class Descriptions:
             dataset_entry.schema,
             version,
             self.salt,
+            self.most_records,
             secret_of(place),  # read for each job: the password may be another by now
         )
 

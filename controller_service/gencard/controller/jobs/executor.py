@@ -13,22 +13,20 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from gencard.controller.jobs.process import MalformedMessageError, WorkerProcess, packed, unpacked
-from gencard.controller.jobs.tasks import (
-    JOBS,
-    AnyTask,
+from gencard.controller.jobs.process import (
     Crashed,
-    Done,
     Ending,
     Failed,
+    MalformedMessageError,
     Order,
-    Reply,
     Reported,
-    Task,
-    continue_at_once,
+    WorkerProcess,
+    packed,
+    received,
 )
+from gencard.controller.jobs.tasks import AnyTask, Task, continue_at_once
 from gencard.controller.turns import Turn, Turns, trace_id, traced
-from gencard.core.errors import GencardError, JobFailedError, OperationCancelledError
+from gencard.core.errors import JobFailedError, OperationCancelledError
 from gencard.core.types import Progress, ignore_progress
 from gencard.wire.codecs.error_table import error_named
 
@@ -331,23 +329,3 @@ def _started() -> WorkerProcess | None:
         return WorkerProcess()
     except OSError:
         return None
-
-
-def received(task: AnyTask, content: bytes) -> tuple[Reply, object]:
-    """Return a message of a worker and the result in it, None where it has none.
-
-    A result is believed only if it has the form of its task's: a worker reads files that others wrote.
-
-    Raises:
-        MalformedMessageError: The content is of another form.
-    """
-    head, body = unpacked(content)
-    try:
-        reply: Reply = JOBS.read(Reply, head, field="message")  # type: ignore[arg-type]  # a union
-        if isinstance(reply, Done):
-            return reply, JOBS.read(task.result, body, field="result")
-        if body is None:
-            return reply, None
-    except (GencardError, ArithmeticError, AttributeError, LookupError, RecursionError):
-        pass  # its text could hold a part of the message
-    raise MalformedMessageError("a message of another form")

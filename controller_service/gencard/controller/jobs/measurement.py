@@ -65,13 +65,13 @@ def _noise() -> Noise:
     return OpenDpNoise()
 
 
-def records_over(cliques: Iterable[Clique], records: Records, *, most_records: int) -> Dataset:
+def records_over(cliques: Iterable[Clique], records: Records) -> Dataset:
     """The records over the attributes of these cliques, in memory; see ``records_as_stored``."""
-    return records_as_stored(cliques, (), records, most_records=most_records)[0]
+    return records_as_stored(cliques, (), records)[0]
 
 
 def records_as_stored(
-    cliques: Iterable[Clique], uncoded: Clique, records: Records, *, most_records: int
+    cliques: Iterable[Clique], uncoded: Clique, records: Records
 ) -> tuple[Dataset, dict[str, FloatArray]]:
     """The records over the attributes of some cliques, and some numbers without their coding.
 
@@ -83,7 +83,7 @@ def records_as_stored(
     with opened(records) as source:
         check_values(source, uncoded)
         attributes = source.coding.domain.covered_by(cliques).attributes
-        return source.read(attributes, uncoded, most_records=most_records)
+        return source.read(attributes, uncoded, most_records=records.most_records)
 
 
 @contextmanager

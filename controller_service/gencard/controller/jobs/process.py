@@ -13,12 +13,13 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import IO
 
-from gencard.controller.jobs.tasks import JOBS
-from gencard.core.errors import JobLimitError
+from gencard.controller.jobs.tasks import JOBS, AnyTask
+from gencard.core.errors import GencardError, JobLimitError
 from gencard.core.json_codecs import Json
 
 _LENGTH = struct.Struct("<Q")
@@ -40,6 +41,65 @@ _ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "2",
 }
 """The whole environment of a worker; nothing of the service's own is passed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Head of a message to a worker; the request of its task is the body.
+
+    Args:
+        task: Name of the task.
+        cpu_seconds, memory_mib: Limits of the worker process, for good.
+        stays: Whether the process waits for another job after this one.
+    """
+
+    task: str
+    cpu_seconds: int
+    memory_mib: int
+    stays: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Head of a message from a worker: its progress, a share from 0 to 1 of a stage."""
+
+    event: str = field(init=False, default="progress")
+    stage: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Head of the last message of a job; its result is the body."""
+
+    event: str = field(init=False, default="result")
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Head of the last message of a job that ended with an error of the catalogue."""
+
+    event: str = field(init=False, default="error")
+    reason: str
+    fields: Mapping[str, str]
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """Head of the last message of a job that ended with an unexpected error: its class and place.
+
+    The error's own text may quote a record and does not leave.
+    """
+
+    event: str = field(init=False, default="crash")
+    kind: str
+    where: str
+
+
+Ending = Done | Failed | Crashed
+Reply = Reported | Ending
 
 
 class MalformedMessageError(Exception):
@@ -109,6 +169,26 @@ def unpacked(content: bytes) -> tuple[object, object]:
             return head, body
     except (struct.error, ValueError, TypeError, AttributeError, RecursionError):
         pass
+    raise MalformedMessageError("a message of another form")
+
+
+def received(task: AnyTask, content: bytes) -> tuple[Reply, object]:
+    """Return a message of a worker and the result in it, None where it has none.
+
+    A result is believed only if it has the form of its task's: a worker reads files that others wrote.
+
+    Raises:
+        MalformedMessageError: The content is of another form.
+    """
+    head, body = unpacked(content)
+    try:
+        reply: Reply = JOBS.read(Reply, head, field="message")  # type: ignore[arg-type]  # a union
+        if isinstance(reply, Done):
+            return reply, JOBS.read(task.result, body, field="result")
+        if body is None:
+            return reply, None
+    except (GencardError, ArithmeticError, AttributeError, LookupError, RecursionError):
+        pass  # its text could hold a part of the message
     raise MalformedMessageError("a message of another form")
 
 

@@ -22,10 +22,11 @@ def rehearse(job: RehearsalJob, progress: Progress) -> ProgramResult:
     progress("run", 0.0)
     rows = RowsFile(job.rows_file).dataset()
     coding = _coding_over(job.schema.coding, rows.domain.attributes)
-    stored_numbers = drawn_numbers(rows, coding, job.stored, job.drawing_seed)
-    program = SandboxedAnalysis.of_recipe(job.recipe, job.most_numbers)
-    outputs = program.outputs(rows, coding, stored_numbers, seed=job.seed)
-    if (name := difference_in_shape(job.agreed, outputs)) is not None:
+    program = job.program
+    stored_numbers = drawn_numbers(rows, coding, program.stored, job.drawing_seed)
+    analysis = SandboxedAnalysis.of_recipe(program.recipe, program.most_numbers)
+    outputs = analysis.outputs(rows, coding, stored_numbers, seed=program.seed)
+    if (name := difference_in_shape(program.agreed, outputs)) is not None:
         problem = (
             f"produces '{name}' in another shape than in the dry run; repeat the dry run on the "
             "same rows"
@@ -41,14 +42,11 @@ def run_once(job: ProgramJob, progress: Progress) -> ProgramResult:
         BlackBoxError: It failed, or gave another shape; which, depends on records, and is not said.
     """
     progress("read", 0.0)
-    coding = _coding_over(job.records.schema.coding, job.attributes)
-    dataset, stored_records = records_as_stored(
-        [coding.domain.attributes], job.stored, job.records, most_records=job.most_records
-    )
-    program = SandboxedAnalysis.of_recipe(job.recipe, job.most_numbers)
-    return ProgramResult(
-        program.agreed_outputs(dataset, coding, job.agreed, stored_records, seed=job.seed)
-    )
+    coding, program = _coding_over(job.records.schema.coding, job.attributes), job.program
+    dataset, numbers = records_as_stored([coding.domain.attributes], program.stored, job.records)
+    analysis = SandboxedAnalysis.of_recipe(program.recipe, program.most_numbers)
+    outputs = analysis.agreed_outputs(dataset, coding, program.agreed, numbers, seed=program.seed)
+    return ProgramResult(outputs)
 
 
 def _coding_over(coding: Coding, attributes: Clique) -> Coding:

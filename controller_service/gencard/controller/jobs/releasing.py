@@ -33,7 +33,7 @@ def keep(job: KeepJob, progress: Progress) -> KeepResult:
     """Records -> what one run of the black box leaves, in a file; its seed is drawn and forgotten."""
     progress("read", 0.0)
     cliques = [*job.recipe.cliques, *(statistic.clique for statistic in job.recipe.linear)]
-    dataset = records_over(cliques, job.records, most_records=job.most_records)
+    dataset = records_over(cliques, job.records)
     box = box_of(job.recipe)
     progress("run", 0.1)
     if isinstance(box, FittingBox):

@@ -111,6 +111,7 @@ class Records:
         format: How the files are written.
         version: Salted digest of the records, in hex.
         salt: Secret of the digests.
+        most_records: Most of them that the job holds in memory.
         secret: Password of the table, read anew for each job; empty for none.
     """
 
@@ -120,6 +121,7 @@ class Records:
     schema: PublicSchema
     version: str
     salt: bytes = field(repr=False, metadata=written(scalar=_HEX))
+    most_records: int
     secret: str = field(repr=False)
 
 
@@ -201,7 +203,6 @@ class AuditJob:
 
     Args:
         versions: Pairs of name and version, which the report states.
-        most_records: Most records that the job holds in memory.
         journal: Folder in which the runs are kept until the audit has ended.
         cluster: Workers that perform the runs; None for the process of the job.
     """
@@ -210,7 +211,6 @@ class AuditJob:
     recipe: Recipe
     plan: AuditPlan
     versions: tuple[tuple[str, str], ...]
-    most_records: int
     journal: Path
     cluster: ClusterPart | None
 
@@ -233,7 +233,6 @@ class CompareJob:
         together: Attributes that the policy allows to be combined.
         records: None if no evaluation reads them.
         holdout: None if no evaluation reads it, or there is none.
-        most_records: Most records that the job holds in memory.
     """
 
     rows_file: Path
@@ -246,7 +245,6 @@ class CompareJob:
     seed: int
     records: Records | None
     holdout: Records | None
-    most_records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +305,6 @@ class AnswerJob:
         privacy: Noise of the run; None for exact counts.
         numbers: Most numbers of the answer.
         limits: Output rules of the policy.
-        most_records: Most records that the job holds in memory.
     """
 
     records: Records
@@ -316,7 +313,6 @@ class AnswerJob:
     numbers: int
     before: Before
     limits: Rules
-    most_records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,14 +341,12 @@ class KeepJob:
     Args:
         rows: Rows of the run, if the box has no fit.
         folder: Folder to be written in.
-        most_records: Most records that the job holds in memory.
     """
 
     records: Records
     recipe: Recipe
     rows: int
     folder: Path
-    most_records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,14 +381,12 @@ class ThinOutJob:
         drawn: File of the drawn rows.
         rows: Number of rows to be left.
         rows_file: File to be written.
-        most_records: Most records that the job holds in memory.
     """
 
     records: Records
     drawn: Path
     rows: int
     rows_file: Path
-    most_records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,14 +396,12 @@ class RiskJob:
     Args:
         own: Tables of the card itself, which its checks may refuse.
         transform: Checks and rounding of the card.
-        most_records: Most records that the job holds in memory.
     """
 
     records: Records
     cliques: tuple[Clique, ...]
     own: tuple[Clique, ...]
     transform: Transform
-    most_records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,47 +412,44 @@ class RiskResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RehearsalJob:
-    """Run an analyst's program on synthetic rows.
+class ProgramPart:
+    """A program of an analyst.
 
     Args:
-        rows_file: File of the rows.
         agreed: Outputs of the analyst's own dry run, whose shape is agreed.
         most_numbers: Most numbers of all outputs together.
         stored: Attributes of which the program gets stored numbers.
-        drawing_seed: Seed of the numbers inside intervals, which take the place of stored ones.
     """
 
     recipe: AnalysisRecipe
-    rows_file: Path
-    schema: PublicSchema
     agreed: Outputs
     most_numbers: int
     seed: int
     stored: Clique
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalJob:
+    """Run a program on synthetic rows.
+
+    Args:
+        rows_file: File of the rows.
+        drawing_seed: Seed of the numbers inside intervals, which take the place of stored ones.
+    """
+
+    program: ProgramPart
+    rows_file: Path
+    schema: PublicSchema
     drawing_seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramJob:
-    """Run an analyst's program on the records, once.
+    """Run a program on the records, once; it gets these attributes."""
 
-    Args:
-        attributes: Attributes that the program gets.
-        agreed: Outputs whose shape is agreed.
-        most_numbers: Most numbers of all outputs together.
-        stored: Attributes of which the program gets stored numbers.
-        most_records: Most records that the job holds in memory.
-    """
-
-    recipe: AnalysisRecipe
+    program: ProgramPart
     records: Records
     attributes: Clique
-    agreed: Outputs
-    most_numbers: int
-    seed: int
-    stored: Clique
-    most_records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,64 +476,6 @@ class BlackBoxJob:
     rows_file: Path
     errors_file: Path
 
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """Head of a message to a worker; the request of its task is the body.
-
-    Args:
-        task: Name of the task.
-        cpu_seconds, memory_mib: Limits of the worker process, for good.
-        stays: Whether the process waits for another job after this one.
-    """
-
-    task: str
-    cpu_seconds: int
-    memory_mib: int
-    stays: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """Head of a message from a worker: its progress, a share from 0 to 1 of a stage."""
-
-    event: str = field(init=False, default="progress")
-    stage: str
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Head of the last message of a job; its result is the body."""
-
-    event: str = field(init=False, default="result")
-    stays: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Head of the last message of a job that ended with an error of the catalogue."""
-
-    event: str = field(init=False, default="error")
-    reason: str
-    fields: Mapping[str, str]
-    stays: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Crashed:
-    """Head of the last message of a job that ended with an unexpected error: its class and place.
-
-    The error's own text may quote a record and does not leave.
-    """
-
-    event: str = field(init=False, default="crash")
-    kind: str
-    where: str
-
-
-Ending = Done | Failed | Crashed
-Reply = Reported | Ending
 
 _Request = TypeVar("_Request")
 _Result = TypeVar("_Result")

@@ -15,17 +15,19 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from gencard.controller.jobs import synthesis  # noqa: F401  # loaded while the worker waits: the commonest
-from gencard.controller.jobs.process import packed, served, unpacked, write_frame
-from gencard.controller.jobs.tasks import (
-    JOBS,
-    TASKS,
+from gencard.controller.jobs.process import (
     Crashed,
     Done,
     Ending,
     Failed,
     Order,
     Reported,
+    packed,
+    served,
+    unpacked,
+    write_frame,
 )
+from gencard.controller.jobs.tasks import JOBS, TASKS
 from gencard.core.errors import GencardError, JobLimitError
 from gencard.core.types import Progress
 
