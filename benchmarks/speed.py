@@ -71,15 +71,15 @@ class Comparison:
         return (self.task, len(self.new), *processor, self.ratio(1), *wall, self.ratio(0), verdict)
 
 
-def compared(task: str, old: Path, new: Path, *, rounds: int, most: float) -> Comparison:
-    """Call an operation of two checkouts by turns, for so many rounds, or seconds if they end first."""
+def compared(task: str, old: Path, new: Path, *, most: float) -> Comparison:
+    """Call an operation of two checkouts by turns: nine rounds, or three where they take too long."""
     seconds: tuple[list[Seconds], list[Seconds]] = ([], [])
     with calling(old, task) as call_old, calling(new, task) as call_new:
         # The order, and the calls in a turn, are those of the other side: a call right after one of the
         # same side finds warm caches, and takes up to a quarter less.
         times = max(call_old.least, call_new.least)
         begin = time.perf_counter()
-        for number in range(rounds):
+        for number in range(9):
             for call, own in zip((call_old, call_new), seconds, strict=True):
                 own.append(call(times))
             if number >= 2 and time.perf_counter() - begin > most:
@@ -176,7 +176,7 @@ def run(commit: str, tasks: Sequence[str], quick: bool) -> bench.Result:
     with ExitStack() as stack:
         old = stack.enter_context(_with_data(stack.enter_context(checkout(commit))))
         for task in tasks:
-            comparisons.append(compared(task, old, _ROOT, rounds=3 if quick else 9, most=60))
+            comparisons.append(compared(task, old, _ROOT, most=8 if quick else 60))
             print(task, f"{comparisons[-1].ratio(1):.2f}", file=sys.stderr)
     targets = [bench.Target(one.task, one.ratio(1), _SLOWER, "at most", "x") for one in comparisons]
     targets += [
