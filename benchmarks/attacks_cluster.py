@@ -5,9 +5,9 @@ real audit of a box which copies its records. The audit repeats runs as a contro
 if the audit ends in "no evidence"; it makes the same rows as a box that uses only Phi.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +16,11 @@ import grpc
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
+from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.cluster.connections import examined
 from gencard.controller.cluster.executor import cluster_box
 from gencard.controller.jobs.repetition import JournaledBox, RepeatedBox
-from gencard.controller.jobs.tasks import Job
+from gencard.controller.jobs.tasks import ClusterPart
 from gencard.controller.people.certificates import worker_host
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict, WorkerRuns
@@ -43,14 +44,8 @@ from tests.system.lying_workers import (
 _DOMAIN = Domain.of(dict.fromkeys("abcd", 3))
 _RECORDS = Dataset(_DOMAIN, np.random.default_rng(1).integers(3, size=(300, 4)))
 _CLIQUES = tuple(combinations(_DOMAIN.attributes, 2))
-_HONEST: Job = {
-    "kind": "honest",
-    "generator": "ipf",
-    "cliques": [list(clique) for clique in _CLIQUES],
-    "zeros": [],
-    "max_cells": 10**6,
-}
-_COPIES: Job = {**_HONEST, "kind": "copies_rows", "share": "1"}
+_HONEST = ReferenceRecipe(ReferenceKind.HONEST, "ipf", _CLIQUES, max_cells=10**6)
+_COPIES = replace(_HONEST, kind=ReferenceKind.COPIES_ROWS, share=1.0)
 _RUNS = 10
 _REPEATED = 0.1
 _SIDES = 5
@@ -63,8 +58,8 @@ def _folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _verdict(job: Job, folder: Path, seed: int) -> Verdict:
-    box = cluster_box(_COPIES, {**job, "repeated": _REPEATED})
+def _verdict(part: ClusterPart, folder: Path, seed: int) -> Verdict:
+    box = cluster_box(_COPIES, replace(part, repeated=_REPEATED))
     (folder / "journal").mkdir()
     journal = JournaledBox(box, folder / "journal", lambda seed: box.performers.get(seed, ""))
     plan = AuditPlan(_CLIQUES, 300, seed, AuditTerms(_RUNS, 3, "0.05"))
@@ -101,7 +96,7 @@ def _code(_quick: bool) -> Outcome:
 
 
 def _honest_rows(quick: bool) -> Outcome:
-    return _lied([lambda _: OtherBox(json.dumps(_HONEST))] * (3 if quick else 20))
+    return _lied([lambda _: OtherBox(_HONEST)] * (3 if quick else 20))
 
 
 def _one_answer(quick: bool) -> Outcome:
@@ -133,7 +128,7 @@ def _false_runs(false: int) -> Callable[[bool], Outcome]:
     """Honest rows in so many runs of each side, the others as the box makes them."""
 
     def run(quick: bool) -> Outcome:
-        lie = json.dumps(_HONEST)
+        lie = _HONEST
         return _lied(
             [lambda _: OtherBox(lie, lambda order: order % _RUNS < false)] * (3 if quick else 20)
         )

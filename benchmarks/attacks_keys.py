@@ -22,10 +22,10 @@ from gencard.client.checking.verify import Outcome as Verdict
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.certificates import LEAF_LIFE
-from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.deciding import Way
 from gencard.core.errors import GencardError
 from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.steward import Action, Kind
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import call, certificate, channel_of, eventually
 from tests.system.thread_jobs import run_jobs_in_threads

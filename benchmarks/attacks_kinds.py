@@ -27,6 +27,7 @@ from gencard.core.output_checks.judgement import judged
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
+from gencard.wire.documents.answer_document import Question
 
 _SIMULATED = 8
 """Files that the attacker simulates of each world."""
@@ -112,10 +113,7 @@ def attack(kind: Analysis, levels: int, records: int, beside: bool, tries: int) 
     for number in range(tries):
         world = World.drawn(levels, records, rng)
         where = world.conditions if number % 2 and "g" not in FORMULAS[kind].split("~")[1] else ""
-        run = RunQuestion.of(
-            {"kind": kind, "formula": FORMULAS[kind], "where": where, "missing": "level", "options": ""},
-            world.coding,
-        )
+        run = RunQuestion.of(Question(kind, FORMULAS[kind], where), world.coding)
         cliques = tuple(combinations(("x", "g"), 2)) if beside else ()
         secret = int(rng.integers(2))
         what, numbers = _released(run, world.records(secret, rng), cliques)
@@ -131,11 +129,11 @@ def _released(
 ) -> tuple[str, dict[str, float]]:
     """What the analyst reads: numbers by their places, or a refusal. An answer that waits has none."""
     result = checked(run, Earlier(run.question.coding, (), tuple(cliques)), dataset, {}, USUAL_RULES)
-    if result["answer"] is None:
+    if result.answer is None:
         return "refused", {"red": 1.0}
-    if result["review"]:
+    if result.review:
         return "waiting", {"amber": 1.0}
-    return "answered", dict(_numbers(result["answer"], ""))
+    return "answered", dict(_numbers(result.answer, ""))
 
 
 def _answer(run: RunQuestion, dataset: Dataset) -> dict[str, float]:

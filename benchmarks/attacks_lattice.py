@@ -23,6 +23,7 @@ from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.types import FloatArray
+from gencard.wire.documents.answer_document import Question
 
 _FEW_TRIES, _TRIES = 20, 60
 _REFUSED, _WAITS = "refused", "waits"
@@ -61,15 +62,14 @@ def _asked(
     coding: Coding, dataset: Dataset, kind: str, formula: str, where: str, *, pairs: bool
 ) -> Answer | str:
     """The released answer, else how the run ended."""
-    question = {"kind": kind, "formula": formula, "where": where, "missing": "level", "options": ""}
-    run = RunQuestion.of(question, coding)
+    run = RunQuestion.of(Question(kind, formula, where), coding)
     cliques = tuple(combinations(coding.domain.attributes, 2)) if pairs else ()
     # A card with the pair of the target itself would tell the secret: no rule can help there.
     cliques = tuple(one for one in cliques if set(one) != {"wide", "ill"})
     result = checked(run, Earlier(coding, (), cliques), dataset, {}, USUAL_RULES)
-    if result["answer"] is None:
+    if result.answer is None:
         return _REFUSED
-    return _WAITS if result["review"] else Answer.of_json(json.loads(json.dumps(result["answer"])))
+    return _WAITS if result.review else Answer.of_json(json.loads(json.dumps(result.answer)))
 
 
 def _endings(endings: Counter[str]) -> str:

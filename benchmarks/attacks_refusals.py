@@ -25,6 +25,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import NoAnswerError
 from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.types import IntArray
+from gencard.wire.documents.answer_document import Question
 
 _RECORDS = 1_200
 _ANALYSES = Analyses(kinds=("means",), checked_runs=1, numbers=10_000)
@@ -127,8 +128,7 @@ class _Service:
     def _asked(self, kind: str, formula: str, where: str) -> str:
         if self.most is not None and self.refusals >= self.most:
             return "a steward must review"
-        question = {"kind": kind, "formula": formula, "where": where, "missing": "drop", "options": ""}
-        run = RunQuestion.of(question, self.earlier.coding)
+        run = RunQuestion.of(Question(kind, formula, where, "drop"), self.earlier.coding)
         try:
             check_answerable(run, _ANALYSES.numbers)
         except NoAnswerError as error:
@@ -195,7 +195,7 @@ def many(service: _Service, where: str) -> bool | None:
     read = service.ask("crosstab", "age ~ region + sex", where)
     if read.startswith("a steward"):
         return None
-    question = {"kind": "means", "formula": "pay ~ 1", "where": where, "missing": "drop", "options": ""}
+    question = Question("means", "pay ~ 1", where, "drop")
     people = Population.of(question, service.earlier.coding).kept(service.dataset).sum()
     return service.leaks and bool(people >= USUAL_RULES.checks.threshold)
 

@@ -7,10 +7,8 @@ record but the target's.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +17,9 @@ from gencard.controller.answers.earlier import Earlier
 from gencard.controller.answers.run_question import RunQuestion
 from gencard.controller.jobs.answering import checked
 from gencard.controller.jobs.measurement import records_as_stored
+from gencard.controller.jobs.tasks import Records
 from gencard.controller.records.file_format import USUAL
-from gencard.controller.records.schema_file import PublicSchema, table_of_schema
+from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
 from gencard.core.answers.answer import Answer
@@ -29,6 +28,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import RecordsProtectedError
 from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.types import FloatArray, IntArray
+from gencard.wire.documents.answer_document import Question
+from gencard.wire.signatures.canonical import json_bytes
 
 STORED = '{"response": "stored"}'
 _CLOSE = 0.1
@@ -64,14 +65,14 @@ class Asking:
 
     def __call__(self, formula: str, kind: str, options: str = STORED, where: str = "") -> Answer | None:
         """The answer, None where it is refused or waits."""
-        question = {"kind": kind, "formula": formula, "where": where, "missing": "level"}
-        run = RunQuestion.of({**question, "options": options}, self.coding)
+        options = json_bytes(json.loads(options)).decode() if options else ""
+        run = RunQuestion.of(Question(kind, formula, where, options=options), self.coding)
         earlier = Earlier(self.coding, tuple(self.runs), ())
         result = checked(run, earlier, self.dataset, self.numbers, USUAL_RULES)
-        if result["answer"] is None or result["review"]:
+        if result.answer is None or result.review:
             return None
         self.runs.append(run)
-        return Answer.of_json(json.loads(json.dumps(result["answer"])))
+        return Answer.of_json(json.loads(json.dumps(result.answer)))
 
 
 def _chain(quick: bool, *, third: str) -> Outcome:
@@ -205,22 +206,11 @@ def _states_of(
                 connection.execute("CREATE OR REPLACE TABLE people AS SELECT * FROM frame")
             with open_source(place, schema, USUAL, None) as source:
                 version = source.version(b"salt")
-            job = _job(schema, place, version)
+            records = Records(place.text, True, USUAL, schema, version, b"salt", "")
             numbers = None
             with suppress(RecordsProtectedError):
-                numbers = records_as_stored([("a",)], ("income",), job, most_records=10_000)[1]
+                numbers = records_as_stored([("a",)], ("income",), records, most_records=10_000)[1]
             yield numbers
-
-
-def _job(schema: PublicSchema, place: TableAddress, version: str) -> dict[str, Any]:
-    return {
-        "data": place.text,
-        "table": True,
-        "format": asdict(USUAL),
-        "schema": table_of_schema(schema),
-        "version": version,
-        "salt": b"salt".hex(),
-    }
 
 
 ATTACKS: Sequence[Attack] = (

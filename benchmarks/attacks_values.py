@@ -6,7 +6,6 @@ same analysis of both, and names the secret whose answer is nearer to the releas
 refused he guesses.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +27,8 @@ from gencard.core.errors import GencardError
 from gencard.core.output_checks.released import released
 from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.types import IntArray
+from gencard.wire.documents.answer_document import Question
+from gencard.wire.signatures.canonical import json_bytes
 
 _LEVELS = (7, 100, 300)
 _RECORDS = (300, 2_000)
@@ -116,13 +117,15 @@ def _friends(codes: IntArray, rng: np.random.Generator) -> IntArray:
     return np.flatnonzero(np.isin(codes[:, 0], chosen))
 
 
-Questions = Callable[[World], Sequence[Mapping[str, Any]]]
+Questions = Callable[[World], Sequence[Question]]
 """Questions that an attacker asks one after the other."""
 
 
-def _question(kind: str, formula: str, **values: Sequence[float]) -> dict[str, Any]:
-    options = json.dumps({"values": values}) if values else ""
-    return {"kind": kind, "formula": formula, "where": "", "missing": "level", "options": options}
+def _question(kind: str, formula: str, **values: Sequence[float]) -> Question:
+    options = (
+        json_bytes({"values": {name: list(row) for name, row in values.items()}}) if values else b""
+    )
+    return Question(kind, formula, options=options.decode())
 
 
 def _heavy(world: World) -> list[float]:
@@ -141,11 +144,11 @@ def _indicator(world: World) -> list[float]:
 
 def _own_values(
     kind: str, formula: str, numbers: Callable[[World], list[float]], world: World
-) -> list[dict[str, Any]]:
+) -> list[Question]:
     return [_question(kind, formula, age=numbers(world))]
 
 
-def _ordered(kind: str, formula: str, world: World) -> list[dict[str, Any]]:
+def _ordered(kind: str, formula: str, world: World) -> list[Question]:
     """Times at which the friends come first, then the target, then the others together."""
     times = np.full(world.coding.domain.size("age"), 99.0)
     times[world.codes[world.friends, 0]] = 1.0
@@ -153,19 +156,19 @@ def _ordered(kind: str, formula: str, world: World) -> list[dict[str, Any]]:
     return [_question(kind, formula, age=times.tolist())]
 
 
-def _functions(kind: str, formula: str, world: World) -> list[dict[str, Any]]:
+def _functions(kind: str, formula: str, world: World) -> list[Question]:
     """A formula in which AGE stands for the middle of the target's interval."""
     middle = world.level + 0.5
     return [_question(kind, formula.replace("AGE", repr(middle)))]
 
 
-def _nested(world: World) -> list[dict[str, Any]]:
+def _nested(world: World) -> list[Question]:
     """Two groups that differ by the target."""
     low, high = world.level, world.level + 1
     return [_question("linear", f"hiv ~ I(age < {bound})") for bound in (low, high)]
 
 
-def _levels(world: World) -> list[dict[str, Any]]:
+def _levels(world: World) -> list[Question]:
     """A contrast of few levels: a condition in disguise."""
     names = [
         world.coding.attribute("age").coding.level_names[(world.level + one) % 7] for one in range(3)
@@ -214,7 +217,7 @@ def _named(world: World, questions: Questions, rng: np.random.Generator) -> tupl
         try:
             run = RunQuestion.new(question, world.coding)
             earlier = Earlier(world.coding, tuple(runs), world.beside)
-            result = checked(run, earlier, dataset, {}, USUAL_RULES)["answer"]
+            result = checked(run, earlier, dataset, {}, USUAL_RULES).answer
         except GencardError:
             return guess, False
         if result is None:

@@ -13,18 +13,17 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from benchmarks import bench
 from benchmarks.applications import Application, applications
+from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.cluster.executor import cluster_box
 from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.jobs.tasks import Job
-from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox
+from gencard.controller.sandbox.recipes import Recipe, built_in_recipe
 from gencard.core.audit.plan import calls
 from gencard.core.audit.run import audit
 from gencard.core.audit.wording import report_to_json_object
@@ -63,7 +62,7 @@ def run(quick: bool) -> bench.Result:
     return bench.Result(tables, targets, figures)
 
 
-def _audits(application: Application, recipe: Job) -> tuple[list[Performance], dict[str, int]]:
+def _audits(application: Application, recipe: Recipe) -> tuple[list[Performance], dict[str, int]]:
     """One by each performer, and what must not differ or fail."""
     reports: list[bytes] = []
 
@@ -128,14 +127,12 @@ class _Awaited:
             yield output
 
 
-def _recipes(application: Application) -> dict[str, Job]:
+def _recipes(application: Application) -> dict[str, Recipe]:
     """By box; synthpop in a sandbox, as a controller runs it."""
-    cliques = [list(clique) for clique in application.cliques]
-    honest = {"kind": "honest", "generator": "ipf", "zeros": [], "max_cells": 50_000_000}
-    boxed = in_sandbox(built_in_recipe("synthpop", {}), SandboxLimits(), Isolation.NAMESPACES)
+    cliques, honest = tuple(application.cliques), ReferenceKind.HONEST
     return {
-        "ipf": {**honest, "cliques": cliques},
-        "synthpop": {**boxed, "cliques": cliques, "values": {}},
+        "ipf": ReferenceRecipe(honest, "ipf", cliques, max_cells=50_000_000),
+        "synthpop": replace(built_in_recipe("synthpop", {}), cliques=cliques),
     }
 
 

@@ -21,6 +21,7 @@ from gencard.controller.answers.earlier import Earlier
 from gencard.controller.answers.run_question import Population, RunQuestion
 from gencard.controller.jobs.answering import checked
 from gencard.core.output_checks.rules import USUAL_RULES
+from gencard.wire.documents.answer_document import Question
 
 _SECONDS = 60
 """Of one run: an analyst waits for it."""
@@ -76,8 +77,7 @@ def _settings(cases: Sequence[Case]) -> Iterator[Judged]:
     coded, answered, refused = sample(cases[0].sample), list[RunQuestion](), list[Population]()
     pairs = tuple(combinations(coded.coding.domain.attributes, 2))
     for case in cases:
-        question = {"kind": case.kind, "formula": case.formula, "where": "", "missing": "level"}
-        run_question = RunQuestion.of({**question, "options": ""}, coded.coding)
+        run_question = RunQuestion.of(Question(case.kind, case.formula), coded.coding)
         settings = {
             "alone": ((), (), ()),
             "beside all pairs": ((), pairs, ()),
@@ -87,8 +87,8 @@ def _settings(cases: Sequence[Case]) -> Iterator[Judged]:
             begin = time.perf_counter()
             earlier = Earlier(coded.coding, *before)
             result = checked(run_question, earlier, coded.dataset, {}, USUAL_RULES)
-            rules = (rule for mark in result["marks"] for rule in mark["rules"])
-            is_refused, seconds = result["answer"] is None, time.perf_counter() - begin
+            rules = (rule for mark in result.marks or () for rule in mark.rules)
+            is_refused, seconds = result.answer is None, time.perf_counter() - begin
             yield Judged(case, setting, is_refused, tuple(dict.fromkeys(rules)), seconds)
         if is_refused:
             refused.append(run_question.population)

@@ -19,11 +19,11 @@ from gencard.core.dataset import Dataset
 from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.types import VersionKind
-from gencard.wire.codecs.schema_codec import coding_digest, coding_document
 from gencard.wire.documents.card_document import card_document, card_statement
 from gencard.wire.documents.key_history import CARDS, KeyChange
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt, receipt_statement
+from gencard.wire.documents.schema_document import coding_digest, coding_document
 from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes, sha256, time_text
 from gencard.wire.signatures.dsse import (
     CHECKPOINT,

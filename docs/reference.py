@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 from math import comb
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from gencard.boxes.registry import BOXES
+from gencard.controller.settings.files import TableOf
 from gencard.controller.settings.settings import Settings
 from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import GENERATORS
@@ -101,23 +102,34 @@ def main() -> None:
 
 
 def meanings(table: type[BaseModel]) -> dict[str, str]:
-    """What each field of a section means: the string below it, in its class or in one above.
+    """What each field of a section means.
 
+    That is the string below it, in its class or in one above; in a table that states a dataclass, the
+    argument in the docstring of the dataclass, or the description of its form.
     The field that tells the kinds of a section apart is left out: headings show it.
 
     Raises:
         LookupError: A field has none.
     """
-    docstrings: dict[str, str] = {}
+    texts = _lines_of_arguments(table.__doc__ or "")
     for kind in reversed(table.__mro__):
         if issubclass(kind, BaseModel) and kind is not BaseModel:
-            docstrings |= _strings_below_fields(kind)
-    fields = [name for name in table.model_fields if name != "kind"]
-    for name in fields:
-        if not docstrings.get(name):
+            texts |= _strings_below_fields(kind)
+    fields = table.model_fields.items()
+    texts |= {name: _prose(one.description) for name, one in fields if one.description}
+    names = [name for name in table.model_fields if name != "kind"]
+    for name in names:
+        if not texts.get(name):
             place = f"{table.__module__}.{table.__qualname__}.{name}"
             raise LookupError(f"{place} has no docstring: write what it means below the field")
-    return {name: docstrings[name] for name in fields}
+    return {name: texts[name] for name in names}
+
+
+def _lines_of_arguments(docstring: str) -> dict[str, str]:
+    """What the sections of arguments in a docstring say of each."""
+    blocks = re.findall(r"^Args:\n((?:    .*\n?)+)", inspect.cleandoc(docstring), re.MULTILINE)
+    lines = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", "".join(blocks), re.MULTILINE)
+    return {name: _prose(text) for name, text in lines}
 
 
 def _strings_below_fields(kind: type[BaseModel]) -> dict[str, str]:
@@ -148,7 +160,7 @@ def _settings(model: type[BaseModel], path: str, shown: dict[type[BaseModel], st
     """The sections below a model, depth first, each once."""
     for name, field in model.model_fields.items():
         many = get_origin(field.annotation) is tuple and not path
-        for table in _tables_in(field.annotation):
+        for table in _tables_of(field):
             if table not in shown:
                 place = f"{path}{field.alias or name}"
                 shown[table] = _title(table, f"[[{place}]]" if many else f"[{place}]")
@@ -169,7 +181,7 @@ def _section(table: type[BaseModel], path: str, shown: dict[type[BaseModel], str
     yield f"\n### {shown[table]}\n\n{purpose}\n{_COLUMNS}"
     for name, meaning in described.items():
         field = table.model_fields[name]
-        tables = [shown[each] for each in _tables_in(field.annotation)]
+        tables = [shown[each] for each in _tables_of(field)]
         link = f" See [{tables[0]}](#{_anchor(tables[0])})." if tables else ""
         yield f"| `{field.alias or name}` | {_default(field, bool(tables))} | {meaning}{link} |\n"
     yield from below
@@ -180,11 +192,19 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
+def _tables_of(field: FieldInfo) -> list[type[BaseModel]]:
+    """Sections that a field holds."""
+    stated = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    return [*dict.fromkeys(_tables_in(stated))]
+
+
 def _tables_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Sections that a field holds: itself, or in a tuple, a union or an annotation."""
+    """Sections in an annotation: itself, or in a tuple, a union or an annotation."""
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         yield annotation
-    for part in get_args(annotation):
+    parts = get_args(annotation)
+    yield from (one.section(parts[0]) for one in parts if isinstance(one, TableOf))
+    for part in parts:
         yield from _tables_in(part)
 
 

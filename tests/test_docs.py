@@ -9,10 +9,12 @@ import shlex
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
 import typer
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from pydantic import TypeAdapter
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -20,16 +22,18 @@ from docs import errors, examples, reference
 from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.audits.run import _payload
 from gencard.controller.settings.files import Section
-from gencard.controller.settings.policy import Caps, PolicyTable
+from gencard.controller.settings.policy import CAPS, POLICY
 from gencard.controller.shell.main import app as steward_shell
-from gencard.controller.state.event_log import signed_checkpoint
+from gencard.controller.state.ledger import Caps
+from gencard.controller.state.log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.mechanism import USUAL_CHECKS
 from gencard.core.output_checks.rules import Rule
-from gencard.wire.codecs.schema_codec import coding_document, coding_of_document
+from gencard.core.policy import Policy
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
+from gencard.wire.documents.schema_document import coding_document, coding_of_document
 from gencard.wire.signatures.canonical import json_bytes, time_of
 from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of, sign, verify
 
@@ -176,12 +180,10 @@ def test_the_policy_on_the_page_for_controllers_is_one():
     (block,) = re.findall(r"```toml\n(\[datasets\.policy\].*?)```", page, re.DOTALL)
     table = tomllib.loads(block)["datasets"]
     others = {"largest_order": 2, "largest_marginal_cells": 99, "most_marginals": 9, "most_rows": 9}
-    policy = PolicyTable(**others, **table["policy"]).policy()
+    policy = TypeAdapter(Annotated[Policy, POLICY]).validate_python(others | table["policy"])
     assert policy.transform == USUAL_CHECKS
-    caps = Caps(**table["caps"])
-    assert all(
-        policy.most_per_card.fits(cap.price()) for cap in (caps.dataset, caps.project, caps.analyst)
-    )
+    caps = TypeAdapter(Annotated[Caps, CAPS]).validate_python(table["caps"])
+    assert all(policy.most_per_card.fits(cap) for cap in (caps.dataset, caps.project, caps.analyst))
 
 
 UsageError = typer.BadParameter.__mro__[1]

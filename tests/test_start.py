@@ -45,6 +45,21 @@ def test_the_client_imports_no_heavy_library():
     assert not imported_by("import gencard.client") & HEAVY
 
 
+def test_no_module_of_the_client_imports_pydantic():
+    """The dataclasses of the core check themselves; pydantic reads them on the controller alone."""
+    program = """
+from importlib import import_module
+from pkgutil import walk_packages
+import gencard.client as client, gencard.core as core, gencard.wire as wire
+for package in (client, core, wire):
+    for one in walk_packages(package.__path__, f"{package.__name__}."):
+        import_module(one.name)
+"""
+    names = imported_by(program, whole=True)
+    assert {"gencard.client.shell.catalogue", "gencard.core.policy"} <= names
+    assert not {name.partition(".")[0] for name in names} & {"pydantic", "pydantic_core"}
+
+
 @pytest.mark.parametrize(
     ("module", "absent"),
     [

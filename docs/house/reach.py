@@ -1,7 +1,7 @@
 """Modules that no user can reach: imported by tests and benchmarks at most.
 
 A user's doors are the names of ``gencard.client``, the commands of ``pyproject.toml``, the modules that
-an image runs, and the migrations that alembic loads by folder. Programs that are started as processes
+an image runs, and migrations that alembic loaded by folder. Programs that are started as processes
 (``python -m gencard...``) and modules imported by name are reached from the module that names them.
 """
 

@@ -23,11 +23,14 @@ from gencard.controller.people.certificates import (
 )
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card, CardState, Turn
+from gencard.core.card.terms import Proposal
+from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.errors import GencardError
 from gencard.v1 import audit_pb2 as audit
 from gencard.v1 import (
     audit_pb2_grpc,
     catalog_pb2_grpc,
+    common_pb2,
     ledger_pb2_grpc,
     negotiation_pb2_grpc,
     synthesis_pb2_grpc,
@@ -36,10 +39,9 @@ from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis
-from gencard.wire.codecs.card_codec import card_message, proposal_of, timestamp
-from gencard.wire.codecs.privacy_codec import price_message
+from gencard.wire.codec import message_of, timestamp, value_of
+from gencard.wire.codecs.card_codec import card_message
 from gencard.wire.codecs.psi_codec import psi_chunks
-from gencard.wire.codecs.schema_codec import attribute_message
 from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
 from gencard.wire.log import merkle
 from gencard.wire.signatures import dsse
@@ -73,6 +75,11 @@ def streaming(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def declared(attribute):
+    """An attribute of the catalogue, with nothing declared besides its levels."""
+    return message_of(DeclaredAttribute(attribute), catalog.DeclaredAttribute)
+
+
 @dataclass
 class Catalog(catalog_pb2_grpc.CatalogServiceServicer):
     world: World
@@ -88,15 +95,17 @@ class Catalog(catalog_pb2_grpc.CatalogServiceServicer):
     def GetDataset(self, request):
         policy = catalog.Policy(
             largest_order=2, largest_marginal_cells=100, most_marginals=50, most_rows=10**6,
-            generators=["ipf"], mechanisms=[1], most_per_card=price_message(Price(1000)),
-            automatic=True, valid_seconds=30 * 86_400,
+            generators=["ipf"], mechanisms=[1], most_per_card=message_of(Price(1000), common_pb2.Price),
+            automatic=True, valid_days=30, analyses=catalog.AnalysesPolicy(
+                numbers=100, program_numbers=500, release=catalog.ANSWER_RELEASE_POLICY
+            ),
         )  # fmt: skip
         entry = catalog.Dataset(
             name=DATASET, title="<b>A survey</b>", description="Of <i>people</i>.", declared_by="sam",
-            version="ab" * 32, attributes=map(attribute_message, CODING.attributes), policy=policy,
+            version="ab" * 32, attributes=map(declared, CODING.attributes), policy=policy,
             records=2_000,
         )  # fmt: skip
-        entry.attributes[1].reading.absent.append("-9")
+        entry.attributes[1].absent.append("-9")
         entry.attributes[3].groups.add(name="well", labels=["good", "fair"])
         return catalog.GetDatasetResponse(dataset=entry)
 
@@ -118,7 +127,7 @@ class ControllerState(negotiation_pb2_grpc.NegotiationServiceServicer):
     @unary
     def ProposeCard(self, request):
         name = "" if request.validate_only else f"{DATASET}/cards/{secrets.token_hex(4)}"
-        proposal = proposal_of(request.terms)
+        proposal = value_of(Proposal, request.terms)
         card = Card(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, proposal)
         waits = self.world.manual and not request.validate_only
         return negotiation.ProposeCardResponse(
@@ -135,7 +144,7 @@ class ControllerState(negotiation_pb2_grpc.NegotiationServiceServicer):
 
     @unary
     def CounterCard(self, request):
-        card = replace(self.world.card(request.name), proposed=proposal_of(request.terms))
+        card = replace(self.world.card(request.name), proposed=value_of(Proposal, request.terms))
         return negotiation.CounterCardResponse(card=self.world.save(self.world.offered(card)))
 
     @unary
@@ -234,14 +243,17 @@ class Accounts(ledger_pb2_grpc.LedgerServiceServicer, ledger_pb2_grpc.LogService
     @unary
     def ListSpends(self, request):
         line = ledger.Spend(
-            name="ledger/1", dataset=DATASET, analyst=ANA, resource="a card", kind="psi",
-            price=price_message(Price(12)), state=2, create_time=timestamp(NOW),
+            line=1, project="pilot", dataset=DATASET, analyst=ANA, resource="a card", kind="psi",
+            price=message_of(Price(12), common_pb2.Price), state=2, created=timestamp(NOW),
         )  # fmt: skip
         return ledger.ListSpendsResponse(spends=[line])
 
     @unary
     def GetBudget(self, request):
-        prices = {"cap": price_message(Price(100)), "spent": price_message(Price(12))}
+        prices = {
+            "cap": message_of(Price(100), common_pb2.Price),
+            "spent": message_of(Price(12), common_pb2.Price),
+        }
         return ledger.GetBudgetResponse(**prices)
 
     @unary

@@ -250,7 +250,7 @@ class TestWhatMustNotBeBelieved:
 
     def test_a_schema_that_changed_since(self, ana, agreed, world):
         def change(answer):
-            answer.dataset.attributes[0].labels.labels[:] = ["male", "female"]
+            answer.dataset.attributes[0].attribute.labels.labels[:] = ["male", "female"]
             return answer
 
         world.faults.change["GetDataset"] = change

@@ -21,8 +21,9 @@ from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
+from gencard.v1 import common_pb2
 from gencard.v1 import ledger_pb2 as ledger
-from gencard.wire.codecs.privacy_codec import price_message
+from gencard.wire.codec import message_of
 
 FITS = "health ~ sex"
 DIFFERS = "health ~ sex + age"
@@ -261,7 +262,7 @@ class TestInterrupted:
 
 def test_a_price_beyond_the_budget_is_refused_before_anybody_is_asked(one_line, world, answers):
     world.faults.change["GetBudget"] = lambda _: ledger.GetBudgetResponse(
-        cap=price_message(Price(100)), spent=price_message(Price(95))
+        cap=message_of(Price(100), common_pb2.Price), spent=message_of(Price(95), common_pb2.Price)
     )
     with pytest.raises(errors.BudgetExceededError):
         one_line()

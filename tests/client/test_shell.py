@@ -334,7 +334,7 @@ class TestErrors:
     def test_no_escape_sequence_reaches_the_terminal(self, run, world):
         def change(answer):
             answer.dataset.title = "\x1b[31mred\x1b]0;title\x07"
-            answer.dataset.attributes[0].description = "\x1b[2J"
+            answer.dataset.attributes[0].attribute.description = "\x1b[2J"
             return answer
 
         world.faults.change["GetDataset"] = change

@@ -12,9 +12,9 @@ from gencard.client.stewards.card_review import Decision, command_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.shell import visible
-from gencard.v1 import negotiation_pb2, steward_pb2
-from gencard.wire.codecs.card_codec import card_message, timestamp
-from gencard.wire.codecs.privacy_codec import price_message
+from gencard.v1 import common_pb2, negotiation_pb2, steward_pb2
+from gencard.wire.codec import message_of, timestamp, value_of
+from gencard.wire.codecs.card_codec import card_message
 
 CARD = "datasets/survey/cards/0123456789abcdef"
 SAM, EVE = ("spiffe://test.local/service/steward/sam", "spiffe://test.local/service/steward/eve")
@@ -31,11 +31,9 @@ def printed(shown, width=160):
 
 
 def first(**others):
-    facts = {"digest": "cd" * 32, "kind": "approve", "resource": CARD, "shown": SHOWN, "who": SAM}
+    facts = {"digest": "cd" * 32, "kind": "approve", "resource": CARD, "shown": SHOWN, "by": SAM}
     facts |= {"reason": HOSTILE, "time": timestamp(NOW), "arguments": b""}
-    return steward_pb2.FirstDecision(
-        **{**facts, **others}, expire_time=timestamp(NOW + timedelta(days=14))
-    )
+    return steward_pb2.FirstDecision(**{**facts, **others}, expires=timestamp(NOW + timedelta(days=14)))
 
 
 @pytest.fixture
@@ -44,16 +42,19 @@ def message(ana, world):
     card = ana.propose("survey", [("sex", "health"), ("age", "health")], purpose=f"To see {HOSTILE}")
     change = negotiation_pb2.Change(field="marginals", old=HOSTILE, new="", reason="STEWARD")
     rows = ([True, True, False], [True, True, True], [False, True, True])
-    together = [steward_pb2.Together(here=row, before=[False, True, False]) for row in rows]
-    return steward_pb2.GetReviewResponse(
+    together = steward_pb2.Together(
+        attributes=["sex", "health", HOSTILE],
+        here=[steward_pb2.MatrixRow(entries=row) for row in rows],
+        before=[steward_pb2.MatrixRow(entries=[False, True, False])] * 3,
+    )
+    return steward_pb2.CardReview(
         card=card_message(card.negotiation),
         changes=[change],
-        price=price_message(Price(12)),
+        price=message_of(Price(12), common_pb2.Price),
         two=True,
         shown=SHOWN,
-        attributes=["sex", "health", HOSTILE],
         together=together,
-        first_decisions=[first()],
+        firsts=[first()],
     )
 
 
@@ -93,13 +94,17 @@ class TestCardReview:
 class TestDecision:
     @pytest.fixture
     def waiting(self):
-        request = steward_pb2.DecideRequest(
-            kind="counter", resource=CARD, arguments=b'{"drop":[["a","b c"]],"rows":10}', shown=SHOWN
+        message = steward_pb2.Decision(
+            kind="counter",
+            resource=CARD,
+            arguments=b'{"drop":[["a","b c"]],"rows":10}',
+            shown=SHOWN,
+            by=[SAM],
+            done=False,
+            time=timestamp(NOW),
+            expires=timestamp(NOW),
         )
-        answer = steward_pb2.DecideResponse(
-            by=[SAM], done=False, time=timestamp(NOW), expire_time=timestamp(NOW)
-        )
-        return reading.decision_of(answer, request)
+        return value_of(Decision, message)
 
     def test_a_first_one_says_plainly_that_nothing_happened_and_what_the_other_types(self, waiting):
         assert "waiting for another steward; no effect yet" in printed(waiting)

@@ -16,7 +16,7 @@ from gencard.core.errors import DomainMismatchError, UnknownAttributeError
 from gencard.core.moment import level_values
 from gencard.core.utility.gap import Gap, gap_error
 from gencard.core.utility.table_utility import marginal_error
-from gencard.wire.codecs.schema_codec import coding_document
+from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.signatures.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_views import rich_text

@@ -16,9 +16,9 @@ from gencard.client.terms import phi_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
+from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.coding import Attribute, Edges, Labels
 from gencard.core.domain import Domain
-from gencard.wire.codecs.schema_codec import DeclaredAttribute
 from tests.client.fake_world import CODING
 from tests.client.test_report import Page, text_of
 

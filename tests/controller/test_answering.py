@@ -1,7 +1,6 @@
 """Checked runs as a job: real files in the vault, our own analyses, output checks; and attacks."""
 
-import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import combinations
 from unittest.mock import patch
 
@@ -12,19 +11,26 @@ import pytest
 from examples.demo import RUN_FORMULA, RUN_KIND
 from examples.fair_survey import ATTRIBUTES, SCHEMA, write_records
 from gencard.controller.jobs import answering
+from gencard.controller.jobs.executor import received
 from gencard.controller.jobs.measurement import records_as_stored
-from gencard.controller.records.schema_file import PublicSchema, read_schema, table_of_schema
+from gencard.controller.jobs.process import packed, unpacked
+from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Before, Done, EndedQuestion, Records
+from gencard.controller.records.file_format import USUAL
+from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.stored import stored_answer, stored_groups
+from gencard.core.card.mechanism import privacy_with
+from gencard.core.card.noise import Mechanism
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
 from gencard.core.output_checks.rules import OUTPUT_RULES, USUAL_RULES
 from gencard.core.statistics.formula import analysis_of
-from gencard.core.typed_json import PLAIN
 from gencard.core.types import ignore_progress
 from gencard.formulas.answering import read_question
+from gencard.wire.documents.answer_document import Question
+from gencard.wire.signatures.canonical import json_bytes
 
 SALT = b"salt"
 CODING = Coding(
@@ -68,57 +74,55 @@ def survey(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ask(survey):
-    """Runs a job, as JSON there and back."""
+    """Runs a job, as a message there and back."""
     return asking(survey)
 
 
 def asking(survey, coding=CODING):
-    schema = table_of_schema(PublicSchema("t", "d", "b", True, coding))
     version = Vault(survey, coding).version(SALT)
-    records = {
-        "data": str(survey),
-        "schema": schema,
-        "version": version,
-        "salt": SALT.hex(),
-        "format": {},
-    }
-
+    schema = PublicSchema("t", "d", "b", True, coding)
+    records = Records(str(survey), False, USUAL, schema, version, SALT, "")
     read = {}
 
     def read_once(cliques, uncoded, job_records, *, most_records):
         """Most of a run's time goes to reading the records, and here they stay the same."""
-        key = json.dumps((cliques, uncoded, job_records, most_records))
+        assert job_records == records
+        key = (tuple(cliques), uncoded, most_records)
         if key not in read:
             read[key] = records_as_stored(cliques, uncoded, job_records, most_records=most_records)
         return read[key]
 
-    def run(kind, formula, where="", missing="level", earlier=(), **more):
-        options = more.pop("options", "")
-        options = options if isinstance(options, str) else json.dumps(options)
-        asked = {
-            "kind": kind,
-            "formula": formula,
-            "where": where,
-            "missing": missing,
-            "options": options,
-        }
-        job = {"records": records, **asked, "earlier": list(earlier), "privacy": None, "numbers": 100}
-        job |= {"most_records": 10_000, "seed": 1} | more
+    def run(
+        kind,
+        formula,
+        where="",
+        missing="level",
+        options="",
+        *,
+        privacy=None,
+        limits=USUAL_RULES,
+        **before,
+    ):
+        options = options if isinstance(options, str) else json_bytes(options).decode()
+        question = Question(kind, formula, where, missing, options)
+        before = {name: tuple(entries) for name, entries in before.items()}
+        before["earlier"] = tuple(map(EndedQuestion, before.get("earlier", ())))
+        job = AnswerJob(records, question, privacy, 100, Before(**before), limits, 10_000)
         with patch.object(answering, "records_as_stored", read_once):
-            result = answering.answer(json.loads(json.dumps(job)), ignore_progress)
-        return json.loads(json.dumps(result))
+            result = ANSWER.run(unpacked(packed(Done(), job))[1], ignore_progress)
+        return received(ANSWER, packed(Done(), result))[1]
 
     return run
 
 
 def rules(result):
     """The rules that a refusal breaks, which its marks name for stewards alone."""
-    assert result["reasons"] == ([] if result["answer"] else [OUTPUT_RULES])
-    return {rule for mark in result["marks"] for rule in mark["rules"]}
+    assert result.reasons == (() if result.answer else (OUTPUT_RULES,))
+    return {rule for mark in result.marks for rule in mark.rules}
 
 
 def asked(kind, formula, where="", missing="level"):
-    return {"kind": kind, "formula": formula, "where": where, "missing": missing, "options": ""}
+    return Question(kind, formula, where, missing)
 
 
 def coded(frame):
@@ -132,17 +136,17 @@ def test_the_run_of_the_demonstration_is_answered(tmp_path):
     schema, records = tmp_path / "schema.toml", tmp_path / "fair.csv"
     schema.write_text(SCHEMA)
     write_records(records)
-    pairs = [list(pair) for pair in combinations(ATTRIBUTES, 2)]
+    pairs = combinations(ATTRIBUTES, 2)
     result = asking(records, read_schema(schema).coding)(RUN_KIND, RUN_FORMULA, released=pairs)
-    assert result["reasons"] == []
-    assert result["answer"] is not None
+    assert result.reasons == ()
+    assert result.answer is not None
 
 
 class TestAnswers:
     def test_a_model_is_that_of_the_coded_records_rounded(self, ask):
         result = ask("linear", "income ~ sex + age", missing="drop")
-        given = Answer.of_json(result["answer"])
-        assert (result["reasons"], result["review"]) == ([], False)
+        given = Answer.of_json(result.answer)
+        assert (result.reasons, result.review) == ((), False)
         frame = people().dropna()
         y, age = coded(frame)
         age = np.where(age == 54.5, 55.0, age)  # the last interval is closed
@@ -155,9 +159,9 @@ class TestAnswers:
 
     def test_nine_people_of_the_isle_are_in_no_answer(self, ask):
         refused = ask("linear", "income ~ region")
-        assert refused["answer"] is None
+        assert refused.answer is None
         assert "threshold" in rules(refused)
-        assert ask("linear", "income ~ sex")["answer"] is not None
+        assert ask("linear", "income ~ sex").answer is not None
 
     def test_what_cannot_be_read_costs_nothing(self, ask):
         for bad, error in [
@@ -170,24 +174,25 @@ class TestAnswers:
 
     def test_no_word_of_what_fails_at_the_records(self, ask):
         refused = ask("linear", "income ~ sex", where="region == 'Isle' and sex == 'f' and age < 30")
-        assert refused["answer"] is None
-        assert refused["reasons"] == [OUTPUT_RULES]
+        assert refused.answer is None
+        assert refused.reasons == (OUTPUT_RULES,)
 
 
 class TestSurvival:
     def test_a_curve_of_coarse_steps_and_a_model_of_hazards(self, ask):
-        curve = Answer.of_json(ask("kaplan-meier", "age ~ ill + sex", missing="drop")["answer"])
+        curve = Answer.of_json(ask("kaplan-meier", "age ~ ill + sex", missing="drop").answer)
         assert {table.name for table in curve.tables} == {"survival[f]", "survival[m]"}
         assert all(row[2] >= 10 for table in curve.tables for row in table.values)
-        model = Answer.of_json(ask("cox", "age ~ ill + sex", missing="drop")["answer"])
+        model = Answer.of_json(ask("cox", "age ~ ill + sex", missing="drop").answer)
         assert model.coefficients.names == ("sex[T.m]",) or len(model.coefficients.names) == 1
 
     def test_nine_people_of_the_isle_have_no_curve(self, ask):
         for kind in ("kaplan-meier", "cox"):
-            assert ask(kind, "age ~ ill + region", missing="drop")["answer"] is None
+            assert ask(kind, "age ~ ill + region", missing="drop").answer is None
 
 
 STORED = {"response": "stored"}
+LAPLACE = privacy_with(Mechanism.LAPLACE, {"epsilon": "1", "neighbouring": "add-remove"})
 
 
 class TestStored:
@@ -195,22 +200,22 @@ class TestStored:
 
     def test_means_are_those_of_pandas_rounded(self, ask):
         result = ask("means", "income ~ sex", options=STORED)
-        given, exact = Answer.of_json(result["answer"]), people().groupby("sex").income
+        given, exact = Answer.of_json(result.answer), people().groupby("sex").income
         table = given.table("means")
         rows = np.array(table.values)
         assert table.row_names == ("f", "m")
-        assert (result["reasons"], result["review"]) == ([], False)
+        assert (result.reasons, result.review) == ((), False)
         errors = exact.sem().to_numpy()
         assert np.all(np.abs(rows[:, 1] - exact.mean()) <= errors / 20)
         assert errors == pytest.approx(rows[:, 4], rel=0.06)  # from the rounded deviation and number
         assert not any(note.startswith("as on the coded") for note in given.notes)
-        coded_means = Answer.of_json(ask("means", "income ~ sex")["answer"]).table("means")
+        coded_means = Answer.of_json(ask("means", "income ~ sex").answer).table("means")
         assert np.all(np.abs(np.array(coded_means.values)[:, 1] - rows[:, 1]) > 10 * errors)
 
     def test_quantiles_are_those_of_numpy_rounded(self, ask):
         shares = [0.25, 0.5, 0.9]
         options = STORED | {"q": shares}
-        given = Answer.of_json(ask("quantiles", "income ~ sex", options=options)["answer"])
+        given = Answer.of_json(ask("quantiles", "income ~ sex", options=options).answer)
         exact = people().groupby("sex").income.quantile(shares).unstack().to_numpy()
         errors = np.array(given.table("standard errors").values)
         # a unit is at most a standard error, so that many records have the same quantile
@@ -246,31 +251,31 @@ class TestStored:
         frame.to_csv(tmp_path / "records.csv", index=False)
         run = asking(tmp_path / "records.csv", coding)
         refused = run("means", "income ~ region", options=STORED)
-        assert refused["answer"] is None
+        assert refused.answer is None
         assert {"dominance", "p-percent"} <= rules(refused)
-        assert run("means", "income ~ sex", options=STORED)["answer"] is not None
+        assert run("means", "income ~ sex", options=STORED).answer is not None
 
     @pytest.mark.parametrize(("kind", "rule"), [("means", "threshold"), ("quantiles", "rank")])
     def test_nine_people_on_the_isle_have_neither(self, ask, kind, rule):
         refused = ask(kind, "income ~ region", options=STORED)
-        assert refused["answer"] is None
+        assert refused.answer is None
         assert {"threshold", rule} <= rules(refused)
 
     @pytest.mark.parametrize("kind", ["means", "quantiles"])
     def test_populations_that_differ_by_nine_people(self, ask, kind):
         both = asked(kind, "income ~ 1", where="region in ['West', 'Isle']")
-        both["options"] = json.dumps(STORED)
-        assert ask(**both)["answer"] is not None
-        west = both | {"where": "region == 'West'"}
-        for earlier in (both, both | {"options": ""}):
-            assert "differencing" in rules(ask(**west, earlier=[earlier]))
-        assert ask(**both, earlier=[both])["answer"] == ask(**both)["answer"]
+        both = replace(both, options=json_bytes(STORED).decode())
+        assert ask(**asdict(both)).answer is not None
+        west = replace(both, where="region == 'West'")
+        for earlier in (both, replace(both, options="")):
+            assert "differencing" in rules(ask(**asdict(west), earlier=[earlier]))
+        assert ask(**asdict(both), earlier=[both]).answer == ask(**asdict(both)).answer
 
     def test_shares_that_enclose_few_records_or_stand_near_an_end(self, ask):
         where = "region == 'West' and age < 30 and sex == 'f'"  # about 75 people
         for share, passes in ((0.5, True), (0.25, True), (0.55, False), (0.9, False), (0.51, False)):
             result = ask("quantiles", "income ~ 1", where=where, options=STORED | {"q": share})
-            assert (result["answer"] is not None) == passes, share
+            assert (result.answer is not None) == passes, share
             assert rules(result) == (set() if passes else {"rank"})
 
     @pytest.mark.parametrize(
@@ -286,7 +291,7 @@ class TestStored:
             ({"kind": "ttest"}, "no option 'response'"),
             ({"kind": "quantiles", "options": STORED | {"q": 0.001}}, "multiples of 0.01"),
             ({"kind": "quantiles", "formula": "income ~ sex + ill"}, "one term"),
-            ({"privacy": {"mechanism": "laplace"}}, "intervals only"),
+            ({"privacy": LAPLACE}, "intervals only"),
         ],
     )
     def test_what_cannot_be_had_is_refused_before_the_records_are_read(
@@ -324,7 +329,7 @@ class TestDifferencing:
     def test_nested_groups_that_leave_nine(self, ask):
         """West and Isle, then West: each is large, and nobody asked for everybody."""
         both = asked("linear", "income ~ sex", where="region in ['West', 'Isle']")
-        assert ask(**both)["answer"] is not None
+        assert ask(**asdict(both)).answer is not None
         refused = ask("linear", "income ~ sex", where="region == 'West'", earlier=[both])
         assert "differencing" in rules(refused)
 
@@ -333,7 +338,7 @@ class TestDifferencing:
         groups = [
             asked("linear", "income ~ sex", where=f"region == '{name}'") for name in ("North", "South")
         ]
-        assert ask(**groups[1], earlier=groups[:1])["answer"] is not None
+        assert ask(**asdict(groups[1]), earlier=groups[:1]).answer is not None
         refused = ask("linear", "income ~ sex", where="region == 'West'", earlier=groups)
         assert "differencing" in rules(refused)
 
@@ -342,30 +347,30 @@ class TestDifferencing:
         number = int(people().age.isna().sum())
         assert number == 60
         earlier = [asked("linear", "income ~ sex")]
-        assert ask("linear", "income ~ age", missing="drop", earlier=earlier)["answer"] is not None
+        assert ask("linear", "income ~ age", missing="drop", earlier=earlier).answer is not None
         few = ask("linear", "income ~ age", missing="drop", earlier=earlier, limits=limits(threshold=61))
         assert "differencing" in rules(few)
 
     def test_cells_of_a_card(self, ask):
         """A card told illness by age; ages without the isle would tell of the isle's people by age."""
         where = "age < 30 and region != 'Isle'"
-        assert ask("linear", "income ~ sex", where=where, released=[["age", "ill"]])["answer"] is None
+        assert ask("linear", "income ~ sex", where=where, released=[("age", "ill")]).answer is None
 
     def test_the_same_question_again_is_no_difference(self, ask):
         again = asked("linear", "income ~ sex", where="age < 40")
-        assert ask(**again, earlier=[again, again]) == ask(**again)
+        assert ask(**asdict(again), earlier=[again, again]) == ask(**asdict(again))
 
 
 def limits(**checks):
     """The usual rules with some numbers changed."""
-    return PLAIN.write(replace(USUAL_RULES, checks=replace(USUAL_RULES.checks, **checks)))
+    return replace(USUAL_RULES, checks=replace(USUAL_RULES.checks, **checks))
 
 
 class TestTables:
     def test_no_number_rests_on_more_than_what_was_judged(self, ask):
         """A classifier's accuracy takes all attributes together; the rules look at pairs."""
         result = ask("naive-bayes", "ill ~ sex + age", missing="drop")
-        given = Answer.of_json(result["answer"])
+        given = Answer.of_json(result.answer)
         assert {scalar.name for scalar in given.scalars} == {"baseline"}
         assert "confusion" not in {table.name for table in given.tables}
 
@@ -383,12 +388,12 @@ class TestTables:
     )
     def test_nine_people_on_the_isle_are_in_no_table(self, ask, kind, formula):
         result = ask(kind, formula)
-        assert result["answer"] is None
+        assert result.answer is None
         assert "threshold" in rules(result)
 
     def test_counts_of_each_of_several_tables_are_rounded(self, ask):
         result = ask("crosstab", "sex ~ ill + age", missing="drop")
-        tables = Answer.of_json(result["answer"]).tables
+        tables = Answer.of_json(result.answer).tables
         base = USUAL_RULES.checks.rounding
         counts = [table for table in tables if table.name.startswith("counts")]
         assert len(counts) == 2

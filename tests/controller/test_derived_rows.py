@@ -22,6 +22,7 @@ from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.run.frames import frame_of
 from gencard.run.levels import Midpoints, Numbers
+from gencard.wire.documents.answer_document import Question
 
 AGE = Attribute("age", Edges((0.0, 10.0, 18.0, 40.0, 65.0, 100.0), decimals=0, missing=True))
 HERE = Attribute("here", Labels(("a", "b", "c")))
@@ -191,14 +192,7 @@ def test_a_run_is_judged_by_what_a_derived_attribute_tells():
     coding = Coding((age, ill, adult, third))
     ages = np.repeat([0, 1, 2] * 2, [230, 51, 227, 40, 9, 43])
     codes = np.stack([ages, np.repeat([0, 1], [508, 92]), ages >= 1, ages >= 2], axis=1).astype(int)
-    question = {
-        "kind": "crosstab",
-        "formula": "ill ~ third",
-        "where": "",
-        "missing": "level",
-        "options": "",
-    }
-    run = RunQuestion.of(question, coding)
+    run = RunQuestion.of(Question("crosstab", "ill ~ third"), coding)
     earlier = Earlier(coding, (), (("ill", "adult"),))
     outcome = earlier.leaves_too_little(run, Dataset(coding.domain, codes), USUAL_RULES)
     assert outcome is Outcome.DISCLOSED

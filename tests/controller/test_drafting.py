@@ -77,12 +77,12 @@ class TestFolder:
         other = made.settings.with_name("with_checks.toml")
         other.write_text(text.replace("\n# transform = ", "\ntransform = "))
         (entry,) = Settings.load(other).datasets
-        assert entry.policy.policy().transform == USUAL_CHECKS
+        assert entry.policy.transform == USUAL_CHECKS
 
     def test_what_nobody_chose_is_safe(self, made):
         """Noise with caps that bind; no exact counts, measures, lending, or box that reads records."""
         settings = Settings.load(made.settings)
-        policy, caps = settings.datasets[0].policy.policy(), settings.datasets[0].caps
+        policy, caps = settings.datasets[0].policy, settings.datasets[0].caps
         assert policy.mechanisms == (Mechanism.GAUSSIAN,)
         assert policy.noise == gaussian("0.05", neighbouring="add-remove", delta="1e-6")
         assert policy.largest_order == 2
@@ -100,9 +100,9 @@ class TestFolder:
         other = made.settings.with_name("exact.toml")
         other.write_text(re.sub(r"(?m)^mechanisms = .*$", line, text))
         entry = Settings.load(other).datasets[0]
-        policy = entry.policy.policy()
+        policy = entry.policy
         assert policy.mechanisms == (Mechanism.EXACT, Mechanism.GAUSSIAN)
-        assert policy.most_per_card.fits(entry.caps.analyst.price())
+        assert policy.most_per_card.fits(entry.caps.analyst)
 
     def test_what_the_draft_says_of_its_budgets_is_so(self, made):
         text = made.settings.read_text()
@@ -161,11 +161,11 @@ class TestFolder:
 
     def test_all_pairs_of_the_survey_fit_the_drafted_policy(self, made):
         entry = Settings.load(made.settings).datasets[0]
-        policy = entry.policy.policy()
+        policy = entry.policy
         assert policy.largest_order == 2
         assert policy.most_marginals == 36
         assert policy.most_per_card.statistics == 941
-        assert policy.most_per_card.fits(entry.caps.analyst.price())
+        assert policy.most_per_card.fits(entry.caps.analyst)
 
     def test_nobody_else_can_look_into_it(self, made):
         assert stat.S_IMODE(made.folder.stat().st_mode) == 0o700
@@ -403,7 +403,7 @@ class TestFiles:
         assert coding_of(path, "Datum").dates
         assert keeps_to_it(path)
         settings = Settings.load(draft(tmp_path / "c", path, now=NOW).settings)
-        assert settings.datasets[0].format.format() == made.format
+        assert settings.datasets[0].format == made.format
 
     def test_the_settings_state_every_mark(self, tmp_path):
         path = tmp_path / "t.csv"
@@ -469,7 +469,7 @@ class TestFiles:
         left_out = {one.name for one in made.columns if one.coding is None}
         assert left_out == {"id", *LEFT_OUT.get(name, ("comment",))}
         (entry,) = Settings.load(made.settings).datasets
-        Vault(path, schema.coding, schema.readings, entry.format.format()).check()
+        Vault(path, schema.coding, schema.readings, entry.format).check()
         written = made.schema.read_text() + made.settings.read_text()
         assert not re.search(r"P\d{6}|said no|example\.org", written)
 

@@ -1,11 +1,13 @@
 """Jobs in processes of their own: bare, bounded, killable, and silent about what went wrong."""
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -15,52 +17,57 @@ import pytest
 from gencard.controller.jobs import executor as executor_module
 from gencard.controller.jobs import process, tasks
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.process import WorkerProcess
+from gencard.controller.jobs.process import WorkerProcess, packed, write_frame
+from gencard.controller.records.file_format import USUAL
+from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.card.mechanism import AS_COUNTED, EXACT
+from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
+from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
 from gencard.core.statistics.measure import measure_dataset
-from gencard.wire.codecs.privacy_codec import privacy_document, transform_document
 from gencard.wire.documents.psi_document import psi_document
 from tests.memory import endless_records
 from tests.system.raw_calls import eventually, is_alive, open_files
 
 CANARY = "CANARY-Ann-Smith-HIV"
+CRASHES = {"computed": {"d": Derivation((CANARY,), (0,))}}
+"""Changes of a job that no check of its form can find."""
+
 LIMITS = {"cpu_seconds": 60, "memory_mib": 4096}
 
 pytestmark = pytest.mark.usefixtures("started_workers")
 
 
-def synthesis(folder: Path, *, rows: int = 100) -> tasks.Job:
+def synthesis(folder: Path, **changes) -> tasks.SynthesisJob:
     """A job that is done at once."""
     domain = Domain.of({"a": 10, "b": 10, "c": 10})
     records = np.random.default_rng(1).integers(10, size=(60, 3))
     psi = measure_dataset(Dataset(domain, records), list(combinations(domain.attributes, 2)))
-    return {
-        "psi": psi_document(psi).decode(),
-        "generator": "ipf",
-        "zeros": [],
-        "rows": rows,
-        "seed": 7,
-        "max_cells": 50_000_000,
-        "rows_file": str(folder / "rows"),
-    }
+    document, rows_file = psi_document(psi), folder / "rows"
+    job = tasks.SynthesisJob(document, "ipf", (), {}, 100, 7, 50_000_000, rows_file)
+    return replace(job, **changes)
 
 
-def endless() -> tasks.Job:
+def endless() -> tasks.MeasureJob:
     """A job that does not end: its records are a file of 1 TiB, none of which is on the disk."""
-    schema = {"title": "t", "declared_by": "d", "attributes": [{"name": "a", "labels": ["x"]}]}
-    records = {
-        "data": str(endless_records()),
-        "format": {},
-        "schema": schema,
-        "version": "0",
-        "salt": "",
-    }
-    measured = {"privacy": privacy_document(EXACT), "transform": transform_document(AS_COUNTED)}
-    return {"records": records, "cliques": [["a"]], "weights": [], **measured}
+    schema = PublicSchema("t", "", "d", False, Coding((Attribute("a", Labels(("x",))),)))
+    records = tasks.Records(str(endless_records()), False, USUAL, schema, "0", b"", "")
+    return tasks.MeasureJob(records, (("a",),), (), EXACT, (), AS_COUNTED)
+
+
+def shell_that_sends(*frames: bytes, then: str = "") -> tuple[str, ...]:
+    """A command in place of a worker: it writes these bytes, whatever it is asked."""
+    octets = "".join(f"\\{byte:03o}" for byte in b"".join(frames))
+    return ("/bin/sh", "-c", f"printf '{octets}'; {then}")
+
+
+def frame(content: bytes) -> bytes:
+    file = io.BytesIO()
+    write_frame(file, content)
+    return file.getvalue()
 
 
 class Reports(list):
@@ -94,11 +101,11 @@ class TestResults:
         job = synthesis(tmp_path)
         result = executor.submit(tasks.SYNTHESISE, job).result()
         assert result == tasks.SYNTHESISE(job)
-        assert RowsFile(tmp_path / "rows").dataset().digest() == result["digest"]
+        assert RowsFile(tmp_path / "rows").dataset().digest() == result.digest
 
     def test_another_executor_can_take_its_place(self, tmp_path):
         with ThreadPoolExecutor(1) as threads:
-            assert threads.submit(tasks.SYNTHESISE, synthesis(tmp_path)).result()["digest"]
+            assert threads.submit(tasks.SYNTHESISE, synthesis(tmp_path)).result().digest
 
     def test_progress_is_told(self, executor, tmp_path):
         told = []
@@ -123,11 +130,11 @@ class TestResults:
         for number in range(5):
             (tmp_path / str(number)).mkdir()
             futures.append(executor.submit(tasks.SYNTHESISE, synthesis(tmp_path / str(number))))
-        assert len({future.result()["digest"] for future in futures}) == 1
+        assert len({future.result().digest for future in futures}) == 1
 
     def test_only_tasks_can_be_submitted(self, executor):
         with pytest.raises(TypeError):
-            executor.submit(print, {})
+            executor.submit(print, "job")
 
     def test_after_the_end_nothing_is_taken(self, tmp_path, reports):
         executor = ProcessExecutor(1, **LIMITS, report=reports)
@@ -142,29 +149,27 @@ class TestResults:
         future = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path))
         executor.shutdown()
         assert future.done()
-        assert future.result()["digest"]
+        assert future.result().digest
 
 
 class TestErrors:
     def test_typed_errors_come_back_typed(self, executor, tmp_path):
-        future = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path) | {"generator": "none"})
+        future = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path, generator="none"))
         error = future.exception()
         assert type(error) is InvalidInputError
         assert error.fields == {"field": "generator", "problem": "no generator has this name"}
 
     def test_s15_an_unexpected_error_is_a_number_and_a_place(self, executor, tmp_path, reports):
-        error = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path) | {"zeros": CANARY}).exception()
+        error = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path, **CRASHES)).exception()
         assert type(error) is JobFailedError
         ((task, incident, what),) = reports
         assert (task, incident) == ("synthesise", error.fields["incident"])
-        assert what.startswith("TypeError at synthesis.py:")
+        assert what.startswith("KeyError at derived_cells.py:")
         assert CANARY not in f"{error} {error.fields} {reports} {error.__context__}"
 
     def test_an_unknown_task_fails_alone(self, executor, tmp_path):
-        assert (
-            type(executor.submit(tasks.Task("format_disk", "synthesis"), {}).exception())
-            is JobFailedError
-        )
+        unknown = replace(tasks.SYNTHESISE, name="format_disk")
+        assert type(executor.submit(unknown, synthesis(tmp_path)).exception()) is JobFailedError
         assert executor.submit(tasks.SYNTHESISE, synthesis(tmp_path)).result()
 
     def test_a_worker_that_is_killed_from_outside_is_an_incident(self, executor, tmp_path, reports):
@@ -174,8 +179,8 @@ class TestErrors:
         assert reports[0][2] == "no result was returned"
 
     def test_a_last_word_cut_short_is_no_word(self, monkeypatch, reports, tmp_path):
-        shell = f"""printf '{{"result": {{"psi": "{CANARY}'"""
-        monkeypatch.setattr("gencard.controller.jobs.process._COMMAND", ("/bin/sh", "-c", shell))
+        whole = frame(packed(tasks.Done(), tasks.RowsResult(CANARY)))
+        monkeypatch.setattr(process, "_COMMAND", shell_that_sends(whole[:-1]))
         with ProcessExecutor(1, **LIMITS, report=reports) as executor:
             error = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path)).exception()
         assert type(error) is JobFailedError
@@ -224,10 +229,10 @@ class TestCancel:
         executor.await_end(executor.submit(tasks.SYNTHESISE, synthesis(tmp_path)))
 
     def test_s13_whatever_a_worker_started_is_gone_too(self, monkeypatch):
-        shell = """sleep 60 & echo "{\\"child\\": $!}"; wait"""
-        monkeypatch.setattr("gencard.controller.jobs.process._COMMAND", ("/bin/sh", "-c", shell))
+        shell = r"sleep 60 & printf '\010\000\000\000\000\000\000\000%8d' $!; wait"
+        monkeypatch.setattr(process, "_COMMAND", ("/bin/sh", "-c", shell))
         worker = WorkerProcess()
-        child = next(worker.talk({}))["child"]
+        child = int(next(worker.talk(b"")))
         assert is_alive(child)
         worker.kill()
         until(lambda: not is_alive(child) and not is_alive(worker.pid), 2)
@@ -335,7 +340,7 @@ class TestWorker:
         future.cancel()
 
     def test_typed_errors_are_those_of_the_catalogue(self, executor, tmp_path):
-        error = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path) | {"psi": CANARY}).exception()
+        error = executor.submit(tasks.SYNTHESISE, synthesis(tmp_path, psi=CANARY.encode())).exception()
         assert isinstance(error, GencardError)
         assert error.reason == "INVALID_PSI"
         assert CANARY not in str(error)
@@ -345,7 +350,7 @@ class TestSeries:
     """Jobs of one series share a process, one after the other."""
 
     def run(self, executor, folder, series="one", **changes):
-        job = synthesis(folder) | changes
+        job = synthesis(folder, **changes)
         executor.submit(tasks.SYNTHESISE, job, owner="ann", series=series).result(60)
 
     @pytest.fixture
@@ -379,7 +384,7 @@ class TestSeries:
     ):
         self.run(executor, tmp_path)
         with pytest.raises(JobFailedError):
-            self.run(executor, tmp_path, rows="many")
+            self.run(executor, tmp_path, **CRASHES)
         self.run(executor, tmp_path)
         (idle,) = executor._idle
         os.kill(pids[-1], signal.SIGKILL)

@@ -50,7 +50,7 @@ def column(name):
 
 def leaves(result):
     """Whether an answer leaves without a steward."""
-    return result["answer"] is not None and not result["review"]
+    return result.answer is not None and not result.review
 
 
 class Insider:
@@ -95,7 +95,7 @@ class Insider:
             self.refused.append((kind, formula, where, list(self.earlier)))
         else:
             self.earlier.append(asked(kind, formula, where))
-            self.facts += self.read(kind, formula, cells * 1.0, Answer.of_json(result["answer"]))
+            self.facts += self.read(kind, formula, cells * 1.0, Answer.of_json(result.answer))
 
     def read(self, kind, formula, kept, answer):
         """What an answer tells, as intervals of linear functions of the counts."""
@@ -199,11 +199,11 @@ def one_key(folder, alike):
 def test_a_refusal_does_not_say_whether_nobody_or_a_few_have_it(tmp_path, kind, formula):
     """Else it would say of somebody of this key that c is 0."""
     outcomes = [one_key(tmp_path, few)(kind, formula, where="a == 0 and b == 0") for few in (0, 1, 4)]
-    assert len({tuple(one["reasons"]) for one in outcomes}) == 1
-    assert len({one["answer"] is None for one in outcomes}) == 1
+    assert len({tuple(one.reasons) for one in outcomes}) == 1
+    assert len({one.answer is None for one in outcomes}) == 1
 
 
 @pytest.mark.parametrize("few", [0, 4])
 def test_a_population_of_nobody_is_refused_as_one_of_a_few(tmp_path, few):
     where = "a == 0 and b == 0 and c == 1"
-    assert one_key(tmp_path, few)("means", "a ~ 1", where=where)["reasons"] == [OUTPUT_RULES]
+    assert one_key(tmp_path, few)("means", "a ~ 1", where=where).reasons == (OUTPUT_RULES,)

@@ -21,8 +21,8 @@ from gencard.controller.controller_state import open_controller_state
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.records.catalogue import Catalogue
 from gencard.controller.settings.files import signing_key
-from gencard.controller.state.events import verify
-from gencard.controller.state.idempotency import Request
+from gencard.controller.state.log import verify
+from gencard.controller.state.requests import Request
 from gencard.core.card.card import Card, CardState, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (

@@ -6,13 +6,11 @@ import pytest
 
 from gencard.controller.records.schema_file import schema_of_table, table_of_schema
 from gencard.controller.records.vault import Vault
+from gencard.core.coding import Attribute
 from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
-from gencard.wire.codecs.schema_codec import (
-    attribute_message,
-    attribute_of,
-    coding_document,
-    coding_of_document,
-)
+from gencard.v1 import catalog_pb2
+from gencard.wire.codec import message_of, value_of
+from gencard.wire.documents.schema_document import coding_document, coding_of_document
 
 SALT = b"salt"
 TABLE = {
@@ -147,7 +145,10 @@ def test_schemas_with_them_are_lossless():
     schema = schema_of_table(table(most_records=1, attributes=TABLE["attributes"] + OF_PERSONS))
     assert schema_of_table(table_of_schema(schema)) == schema
     assert coding_of_document(coding_document(schema.coding)) == schema.coding
-    assert all(attribute_of(attribute_message(one)) == one for one in schema.coding.attributes)
+    assert all(
+        value_of(Attribute, message_of(one, catalog_pb2.Attribute)) == one
+        for one in schema.coding.attributes
+    )
 
 
 @pytest.mark.parametrize(

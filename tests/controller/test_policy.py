@@ -15,9 +15,7 @@ from gencard.boxes.registry import BOXES as REGISTRY
 from gencard.boxes.registry import complete
 from gencard.controller.boxes.generator_facts import GeneratorFacts, facts_of_generators
 from gencard.controller.policy import judgement, statistics
-from gencard.controller.policy import policy as policy_module
-from gencard.controller.policy.judgement import Limits, check_readable, check_size, judge
-from gencard.controller.policy.policy import AnalysesPolicy, MomentPolicy, Policy
+from gencard.controller.policy.judgement import ProposalLimits, check_readable, check_size, judge
 from gencard.controller.policy.statistics import price_of
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, Price
@@ -34,10 +32,13 @@ from gencard.core.errors import (
     TooManyRecordsError,
 )
 from gencard.core.moment import Moment, MomentKind
+from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy, Policy, TwoStewards
 from gencard.core.statistics.marginals import dimension
 from tests.core.strategies import domains, workloads
 
-LIMITS = Limits(marginal_cells=1_000_000, model_cells=50_000_000, marginals=2_000, rows=10**7, runs=100)
+LIMITS = ProposalLimits(
+    marginal_cells=1_000_000, model_cells=50_000_000, marginals=2_000, rows=10**7, runs=100
+)
 FIVE = Domain.of({"a": 2, "b": 3, "c": 4, "d": 2, "e": 5})
 POLICY = Policy(
     largest_order=2,
@@ -243,7 +244,7 @@ class TestLaws:
             judge(asked, policy, FIVE, replace(LIMITS, model_cells=19), {})
 
     def test_no_record_is_in_sight(self):
-        for module in (policy_module, statistics, judgement):
+        for module in (statistics, judgement):
             assert "vault" not in inspect.getsource(module)
         assert list(inspect.signature(judge).parameters) == [
             "proposal",
@@ -544,10 +545,10 @@ class TestWhatReadsRecordsOnceMore:
 class TestRunsOnTheRecords:
     """Runs are measured as the card is, and reviewed ones go with counts as they are alone."""
 
-    MOST = Analyses(
+    MOST = AnalysesPolicy(
         kinds=("crosstab", "linear"), checked_runs=3, reviewed_runs=2, libraries=("numpy", "pandas")
     )
-    OPEN = replace(POLICY, analyses=AnalysesPolicy(MOST))
+    OPEN = replace(POLICY, analyses=MOST)
     WANTED = Analyses(
         ("linear",), 2, reviewed_runs=1, programs=("ab" * 32,), libraries=("numpy",), numbers=50
     )
@@ -630,6 +631,26 @@ class TestRunsOnTheRecords:
     def test_what_cannot_be_is_no_proposal(self, wrong):
         with pytest.raises((InvalidInputError, InvalidNumberError)):
             proposal(("a", "b"), analyses=Analyses(**wrong))
+
+
+def test_analysts_receive_a_policy_without_the_rules_of_its_runs():
+    own = {"stored": True, "threshold": 50, "rounding": 20, "influence": None}
+    runs = AnalysesPolicy(("linear",), 3, release=AnswerRelease.STEWARD, **own)
+    policy = replace(POLICY, analyses=runs, stewards=2, two_stewards=()).for_persons(5)
+    public = policy.public
+    assert public == replace(
+        POLICY,
+        analyses=AnalysesPolicy(("linear",), 3, release=AnswerRelease.STEWARD),
+        two_stewards=tuple(TwoStewards),
+    )
+    assert public.public == public
+    assert public.decided_by_two == policy.decided_by_two
+
+
+def test_no_policy_offers_at_once_what_two_stewards_decide():
+    for two in ({"stewards": 2}, {"two_stewards": (TwoStewards.EXACT_COUNTS,)}):
+        with pytest.raises(InvalidInputError, match=r"policy\.automatic"):
+            replace(POLICY, automatic=True, **two)
 
 
 class TestTrial:

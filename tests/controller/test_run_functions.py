@@ -1,6 +1,5 @@
 """Numbers that an analyst chooses for levels: in no run on records, whatever function they hide in."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +11,14 @@ from hypothesis import strategies as st
 from gencard.controller.answers.earlier import Earlier
 from gencard.controller.answers.run_question import RunQuestion
 from gencard.controller.jobs.answering import checked
+from gencard.controller.jobs.tasks import Before, EndedQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError
 from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
-from gencard.wire.documents.answer_document import answer_of_document
-from gencard.wire.signatures.canonical import document_of
+from gencard.wire.documents.answer_document import Question, answer_of_document
+from gencard.wire.signatures.canonical import document_of, json_bytes
 from gencard.wire.signatures.dsse import DOCUMENT
 
 GOLDEN = Path(__file__).parents[1] / "fixtures" / "golden" / "documents"
@@ -48,15 +48,14 @@ MANY = records()
 
 
 def asked(kind, formula, where="", missing="level", options=None):
-    text = "" if options is None else json.dumps(options)
-    run = {"kind": kind, "formula": formula, "where": where, "missing": missing, "options": text}
-    return RunQuestion.new(run, CODING)
+    text = "" if options is None else json_bytes(options).decode()
+    return RunQuestion.new(Question(kind, formula, where, missing, text), CODING)
 
 
 def of_before(kind, formula, where="", **options):
     """A run that the checks of today would refuse."""
-    run = {"kind": kind, "formula": formula, "where": where, "missing": "level"}
-    return RunQuestion.of({**run, "options": json.dumps(options) if options else ""}, CODING)
+    text = json_bytes(options).decode() if options else ""
+    return RunQuestion.of(Question(kind, formula, where, options=text), CODING)
 
 
 def judged(run, dataset=MANY, earlier=()):
@@ -95,15 +94,15 @@ def test_a_run_of_before_is_read_and_judged_beside_but_not_carried_out(formula, 
     with pytest.raises(InvalidInputError):
         judged(old, dataset)
     new = asked("linear", "income ~ sex", where="region == 'north'")
-    assert judged(new, dataset)["reasons"] == []
-    assert judged(new, dataset, [old])["reasons"] == ["output-rules"]
+    assert judged(new, dataset).reasons == ()
+    assert judged(new, dataset, [old]).reasons == ("output-rules",)
 
 
 def test_groups_that_functions_of_before_made_are_judged_beside():
     few = np.where(np.arange(4_000) < 9, 2, np.arange(4_000) % 2)
     old = of_before("linear", "income ~ I((region != 'south') * 1e9)")
     new = asked("linear", "income ~ sex", where="region == 'north'")
-    assert judged(new, records(region=few), [old])["reasons"] == ["output-rules"]
+    assert judged(new, records(region=few), [old]).reasons == ("output-rules",)
 
 
 def test_the_saved_answer_of_before_is_read_and_judged_beside():
@@ -119,15 +118,13 @@ def test_the_saved_answer_of_before_is_read_and_judged_beside():
             Attribute("weight", Edges((40.0, 60.0, 80.0, 120.0))),
         )
     )
-    job = {"earlier": [DOCUMENT.write(signed.question)], "released": []}
-    earlier = Earlier.of(job, coding)
+    earlier = Earlier.of(Before(earlier=(EndedQuestion(signed.question),)), coding)
     assert earlier.runs[0].question.values["age"] == (8.0, 40.0, 82.5)
     rng = np.random.default_rng(2)
     few = np.where(np.arange(2_000) < 9, 0, rng.integers(1, 3, 2_000))
     rows = [few, rng.integers(0, 2, 2_000), rng.integers(0, 3, 2_000)]
     dataset = Dataset.of_columns(coding.domain, rows)
-    run = {"kind": "means", "formula": "weight ~ 1", "where": "16 <= age and age < 65"}
-    new = RunQuestion.new(run | {"missing": "level", "options": ""}, coding)
+    new = RunQuestion.new(Question("means", "weight ~ 1", "16 <= age and age < 65"), coding)
     assert earlier.differs_by_few(new, dataset, 10)
 
 
@@ -151,7 +148,7 @@ ALLOWED = [
 
 @pytest.mark.parametrize(("kind", "formula"), ALLOWED)
 def test_usual_functions_are_answered(kind, formula):
-    assert judged(asked(kind, formula, missing="drop"))["reasons"] == []
+    assert judged(asked(kind, formula, missing="drop")).reasons == ()
 
 
 REFUSED = [
@@ -299,7 +296,7 @@ class TestGroups:
         nobody = np.arange(4_000) % 2
         for region in (few, nobody):
             result = judged(asked(kind, formula, missing="drop"), records(region=region))
-            assert result["answer"] is None
+            assert result.answer is None
 
     @pytest.mark.parametrize(
         ("kind", "formula"),
@@ -327,7 +324,7 @@ class TestGroups:
         if "balance" in formula:
             balance[np.flatnonzero((sex == 1) & (age >= 10))[:9]] = 0
         dataset = records(sex=sex, age=age, balance=balance)
-        assert judged(asked(kind, formula, missing="drop"), dataset)["answer"] is None
+        assert judged(asked(kind, formula, missing="drop"), dataset).answer is None
 
     def test_groups_of_two_runs_differ_by_nobody_s_age(self):
         """Everybody below 30, then below 29: the few of 29 would be the difference."""
@@ -336,12 +333,12 @@ class TestGroups:
         dataset = records(age=age)
         first = asked("linear", "income ~ I(age < 30)", missing="drop")
         second = asked("linear", "income ~ I(age < 29)", missing="drop")
-        assert judged(first, dataset)["answer"] is not None
-        assert judged(second, dataset)["answer"] is not None
-        assert judged(second, dataset, [first])["reasons"] == ["output-rules"]
+        assert judged(first, dataset).answer is not None
+        assert judged(second, dataset).answer is not None
+        assert judged(second, dataset, [first]).reasons == ("output-rules",)
         where = asked("linear", "income ~ sex", where="age < 29", missing="drop")
-        assert judged(where, dataset, [first])["reasons"] == ["output-rules"]
-        assert judged(first, dataset, [where])["reasons"] == ["output-rules"]
+        assert judged(where, dataset, [first]).reasons == ("output-rules",)
+        assert judged(first, dataset, [where]).reasons == ("output-rules",)
 
     def test_groups_of_one_run_are_no_chain_to_a_few(self):
         """Each pair of groups has large cells; those below 30 and from 30 to 35 leave the few of 35."""
@@ -349,7 +346,7 @@ class TestGroups:
         age[9:][age[9:] == 15] = 3
         dataset = records(age=age)
         chain = "income ~ I(age < 30) + I(30 <= age and age < 35) + I(age <= 35)"
-        assert judged(asked("linear", chain, missing="drop"), dataset)["answer"] is None
+        assert judged(asked("linear", chain, missing="drop"), dataset).answer is None
 
     def test_tables_of_groups_count_for_the_widest_table(self):
         plain = asked("linear", "income ~ I(age < 30)", missing="drop")
@@ -365,12 +362,11 @@ def test_a_level_that_nobody_has_ends_as_a_refusal_and_not_as_an_error(formula):
         CODING, attributes=(Attribute("age", Labels(("a", "b", "c"))), *CODING.attributes[1:])
     )
     named = formula.format("c" if "Treatment" in formula else "'c', 'a', 'b'")
-    run = {"kind": "linear", "formula": named, "where": "", "missing": "drop", "options": ""}
-    question = RunQuestion.new(run, coding)
+    question = RunQuestion.new(Question("linear", named, missing="drop"), coding)
     rows = {name: MANY.column(name) for name in NAMES} | {"age": np.arange(4_000) % 2}
     dataset = Dataset.of_columns(coding.domain, [rows[name] for name in NAMES])
     for rules in (
         USUAL_RULES,
         replace(USUAL_RULES, checks=replace(USUAL_RULES.checks, zeros=False)),
     ):
-        assert checked(question, Earlier(coding, (), ()), dataset, {}, rules)["answer"] is None
+        assert checked(question, Earlier(coding, (), ()), dataset, {}, rules).answer is None

@@ -24,6 +24,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
 from gencard.core.output_checks.rules import OUTPUT_RULES, USUAL_RULES, Rule
+from gencard.wire.documents.answer_document import Question
 
 CODING = Coding(
     (
@@ -71,8 +72,7 @@ def records(rng, yes=9):
 
 
 def run_of(kind, formula, where="", missing="drop", options=""):
-    question = {"kind": kind, "formula": formula, "where": where, "missing": missing, "options": options}
-    return RunQuestion.of(question, CODING)
+    return RunQuestion.of(Question(kind, formula, where, missing, options), CODING)
 
 
 def read(result):
@@ -106,9 +106,9 @@ def test_all_refusals_of_a_kind_look_the_same(kind):
         for status in (0, 1):
             codes[0, 0] = status
             result = ask(run, codes)
-            if result["answer"] is None:
+            if result.answer is None:
                 refused.add(read(result))
-                rules.update(rule for mark in result["marks"] for rule in mark["rules"])
+                rules.update(rule for mark in result.marks for rule in mark.rules)
     assert len(refused) == 1
     assert json.loads(refused.pop())["reasons"] == [OUTPUT_RULES]
     assert len(rules) > 1, "several rules refused, and stewards see which"
@@ -131,7 +131,7 @@ def test_a_failed_run_and_too_many_numbers_are_refused_alike():
     codes = records(np.random.default_rng(1))
     refused = ask(run_of("linear", "age ~ region", "hiv == 'yes'"), codes)
     answered = ask(run_of("crosstab", "sex ~ region"), codes)
-    assert answered["answer"] is not None
+    assert answered.answer is not None
     few = Analyses(kinds=("linear",), checked_runs=1, numbers=5)
     for other in (outcome_of(answered, few), Outcome.refused(Rule.FAILED)):
         assert replace(outcome_of(refused, few), marks=None) == replace(other, marks=None)
@@ -184,7 +184,7 @@ def test_what_the_schema_leaves_no_answer_is_refused_before_records_are_read(
     for seed in (1, 2):
         codes = records(np.random.default_rng(seed), yes=400)
         codes[:, 4] = np.arange(SIZE) % 4
-        assert ask(run, codes)["answer"] is None
+        assert ask(run, codes).answer is None
 
 
 def test_too_many_numbers_are_counted_by_the_schema():
@@ -196,8 +196,8 @@ def test_too_many_numbers_are_counted_by_the_schema():
 
 def test_a_wide_question_is_not_tried():
     wide = tuple(Attribute(f"x{place}", Labels(tuple("abcdefghij"))) for place in range(6))
-    question = {"kind": "loglinear", "where": "", "missing": "drop", "options": ""}
-    run = RunQuestion.of(question | {"formula": "~ x0 + x1 + x2 + x3 + x4 + x5"}, Coding(wide))
+    question = Question("loglinear", "~ x0 + x1 + x2 + x3 + x4 + x5", missing="drop")
+    run = RunQuestion.of(question, Coding(wide))
     assert tried(run.question, run.conditions) is None
 
 
@@ -216,7 +216,7 @@ def text_of(cells):
 
 def _asked(cells):
     where = text_of(cells) if cells else ""
-    return {"kind": "means", "formula": "age ~ 1", "where": where, "missing": "level", "options": ""}
+    return Question("means", "age ~ 1", where)
 
 
 @settings(max_examples=25, deadline=None)
@@ -241,9 +241,9 @@ def test_a_refused_population_does_not_block_all_records():
     """A refusal about everybody but a few must not keep anybody from asking about everybody."""
     codes = records(np.random.default_rng(1))
     near = run_of("means", "age ~ sex", "not (hiv == 'yes' and region == 'b')")
-    assert ask(near, codes)["answer"] is None
+    assert ask(near, codes).answer is None
     earlier = Earlier(CODING, (), (), (near.population,))
-    assert ask(run_of("means", "age ~ sex"), codes, earlier)["answer"] is not None
+    assert ask(run_of("means", "age ~ sex"), codes, earlier).answer is not None
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,9 @@ def test_a_refused_population_does_not_block_all_records():
     ],
 )
 def test_a_condition_in_other_words_is_the_same_one(one, other):
-    populations = [Population.of(_asked([]) | {"where": text}, CODING) for text in (one, other)]
+    populations = [Population.of(replace(_asked([]), where=text), CODING) for text in (one, other)]
     assert populations[0].chosen == populations[1].chosen
-    another = Population.of(_asked([]) | {"where": "age < 40"}, CODING)
+    another = Population.of(replace(_asked([]), where="age < 40"), CODING)
     assert another.chosen != populations[0].chosen
 
 

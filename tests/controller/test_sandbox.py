@@ -6,17 +6,19 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gencard.controller.jobs.descriptions import values_of
+from gencard.controller.jobs.tasks import JOBS
 from gencard.controller.sandbox import namespaces
 from gencard.controller.sandbox.boxes import _BUILT_IN, built_in_program, check_isolation, sandboxed_box
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.sandbox.namespaces import SandboxUser
-from gencard.controller.sandbox.recipes import built_in_recipe, in_sandbox, sandboxed_box_of
+from gencard.controller.sandbox.recipes import ProgramRecipe, built_in_recipe, sandboxed_box_of
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.blackbox import FittingBox
 from gencard.core.coding import Attribute, Coding, Edges, Labels
@@ -195,10 +197,9 @@ class TestBuiltIn:
         with pytest.raises(GencardError):
             inside.load(saved[: len(saved) // 2]).sample(1, seed=0)
 
-    def test_a_job_is_told_of_it_in_json(self):
-        recipe = json.loads(
-            json.dumps(in_sandbox(built_in_recipe("synthpop", {}), LIMITS, Isolation.NAMESPACES))
-        )
+    def test_its_recipe_crosses_to_a_job(self):
+        written = JOBS.write(replace(built_in_recipe("synthpop", {}), limits=LIMITS))
+        recipe = JOBS.read(ProgramRecipe, json.loads(json.dumps(written)), field="recipe")
         made = sandboxed_box_of(recipe, workload=(("a", "b"),), values={"a": (1.0, 2.0, float("nan"))})
         assert len(made(SMALL, 5, seed=0)) == 5
 
@@ -208,9 +209,7 @@ class TestBuiltIn:
         with pytest.raises(InvalidInputError):
             built_in_recipe("synthpop", {"stranger": "1"})
         with pytest.raises(InvalidInputError):
-            sandboxed_box_of(
-                in_sandbox({"kind": "stranger", "parameters": {}}, LIMITS, Isolation.NAMESPACES)
-            )
+            sandboxed_box_of(replace(built_in_recipe("synthpop", {}), box="stranger"))
 
 
 def test_what_starts_for_each_run_of_a_built_in_box_is_small():

@@ -1,17 +1,28 @@
 """Settings: one file, the environment above it, and refusals that name fields but no values."""
 
 import tomllib
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.controller.records.file_format import FileFormat
+from gencard.controller.sandbox.limits import SandboxLimits, SandboxSettings
 from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import Settings
+from gencard.controller.state.ledger import Caps
 from gencard.core.card.budget import Price
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.mechanism import Transform
+from gencard.core.card.noise import Mechanism, gaussian
 from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.evaluation.material import Declared
+from gencard.core.moment import MomentKind
+from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy
+from gencard.core.privacy.distances.gower import Missing
+from gencard.core.utility.gap import GapWords
 
 SMALLEST = """
 [identity]
@@ -75,13 +86,146 @@ def test_the_environment_stands_above_the_file(tmp_path, monkeypatch):
 
 def test_policy_and_caps_are_plain_values(tmp_path):
     entry = load(tmp_path, SMALLEST + DATASET).datasets[0]
-    policy = entry.policy.policy()
+    policy = entry.policy
     assert policy.most_per_card.statistics == 7
     assert str(policy.most_per_card.epsilon) == "0.1"
     assert policy.forbidden == (("a", "b"),)
     assert policy.mechanisms == (Mechanism.EXACT,)
     assert not policy.automatic
-    assert entry.caps.dataset.price() == Price(statistics=100)
+    assert entry.caps.dataset == Price(statistics=100)
+
+
+WHOLE = (
+    SMALLEST
+    + """
+[cell]
+memory_mib = 1000
+[[datasets]]
+name = "survey"
+data = "records/survey.csv"
+schema = "schema.toml"
+format = { delimiter = ";", decimal = ",", dates = ["%d.%m.%Y"] }
+[datasets.measures]
+keys = ["a"]
+attacks = 20
+missing = "pairwise"
+gap = { attribute = "a", first = "x", second = "y", within = "b" }
+[datasets.policy]
+largest_order = 2
+largest_marginal_cells = 1000
+most_marginals = 10
+most_rows = 100
+most_per_card = { statistics = 7, epsilon = "0.10" }
+mechanisms = ["exact", "gaussian"]
+noise = { mechanism = "gaussian", neighbouring = "add-remove", rho = "0.10", delta = "1e-6" }
+transform = { threshold = 10 }
+moments = { kinds = ["mean"], highest = 3 }
+[datasets.policy.analyses]
+kinds = ["logistic", "linear"]
+checked_runs = 3
+release = "steward"
+influence = "off"
+[datasets.caps]
+dataset = { statistics = 100 }
+project = { statistics = 50 }
+analyst = { statistics = 50 }
+projects = { p = { statistics = 1 } }
+[[black_boxes]]
+name = "x"
+kind = "program"
+folder = "x"
+command = ["python", "./x"]
+limits = { fit_mib = 4 }
+claim = { by = "its author", epsilon = "0.50", neighbouring = "add-remove" }
+"""
+)
+
+
+def test_tables_are_dataclasses_of_the_rooms_that_use_them(tmp_path):
+    settings = load(tmp_path, WHOLE)
+    (entry,), (box,) = settings.datasets, settings.black_boxes
+    assert settings.cell == SandboxSettings(memory_mib=1000)
+    assert entry.format == FileFormat(delimiter=";", decimal=",", dates=("%d.%m.%Y",))
+    assert entry.measures == Declared(
+        ("a",), attacks=20, missing=Missing.PAIRWISE, gap=GapWords("a", "x", "y", "b")
+    )
+    assert entry.policy.noise == gaussian("0.1", neighbouring="add-remove", delta="1e-6")
+    assert entry.policy.transform == Transform(threshold=10)
+    assert entry.policy.moments == MomentPolicy((MomentKind.MEAN,), 3)
+    assert entry.policy.analyses == AnalysesPolicy(
+        ("logistic", "linear"), 3, release=AnswerRelease.STEWARD, influence=None
+    )
+    assert entry.caps == Caps(*[Price(100), Price(50), Price(50)], projects={"p": Price(1)})
+    assert box.limits_in(settings.cell.limits) == SandboxLimits(memory_mib=1000, fit_mib=4)
+
+
+@pytest.mark.parametrize("text", [WHOLE, SMALLEST + DATASET])
+def test_values_are_dumped_as_the_tables_that_state_them(tmp_path, text):
+    """The log of rules shows what the file states, and reading it again gives the same settings."""
+    settings = load(tmp_path, text)
+    dumped = settings.model_dump(exclude_none=True)
+    for entry in dumped["datasets"]:
+        entry["schema"] = entry.pop("schema_file")
+    assert Settings.of_table(without_none(dumped), tmp_path / "controller.toml") == settings
+
+
+def without_none(value):
+    if isinstance(value, dict):
+        return {name: without_none(one) for name, one in value.items() if one is not None}
+    return [without_none(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def tables(value, path=()):
+    """Paths of all tables in a document."""
+    if isinstance(value, dict):
+        yield path
+    for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(one, dict | list):
+            yield from tables(one, (*path, name))
+
+
+DOCUMENT = tomllib.loads(WHOLE)
+OPEN = {("datasets", 0, "caps", "projects")}
+"""Tables of names that stewards choose."""
+
+
+def changed(path, change):
+    document = tomllib.loads(WHOLE)
+    change(reduce(getitem, path, document))
+    with pytest.raises(InvalidInputError) as caught:
+        Settings.of_table(document, Path("/nowhere/controller.toml"))
+    return caught.value.fields
+
+
+@pytest.mark.parametrize("path", [path for path in tables(DOCUMENT) if path not in OPEN], ids=str)
+def test_no_table_may_have_an_unknown_name(path):
+    fields = changed(path, lambda table: table.update(CANARY=1))
+    assert fields["field"].endswith(".".join(filter(None, (*map(str, path[2:]), "CANARY"))))
+    assert fields["problem"] == "is not a known name"
+
+
+@pytest.mark.parametrize("name", ["most_records", "public"])
+def test_a_file_cannot_state_what_follows_from_the_schema(name):
+    fields = changed(("datasets", 0, "policy"), lambda table: table.update({name: 1}))
+    assert fields["problem"].startswith("is not a known name")
+
+
+@pytest.mark.parametrize("path", [path for path in tables(DOCUMENT) if path], ids=str)
+def test_a_table_is_a_table(path):
+    document = tomllib.loads(WHOLE)
+    reduce(getitem, path[:-1], document)[path[-1]] = 5
+    with pytest.raises(InvalidInputError) as caught:
+        Settings.of_table(document, Path("/nowhere/controller.toml"))
+    assert ".".join(map(str, path[2:])) in caught.value.fields["field"]
+    assert caught.value.fields["problem"].startswith("is not valid (")
+
+
+def test_a_required_name_is_required():
+    fields = changed(("datasets", 0, "measures", "gap"), lambda table: table.pop("within"))
+    assert fields == {
+        "field": "controller.toml: datasets.0.measures.gap.within",
+        "problem": "is required",
+    }
 
 
 PROGRAM = (
@@ -98,7 +242,7 @@ claim = { by = "its author", epsilon = "0.5", neighbouring = "add-remove" }
 
 
 def test_a_program_may_have_a_claim_that_somebody_declares(tmp_path):
-    claim = load(tmp_path, PROGRAM).black_boxes[0].claim.claim()
+    claim = load(tmp_path, PROGRAM).black_boxes[0].claim
     assert str(claim) == "epsilon 0.5 (add-remove). Declared by its author, and not proved."
 
 
@@ -186,7 +330,7 @@ def test_a_refusal_says_what_is_allowed(tmp_path, text, problem):
 @pytest.mark.parametrize("line", ["stewards = 2", 'two_stewards = ["exact-counts"]'])
 def test_where_two_stewards_decide_nothing_is_offered_at_once(tmp_path, line):
     dataset = SMALLEST + DATASET.replace("[datasets.caps]", f"{line}\n[datasets.caps]")
-    assert load(tmp_path, dataset).datasets[0].policy.policy().decided_by_two
+    assert load(tmp_path, dataset).datasets[0].policy.decided_by_two
     automatic = dataset.replace(line, f"{line}\nautomatic = true")
     assert "if two stewards decide" in str(refused(tmp_path, automatic))
 

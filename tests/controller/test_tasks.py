@@ -1,12 +1,11 @@
 """What jobs do, without a process around them; and what a worker makes of their ends."""
 
 import io
-import json
 import resource
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -14,10 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.boxes.reference import Honest
+from gencard.boxes.reference import Honest, ReferenceKind, ReferenceRecipe
 from gencard.controller.jobs import auditing, tasks, worker
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.policy.policy import Policy
+from gencard.controller.jobs.executor import received
+from gencard.controller.jobs.process import packed, read_frame, unpacked
+from gencard.controller.jobs.tasks import Crashed, Done, Failed, Reported
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Vault
@@ -25,7 +26,7 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.run import audit
-from gencard.core.audit.wording import report_of_json_object, report_to_json_object
+from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.budget import Price
 from gencard.core.card.terms import AuditTerms, CardTerms, Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
@@ -42,6 +43,7 @@ from gencard.core.errors import (
 )
 from gencard.core.generators.contract import synthesise
 from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.policy import Policy
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
 from tests.wire import samples
@@ -55,6 +57,7 @@ CODING = Coding(
     ),
     (StructuralZeros(("age", "marital"), ((0, 1), (0, 2))),),
 )
+SINGLES = tuple((name,) for name in CODING.domain.attributes)
 PAIRS = tuple(combinations(CODING.domain.attributes, 2))
 TERMS = Proposal("datasets/survey", "to see", PAIRS, "ipf", 100)
 POLICY = Policy(3, 1000, 10, 1000, ("ipf",), Price(statistics=100))
@@ -84,12 +87,12 @@ def records(dataset_entry: DatasetEntry) -> Dataset:
     return Vault(dataset_entry.data, CODING).dataset(CODING.domain.attributes, most_records=90)
 
 
-def run(task, job: tasks.Job) -> tasks.Job:
+def run(task, job):
     """The job as it goes over the pipe, and its result as it comes back."""
     told = []
-    result = task(json.loads(json.dumps(job)), progress=lambda *what: told.append(what))
+    result = task.run(unpacked(packed(Done(), job))[1], lambda *what: told.append(what))
     assert all(0 <= share <= 1 for _, share in told)
-    return json.loads(json.dumps(result))
+    return received(task, packed(Done(), result))[1]
 
 
 FILE_AND_FOLDER = pytest.mark.parametrize("dataset_entry", ["file", "folder"], indirect=True)
@@ -98,9 +101,9 @@ FILE_AND_FOLDER = pytest.mark.parametrize("dataset_entry", ["file", "folder"], i
 class TestMeasure:
     @FILE_AND_FOLDER
     def test_it_gives_psi_of_the_records(self, dataset_entry):
-        psi = run(tasks.MEASURE, WRITE.measure(dataset_entry, dataset_entry.version, TERMS))["psi"]
-        assert psi.encode() == psi_document(measure_dataset(records(dataset_entry), PAIRS))
-        assert psi_of_document(psi.encode()).cliques == PAIRS
+        psi = run(tasks.MEASURE, WRITE.measure(dataset_entry, dataset_entry.version, TERMS)).psi
+        assert psi == psi_document(measure_dataset(records(dataset_entry), PAIRS))
+        assert psi_of_document(psi).cliques == PAIRS
 
     def test_another_version_is_refused(self, dataset_entry):
         job = WRITE.measure(dataset_entry, dataset_entry.version, TERMS)
@@ -134,13 +137,20 @@ class TestMeasure:
     def test_the_salt_is_not_shown(self):
         assert "salt" not in repr(WRITE)
 
+    def test_a_job_does_not_show_salt_and_password(self, dataset_entry):
+        job = WRITE.measure(dataset_entry, dataset_entry.version, TERMS)
+        shown = repr(
+            replace(job, records=replace(job.records, salt=b"of-the-digests", secret="of-the-table"))
+        )
+        assert "of-the-" not in shown
+
 
 class TestSynthesise:
     def card(self, generator: str = "ipf") -> CardTerms:
         terms = Proposal("datasets/t", "to see", PAIRS, generator, 500)
         return replace(samples.CARD, terms=terms)
 
-    def job(self, dataset_entry: DatasetEntry, folder: Path, **changes) -> tasks.Job:
+    def job(self, dataset_entry: DatasetEntry, folder: Path, **changes) -> tasks.SynthesisJob:
         psi = psi_document(measure_dataset(records(dataset_entry), PAIRS))
         arguments = {
             "psi": psi,
@@ -152,7 +162,7 @@ class TestSynthesise:
         return WRITE.synthesise(dataset_entry, **arguments | changes)
 
     def test_rows_are_those_of_a_replay(self, dataset_entry, tmp_path):
-        digest = run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path))["digest"]
+        digest = run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path)).digest
         made = RowsFile(tmp_path / "rows").dataset()
         psi = measure_dataset(records(dataset_entry), PAIRS)
         replayed = synthesise(ipf(CODING.structural_zeros), psi, psi.domain, 500, 7)
@@ -178,8 +188,8 @@ class TestSynthesise:
     def test_it_knows_psi_and_nothing_else_of_the_records(self, dataset_entry, tmp_path):
         job = self.job(dataset_entry, tmp_path)
         names = {"psi", "generator", "zeros", "computed", "rows", "seed", "max_cells", "rows_file"}
-        assert set(job) == names
-        assert str(dataset_entry.data) not in json.dumps(job)
+        assert {one.name for one in fields(job)} == names
+        assert str(dataset_entry.data).encode() not in packed(Done(), job)
 
 
 def _without_digests(report: AuditReport) -> dict[str, object]:
@@ -189,8 +199,8 @@ def _without_digests(report: AuditReport) -> dict[str, object]:
 class TestAudit:
     PLAN = AuditPlan(cliques=PAIRS, rows=90, seed=2**64 - 1, terms=AuditTerms(runs=6, order=3))
 
-    def job(self, dataset_entry: DatasetEntry, **recipe) -> tasks.Job:
-        recipe = {"kind": "honest", "generator": "ipf", "cliques": list(map(list, PAIRS))} | recipe
+    def job(self, dataset_entry: DatasetEntry, **changes) -> tasks.AuditJob:
+        recipe = replace(ReferenceRecipe(ReferenceKind.HONEST, "ipf", PAIRS), **changes)
         versions = (("gencard", "1"),)
         journal = Path(tempfile.mkdtemp(dir=dataset_entry.data.parent))
         return WRITE.audit(
@@ -199,7 +209,7 @@ class TestAudit:
 
     @FILE_AND_FOLDER
     def test_the_report_is_that_of_an_audit_of_the_records(self, dataset_entry):
-        report = report_of_json_object(run(tasks.AUDIT, self.job(dataset_entry))["report"])
+        report = run(tasks.AUDIT, self.job(dataset_entry)).report
         box = Honest(ipf(CODING.structural_zeros), PAIRS)
         expected = audit(box, records(dataset_entry), self.PLAN, versions=(("gencard", "1"),))
         assert _without_digests(report) == _without_digests(expected)
@@ -209,14 +219,15 @@ class TestAudit:
         assert report.versions == (("gencard", "1"),)
 
     def test_a_box_that_knows_too_much_is_built_as_described(self, dataset_entry):
-        job = self.job(dataset_entry, kind="adds_marginal", extra=list(CODING.domain.attributes))
-        report = report_of_json_object(run(tasks.AUDIT, job)["report"])
+        kind = ReferenceKind.ADDS_MARGINAL
+        job = self.job(dataset_entry, kind=kind, extra=CODING.domain.attributes)
+        report = run(tasks.AUDIT, job).report
         assert report.verdict is Verdict.LEAKAGE
 
     @FILE_AND_FOLDER
     def test_more_records_than_the_bound_are_refused(self, dataset_entry):
         with pytest.raises(TooManyRecordsError, match="more than 89 records"):
-            run(tasks.AUDIT, self.job(dataset_entry) | {"most_records": 89})
+            run(tasks.AUDIT, replace(self.job(dataset_entry), most_records=89))
 
     def test_s34_however_a_box_fails_it_is_told_in_the_same_words(self, dataset_entry, monkeypatch):
         def failing(error):
@@ -256,13 +267,13 @@ class TestRunBlackBox:
         RowsFile(folder / "upload").write(records(dataset_entry))
         job = WRITE.run_black_box(
             dataset_entry,
-            {"kind": "honest", "generator": "ipf", "cliques": [["sex"], ["age"], ["marital"]]} | recipe,
+            replace(ReferenceRecipe(ReferenceKind.HONEST, "ipf", SINGLES), **recipe),
             upload=folder / "upload",
             rows=200,
             seed=3,
             rows_file=folder / "made",
         )
-        digest = run(tasks.RUN_BLACK_BOX, job)["digest"]
+        digest = run(tasks.RUN_BLACK_BOX, job).digest
         made = RowsFile(folder / "made").dataset()
         assert made.digest() == digest
         return made
@@ -271,8 +282,8 @@ class TestRunBlackBox:
         "recipe",
         [
             {},
-            {"kind": "adds_marginal", "extra": ["sex", "age", "marital"]},
-            {"kind": "copies_rows", "share": "0.5"},
+            {"kind": ReferenceKind.ADDS_MARGINAL, "extra": ("sex", "age", "marital")},
+            {"kind": ReferenceKind.COPIES_ROWS, "share": 0.5},
         ],
     )
     def test_each_kind_gives_rows_over_the_same_domain(self, dataset_entry, tmp_path, recipe):
@@ -287,54 +298,59 @@ class TestRunBlackBox:
 
     def test_a_box_that_leaves_the_domain_is_refused(self, dataset_entry, tmp_path):
         with pytest.raises(BlackBoxError):
-            self.box(dataset_entry, tmp_path, cliques=[["sex"]])
+            self.box(dataset_entry, tmp_path, cliques=(("sex",),))
 
-    def test_an_unknown_kind_is_refused(self, dataset_entry, tmp_path):
+    @pytest.mark.parametrize("kind", [ReferenceKind.ADDS_MARGINAL, ReferenceKind.COPIES_ROWS])
+    def test_a_kind_without_its_own_field_is_refused(self, kind):
         with pytest.raises(InvalidInputError):
-            self.box(dataset_entry, tmp_path, kind="pickle")
+            ReferenceRecipe(kind, "ipf", SINGLES)
 
     def test_a_missing_upload_is_a_storage_error(self, dataset_entry, tmp_path):
+        recipe, absent = ReferenceRecipe(ReferenceKind.HONEST, "ipf", SINGLES), tmp_path / "absent"
         with pytest.raises(StorageError):
-            run(tasks.RUN_BLACK_BOX, {"upload": str(tmp_path / "absent")})
+            run(tasks.RUN_BLACK_BOX, tasks.BlackBoxJob(recipe, absent, 1, 1, absent, absent))
 
 
-class TestWorkerAnswers:
-    def answer(self, function) -> tuple[worker.Answer, list[str]]:
-        channel = io.StringIO()
-        answer = worker.answer(function, {}, worker.Speaker(channel))
-        return answer, channel.getvalue().splitlines()
+class TestEnds:
+    def ended(self, work):
+        """How the work ends for a worker, and the progress that it writes."""
+        channel = io.BytesIO()
+        ending = worker.ended(work, worker.Reporter(channel))
+        channel.seek(0)
+        return ending, list(iter(lambda: read_frame(channel), None))
 
     def test_a_result(self):
-        assert self.answer(lambda job, progress: {"x": 1}) == ({"result": {"x": 1}}, [])
+        assert self.ended(lambda progress: {"x": 1}) == ((Done(), {"x": 1}), [])
 
     def test_a_typed_error_is_reason_and_fields(self):
-        def refuse(job, progress):
+        def refuse(progress):
             raise UndeclaredLevelError(attribute="sex")
 
-        answer, _ = self.answer(refuse)
-        assert answer == {"error": {"reason": "UNDECLARED_LEVEL", "fields": {"attribute": "sex"}}}
+        ending, _ = self.ended(refuse)
+        assert ending == (Failed("UNDECLARED_LEVEL", {"attribute": "sex"}), None)
 
     def test_want_of_memory_is_a_limit(self):
-        answer, _ = self.answer(lambda job, progress: np.empty(2**50))
-        assert answer == {"error": {"reason": "JOB_LIMIT", "fields": {"what": "memory"}}}
+        ending, _ = self.ended(lambda progress: np.empty(2**50))
+        assert ending == (Failed("JOB_LIMIT", {"what": "memory"}), None)
 
     def test_anything_else_is_a_class_and_a_place(self):
-        answer, _ = self.answer(lambda job, progress: {}["CANARY"])
-        assert answer["crash"]["kind"] == "KeyError"
-        assert answer["crash"]["where"].startswith("test_tasks.py:")
-        assert "CANARY" not in json.dumps(answer)
+        (ending, _), _ = self.ended(lambda progress: {}["CANARY"])
+        assert isinstance(ending, Crashed)
+        assert ending.kind == "KeyError"
+        assert ending.where.startswith("test_tasks.py:")
+        assert b"CANARY" not in packed(ending)
 
-    def test_progress_is_said_in_hundredths(self):
-        def count(job, progress):
+    def test_progress_is_reported_in_hundredths(self):
+        def count(progress):
             for step in range(100_000):
                 progress("count", step / 100_000)
             progress("done", 1.0)
-            return {}
 
-        _, lines = self.answer(count)
-        assert len(lines) == 101
-        assert json.loads(lines[0]) == {"progress": ["count", 0.0]}
-        assert json.loads(lines[-1]) == {"progress": ["done", 1.0]}
+        _, frames = self.ended(count)
+        replies = [received(tasks.KEEP, frame)[0] for frame in frames]
+        assert len(replies) == 101
+        assert replies[0] == Reported("count", 0.0)
+        assert replies[-1] == Reported("done", 1.0)
 
 
 _FULL_DISK = """

@@ -7,11 +7,11 @@ from google.protobuf.message import Message
 
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card, CardState, Change, Offer, Step, Turn
+from gencard.v1 import catalog_pb2, common_pb2
 from gencard.v1.synthesis_pb2 import StreamRowsResponse
-from gencard.wire.codecs.card_codec import card_message, terms_message
-from gencard.wire.codecs.privacy_codec import claim_message, price_message
+from gencard.wire.codec import message_of
+from gencard.wire.codecs.card_codec import card_message
 from gencard.wire.codecs.psi_codec import psi_chunks
-from gencard.wire.codecs.schema_codec import attribute_message, zeros_message
 from gencard.wire.codecs.table_codec import DatasetColumns, encoded_chunks, table_chunks
 from gencard.wire.documents.card_document import card_statement
 from tests.golden.values import CARDS_BY_NAME, CODING, EXACT, EXACT_TERMS, NOW, PSIS, RECORDS
@@ -50,15 +50,15 @@ CLAIMS = {name: card.claim for name, card in CARDS_BY_NAME.items() if card.claim
 
 def _messages() -> Iterator[tuple[str, Message]]:
     for name, card in CARDS_BY_NAME.items():
-        yield f"terms-{name}", terms_message(card.terms)
-        yield f"price-{name}", price_message(card.price)
+        yield f"terms-{name}", message_of(card.terms, common_pb2.Terms)
+        yield f"price-{name}", message_of(card.price, common_pb2.Price)
     for name, negotiation in NEGOTIATIONS.items():
         yield f"card-{name}", card_message(negotiation)
     for name, claim in CLAIMS.items():
-        yield f"claim-{name}", claim_message(claim)
+        yield f"claim-{name}", message_of(claim, catalog_pb2.Claim)
     for attribute in CODING.attributes:
-        yield f"attribute-{attribute.name}", attribute_message(attribute)
-    yield "zeros", zeros_message(CODING.structural_zeros[0])
+        yield f"attribute-{attribute.name}", message_of(attribute, catalog_pb2.Attribute)
+    yield "zeros", message_of(CODING.structural_zeros[0], catalog_pb2.StructuralZeros)
     for name, make in PSIS.items():
         for number, chunk in enumerate(psi_chunks(make())):
             yield f"psi-{name}-{number}", chunk

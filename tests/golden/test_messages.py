@@ -8,30 +8,17 @@ import pytest
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from gencard.core.card.budget import Claim, Price
+from gencard.core.card.card import Offer
+from gencard.core.card.mechanism import Transform
+from gencard.core.card.terms import Proposal
+from gencard.core.coding import Attribute, StructuralZeros
+from gencard.core.moment import Moment
 from gencard.v1 import catalog_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
-from gencard.wire.codecs.card_codec import (
-    card_message,
-    card_of,
-    moment_message,
-    moment_of,
-    offer_message,
-    offer_of,
-    proposal_of,
-    terms_message,
-)
-from gencard.wire.codecs.privacy_codec import (
-    claim_message,
-    claim_of,
-    price_message,
-    price_of,
-    privacy_message,
-    privacy_of,
-    transform_message,
-    transform_of,
-)
+from gencard.wire.codec import message_of, privacy_message, privacy_of, value_of
+from gencard.wire.codecs.card_codec import card_message, card_of
 from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
-from gencard.wire.codecs.schema_codec import attribute_message, attribute_of, zeros_message, zeros_of
 from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
 from tests.golden.exchanges import Exchanges
 from tests.golden.files import golden_json, packed
@@ -43,15 +30,19 @@ MESSAGES = [kind.FromString(content) for kind, content in EXCHANGES.messages()]
 
 AGAIN: dict[type[Message], Callable[[Any], Message | None]] = {
     negotiation_pb2.Card: lambda message: card_message(card_of(message)),
-    negotiation_pb2.Offer: lambda message: offer_message(offer_of(message)),
-    common.Terms: lambda message: terms_message(proposal_of(message)),
+    negotiation_pb2.Offer: lambda message: message_of(value_of(Offer, message), negotiation_pb2.Offer),
+    common.Terms: lambda message: message_of(value_of(Proposal, message), common.Terms),
     common.Privacy: lambda message: privacy_message(privacy_of(message)),
-    common.Price: lambda message: price_message(price_of(message)),
-    common.Moment: lambda message: moment_message(moment_of(message)),
-    common.Transform: lambda message: transform_message(transform_of(message)),
-    catalog_pb2.Claim: lambda message: claim_message(claim_of(message)),
-    catalog_pb2.Attribute: lambda message: attribute_message(attribute_of(message)),
-    catalog_pb2.StructuralZeros: lambda message: zeros_message(zeros_of(message)),
+    common.Price: lambda message: message_of(value_of(Price, message), common.Price),
+    common.Moment: lambda message: message_of(value_of(Moment, message), common.Moment),
+    common.Transform: lambda message: message_of(value_of(Transform, message), common.Transform),
+    catalog_pb2.Claim: lambda message: message_of(value_of(Claim, message), catalog_pb2.Claim),
+    catalog_pb2.Attribute: lambda message: message_of(
+        value_of(Attribute, message), catalog_pb2.Attribute
+    ),
+    catalog_pb2.StructuralZeros: lambda message: message_of(
+        value_of(StructuralZeros, message), catalog_pb2.StructuralZeros
+    ),
 }
 
 

@@ -20,7 +20,7 @@ from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell import terminal
 from gencard.controller.shell.main import app as steward_shell
-from gencard.controller.state.events import verify
+from gencard.controller.state.log import verify
 from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.wire.documents.key_history import LOG
 from tests.golden.commands import STEWARDS, offline_commands, offline_output, without_sentences

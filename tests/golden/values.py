@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gencard.controller.state.event_log import signed_checkpoint
+from gencard.controller.state.log import signed_checkpoint
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring, Price
 from gencard.core.card.mechanism import USUAL_CHECKS, InsideGenerator, Transform
@@ -28,7 +28,6 @@ from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.types import VersionKind
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
-from gencard.wire.codecs.schema_codec import coding_document
 from gencard.wire.documents.answer_document import (
     Question,
     SignedAnswer,
@@ -39,6 +38,7 @@ from gencard.wire.documents.card_document import card_statement
 from gencard.wire.documents.key_history import CARDS, LOG, KeyChange, changes_file
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_statement
+from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.log.log_entry import LogEntry, log_entry_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import json_bytes

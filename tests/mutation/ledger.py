@@ -2,7 +2,7 @@
 
 from tests.mutation.mutant import mutants_of
 
-LEDGER, ACCOUNTS = "gencard.controller.state.ledger", "gencard.controller.state.accounts"
+LEDGER = "gencard.controller.state.ledger"
 TESTS = ("tests/controller/state/test_state_ledger.py", "-k", "not postgres and not s19")
 mutant = mutants_of("ledger")
 
@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     mutant(
         "each analyst has a project account of their own",
-        ACCOUNTS,
+        LEDGER,
         "Account(Scope.PROJECT, dataset, project)",
         "Account(Scope.PROJECT, dataset, analyst)",
         TESTS,

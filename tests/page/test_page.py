@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from gencard.controller.state.events import event_of
+from gencard.controller.state.log import event_of
 from gencard.core.card.card import CardState
 from tests.page.browsing import grave_findings, sideways
 from tests.page.served import decide_on, signed_in

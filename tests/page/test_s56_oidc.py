@@ -21,11 +21,11 @@ from gencard.controller.page.security import ATTEMPT, COOKIE
 from gencard.controller.service.access import Bounds
 from gencard.controller.settings.disk import write_whole
 from gencard.controller.settings.settings import Settings
-from gencard.controller.state.events import event_of
-from gencard.controller.stewards.actions import Kind
+from gencard.controller.state.log import event_of
 from gencard.controller.stewards.deciding import Way
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.canonical import sha256
+from gencard.wire.steward import Kind
 from tests.page.by_http import HttpSteward, http_steward, page_house
 from tests.page.issuer import CLIENT, SECRET, Issuer, issuing, new_key
 from tests.system.stewards import Steward

@@ -12,7 +12,7 @@ from gencard.client import new_request
 from gencard.controller.page.security import COOKIE
 from gencard.controller.page.sessions import LONGEST
 from gencard.controller.people.passkeys import LINK_LIFE, MOST_OF_ONE
-from gencard.controller.stewards.actions import Kind
+from gencard.wire.steward import Kind
 from tests.page.by_http import HttpSteward, http_steward
 from tests.page.served import uri_of
 from tests.page.software_key import PRESENT, SoftwareKey

@@ -39,7 +39,7 @@ def _opened(state: ControllerState, number: int, analysts: int) -> list[str]:
         for index in range(number):
             who, name = people[index % analysts], f"{DATASET}/cards/{secrets.token_hex(8)}"
             card = state.cards.stepped(_fresh(name, who, proposal(index)), who.uri, "propose")
-            names.append(state.cards.open(tx, card, DATASET).name)
+            names.append(state.cards.open(tx, card).name)
         return names
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gencard.controller.jobs.tasks import ClusterPart
 from gencard.controller.people.certificates import KeyPair, issue_member, new_authority, write_new
 
 PROGRAM = (str(Path(sys.executable).with_name("gencard-controller")),)
@@ -70,11 +71,9 @@ class Cluster:
         self.stack.callback(end, process)
         return process
 
-    def job(self) -> dict[str, object]:
-        """What the description of a job says of this cluster."""
-        limits = {"cpu_seconds": 600, "memory_mib": 4_096}
-        own = {"folder": str(self.files), "repeated": 0.1}
-        return {"workers": dict(self.addresses), **own, **limits}
+    def job(self) -> ClusterPart:
+        """What the request of a job says of this cluster."""
+        return ClusterPart(dict(self.addresses), self.files, 0.1, 600, 4_096)
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

@@ -9,8 +9,8 @@ from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.state import tables
-from gencard.controller.state.accounts import Account, Scope, accounts_of, columns_of
-from gencard.controller.state.events import verify
+from gencard.controller.state.ledger import Account, Scope, accounts_of, columns_of
+from gencard.controller.state.log import verify
 from gencard.core.card.budget import Spend, SpendState
 from gencard.wire.documents.key_history import LOG
 

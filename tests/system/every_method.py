@@ -315,10 +315,9 @@ def desk(who: Visitor, card: str) -> None:
     seen = who.call(
         who.steward.GetPreview, steward_pb2.GetPreviewRequest(kind="enable", resource="people/ana")
     )
-    shown = getattr(seen, "shown", "")
-    decision = steward_pb2.DecideRequest(
-        kind="enable", resource="people/ana", reason=own, shown=shown, request_id=request_id()
-    )
+    shown = seen.preview.shown if hasattr(seen, "preview") else ""
+    action = steward_pb2.Action(kind="enable", resource="people/ana", reason=own, shown=shown)
+    decision = steward_pb2.DecideRequest(action=action, request_id=request_id())
     who.call(who.steward.Decide, decision)
     who.call(who.steward.ListQueue, steward_pb2.ListQueueRequest(page_size=5))
     who.call(who.steward.GetReview, steward_pb2.GetReviewRequest(name=card))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gencard.controller.jobs import worker
 
-_answer = worker.answer
+_ended = worker.ended
 
 
 def command(gate):
@@ -19,14 +19,14 @@ def command(gate):
     return (sys.executable, "-I", __file__, str(gate))
 
 
-def answer(*args, **kwargs):
+def ended(*args, **kwargs):
     gate = Path(sys.argv[1])
     (gate / f"worker-{os.getpid()}").touch()
     while not (gate / "open").exists():
         time.sleep(0.01)
-    return _answer(*args, **kwargs)
+    return _ended(*args, **kwargs)
 
 
 if __name__ == "__main__":
-    worker.answer = answer
+    worker.ended = ended
     worker.main()

@@ -1,5 +1,6 @@
 """A worker with a valid certificate that answers as an attacker wants, in a process of the tests."""
 
+import json
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +13,9 @@ import grpc
 
 from gencard.controller.cluster.connections import parts_of
 from gencard.controller.cluster.orders import Performer, code_digest
+from gencard.controller.jobs.tasks import JOBS, ClusterPart
 from gencard.controller.people.certificates import KeyPair
+from gencard.controller.sandbox.recipes import Recipe
 from gencard.v1 import worker_pb2, worker_pb2_grpc
 from gencard.v1.worker_pb2 import RunAnswer, RunOrder
 from tests.system.clusters import Cluster, write_member
@@ -52,11 +55,11 @@ class OtherBox(Truth):
     """Answers with the rows of another box for some of the orders.
 
     Args:
-        recipe: JSON of the other box.
+        recipe: Recipe of the other box.
         chosen: Whether the worker lies in a run; called with the number of orders before.
     """
 
-    def __init__(self, recipe: str, chosen: Callable[[int], bool] = lambda _: True) -> None:
+    def __init__(self, recipe: Recipe, chosen: Callable[[int], bool] = lambda _: True) -> None:
         super().__init__()
         self.recipe, self.chosen = recipe, chosen
         self.lies = 0
@@ -69,7 +72,7 @@ class OtherBox(Truth):
         self.lies += 1
         changed = RunOrder()
         changed.CopyFrom(order)
-        changed.recipe = self.recipe
+        changed.recipe = json.dumps(JOBS.write(self.recipe))
         answer = RunAnswer.FromString(Performer()(changed.SerializeToString()))
         return _bound(answer.codes, content)
 
@@ -182,7 +185,7 @@ def lying_worker(
 
 
 @contextmanager
-def lying_cluster(folder: Path, lie: Lie, *, runs: int = 1) -> Iterator[dict[str, object]]:
+def lying_cluster(folder: Path, lie: Lie, *, runs: int = 1) -> Iterator[ClusterPart]:
     """A cluster whose one worker is a liar; yields the job's part about it."""
     with Cluster(folder) as cluster, lying_worker(folder, cluster.authority, lie, runs=runs) as address:
         cluster.addresses["liar"] = address

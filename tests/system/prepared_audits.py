@@ -1,7 +1,6 @@
 """Reports of audits: of some that ran, and of others that say at once what a test wants."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -11,15 +10,14 @@ from google.longrunning import operations_pb2
 
 from gencard.boxes.reference import Honest
 from gencard.client import Analyst
+from gencard.controller.jobs.tasks import AuditJob, AuditResult
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Check, CheckResult
 from gencard.core.audit.run import audit
-from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.typed_json import PLAIN
 from gencard.v1 import audit_pb2
 from tests.system.house import House
 from tests.system.raw_calls import eventually
@@ -55,14 +53,14 @@ def full_report(auditor: Analyst, audit: str) -> dict[str, Any]:
     return dict(json.loads(connection.call(connection.audit.GetAuditReport, request).report))
 
 
-def audit_answer(outcome: str | float, job: Mapping[str, Any]) -> dict[str, Any]:
+def audit_answer(outcome: str | float, job: AuditJob) -> AuditResult:
     """What the job of an audit answers.
 
     Args:
         outcome: "leakage", just found by the mean; "no-evidence", all p-values 1; or the p-value of this
             try alone, over all tests, by a mean that differs as step 1 expected.
     """
-    given = PLAIN.read(AuditPlan, job["plan"], field="plan")
+    given = job.plan
     plan = replace(
         _report().plan, attempt=given.attempt, seed=given.seed, rows=given.rows, terms=given.terms
     )
@@ -74,7 +72,7 @@ def audit_answer(outcome: str | float, job: Mapping[str, Any]) -> dict[str, Any]
         else CheckResult(one.check, one.share, 1.0)
         for one in _report().checks
     )
-    return {"report": report_to_json_object(replace(_report(), plan=plan, checks=checks))}
+    return AuditResult(replace(_report(), plan=plan, checks=checks))
 
 
 @cache

@@ -1,13 +1,16 @@
 """Stewards of tests, at the desk of a controller in this process."""
 
+import json
 from uuid import uuid4
 
 from google.protobuf import descriptor_pool, message_factory
 
-from gencard.controller.stewards.actions import Action, Kind, arguments_bytes
+from gencard.controller.state import results
 from gencard.controller.stewards.deciding import Way
 from gencard.wire.documents.card_document import terms_document
+from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.identity import Identity
+from gencard.wire.steward import Action, Kind, action_digest
 from tests.system.raw_calls import call
 
 
@@ -67,7 +70,17 @@ class Steward:
 
     def _run(self, name):
         with self.state.database.reading() as tx:
-            return self.state.decisions.store.get(tx, name)
+            return results.get_run(tx, name)
+
+
+WHOLE = ("review", "preview", "decision")
+"""Fields of responses that hold all of the response."""
+
+
+def digest_of_decision(decision):
+    """The digest that both stewards have to agree on."""
+    arguments = json.loads(decision.arguments) if decision.arguments else {}
+    return action_digest(decision.kind, decision.resource, arguments, decision.shown)
 
 
 class Caller:
@@ -87,21 +100,19 @@ class Caller:
             for kind in (described.input_type, described.output_type)
         )
         ending = call(self.channel, self.SERVICE + method, request(**fields))
-        return response.FromString(ending.answers[0]) if ending.answers else ending.reason
+        if not ending.answers:
+            return ending.reason
+        answer = response.FromString(ending.answers[0])
+        whole = next((one for one in WHOLE if one in answer.DESCRIPTOR.fields_by_name), None)
+        return answer if whole is None else getattr(answer, whole)
 
     def decide(self, kind, resource, *, shown=None, uuid=None, reason="seen", **arguments):
-        document = arguments_bytes(arguments)
+        document = json_bytes(arguments)
         if shown is None:
             seen = self.get("GetPreview", kind=kind, resource=resource, arguments=document)
             if isinstance(seen, str):
                 return seen
             shown = seen.shown
-        return self.get(
-            "Decide",
-            kind=kind,
-            resource=resource,
-            arguments=document,
-            reason=reason,
-            shown=shown,
-            request_id=uuid or str(uuid4()),
-        )
+        action = {"kind": kind, "resource": resource, "arguments": document}
+        action |= {"reason": reason, "shown": shown}
+        return self.get("Decide", action=action, request_id=uuid or str(uuid4()))

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from threading import Event, Thread
 
@@ -18,6 +19,7 @@ from gencard.controller.answers.run import AT_RECORDS
 from gencard.controller.notify.notifier import Notifier
 from gencard.controller.operations.run import Ticks
 from gencard.controller.sandbox.limits import Isolation
+from gencard.controller.state import results
 from gencard.controller.state.database import Database
 from gencard.controller.wiring import serve
 from gencard.core.card.budget import SpendState
@@ -343,7 +345,7 @@ def test_a_refusal_that_is_ended_while_it_rests_costs_and_counts_as_one(tmp_path
         line = ana.spends()[0]
         assert (line.kind, line.state, line.price.statistics) == ("run", SpendState.SETTLED, 1)
         with state.database.reading() as tx:
-            (counted,) = state.decisions.store.counted(tx)
+            (counted,) = results.counted_runs(tx)
         assert (str(counted.state), counted.statistics) == ("failed", 1)
         other = agreed(ana)
         assert end_of(other, "age ~ 1", FEW + " and sex == 'male'") == "RUN_REFUSED"
@@ -441,7 +443,7 @@ output.scalar('n', 1.0)
 def opened(house):
     """Settings without namespaces, which many machines of tests lack; times and ends are the same."""
     settings = house.settings()
-    cell = settings.cell.model_copy(update={"isolation": Isolation.PROCESSES})
+    cell = replace(settings.cell, isolation=Isolation.PROCESSES)
     return settings.model_copy(update={"cell": cell})
 
 
@@ -482,7 +484,7 @@ def test_a_program_that_fails_by_a_record_looks_like_any_other_and_cancelling_co
         assert (line.state, line.price.statistics) == (SpendState.SETTLED, 1)
         state = house.controller.controller_state
         with state.database.reading() as tx:
-            counted = [str(one.state) for one in state.decisions.store.counted(tx)]
+            counted = [str(one.state) for one in results.counted_runs(tx)]
         assert counted == ["failed"]
         assert end_of(card, "age ~ 1") == "TOO_MANY_REFUSALS"
 

@@ -13,7 +13,7 @@ from gencard.client.analyst import Analyst
 from gencard.client.card import Card
 from gencard.client.connection.connection import cancel, progress_of
 from gencard.controller.jobs import process
-from gencard.controller.state.audits import AuditStore
+from gencard.controller.state import results
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms
@@ -188,7 +188,7 @@ def test_what_cannot_be_carried_on(house: House) -> None:
     controller_state = house.controller.controller_state if house.controller else None
     assert controller_state is not None
     with controller_state.database.reading() as tx:
-        assert AuditStore().attempts(tx, "datasets/survey", dot.identity.uri) == 2
+        assert results.count_attempts(tx, "datasets/survey", dot.identity.uri) == 2
 
 
 @pytest.mark.usefixtures("held")

@@ -312,10 +312,10 @@ class TestTheAudit:
 
         def job(self, task, description):
             if task.name == "audit":
-                asked["audit"] = description["plan"]["rows"]
+                asked["audit"] = description.plan.rows
                 return audit_answer("no-evidence", description)
             if task.name == "keep":
-                asked["keep"] = description["rows"]
+                asked["keep"] = description.rows
             return real(self, task, description)
 
         monkeypatch.setattr(run_module.Run, "job", job)

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.client.checking.bundle import Bundle, Keys, rebuild
 from gencard.client.checking.replay import check_delivered_file
 from gencard.client.connection.credentials import public_key
 from gencard.controller.cards import book
 from gencard.controller.jobs.releasing import draw
-from gencard.controller.jobs.tasks import KEPT_ROWS
+from gencard.controller.jobs.tasks import KEPT_ROWS, DrawJob
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.dataset import Dataset
+from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
 from tests.system.house import SCHEMA, running
@@ -91,9 +93,9 @@ def test_what_a_black_box_makes_is_computed_too(tmp_path):
     domain = Domain(("age", "older"), (4, 2))
     kept = Dataset(domain, np.random.default_rng(1).integers(0, domain.sizes, (400, 2)))
     RowsFile(tmp_path / KEPT_ROWS).write(kept)
-    job = {"folder": str(tmp_path), "rows": 300, "rows_file": str(tmp_path / "rows")}
-    older = {"sources": ["age"], "codes": [0, 0, 1, 1], "per_person": False}
-    draw({**job, "computed": {"older": older}}, lambda *_: None)
+    recipe = ReferenceRecipe(ReferenceKind.HONEST, "ipf", (("age", "older"),))
+    older = {"older": Derivation(("age",), (0, 0, 1, 1))}
+    draw(DrawJob(recipe, domain, older, 300, tmp_path, tmp_path / "rows"), lambda *_: None)
     rows = RowsFile(tmp_path / "rows").dataset()
     assert len(rows) == 300
     assert np.array_equal(rows.column("older"), rows.column("age") >= 2)

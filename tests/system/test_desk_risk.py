@@ -9,7 +9,7 @@ from google.protobuf import empty_pb2
 from sqlalchemy import text
 
 from gencard.client import Steward as Visitor
-from gencard.controller.state.events import event_of
+from gencard.controller.state.log import event_of
 from gencard.controller.stewards.risk import RiskState
 from gencard.core.errors import (
     CardStateError,

@@ -13,7 +13,7 @@ from gencard.client.connection.credentials import Credentials
 from gencard.client.connection.enrolment import PENDING
 from gencard.controller.people.identities import read_identities
 from gencard.controller.settings.drafting import draft
-from gencard.controller.state.events import event_of
+from gencard.controller.state.log import event_of
 from gencard.controller.upkeep.health import is_serving
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.documents.enrolment import (

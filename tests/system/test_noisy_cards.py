@@ -14,8 +14,8 @@ import pytest
 from gencard.client import all_marginals
 from gencard.client.terms import stddevs
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.state.accounts import Account, Scope
-from gencard.controller.state.releases import PsiStore
+from gencard.controller.state import results
+from gencard.controller.state.ledger import Account, Scope
 from gencard.core.card.budget import Neighbouring, Price, SpendState
 from gencard.core.errors import BudgetExceededError, CardStateError, StorageError
 from gencard.core.noise import epsilon_of, in_words, together
@@ -158,14 +158,14 @@ class TestOnce:
     def test_a_psi_that_could_not_be_stored_is_paid_for_once_and_never_seen(
         self, house, ana, monkeypatch
     ):
-        put, faults, before = PsiStore.put, [StorageError()], spent(house)
+        put, faults, before = results.put_psi, [StorageError()], spent(house)
 
-        def failing(store, *arguments):
+        def failing(*arguments):
             if faults:
                 raise faults.pop()
-            return put(store, *arguments)
+            return put(*arguments)
 
-        monkeypatch.setattr(PsiStore, "put", failing)
+        monkeypatch.setattr(results, "put_psi", failing)
         card = propose(ana, epsilon="0.11", neighbouring=RELATION).accept()
         with pytest.raises(StorageError):
             card.generate(rows=10, progress=False)

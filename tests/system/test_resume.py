@@ -11,6 +11,7 @@ import pytest
 
 from gencard.controller.controller_state import open_controller_state
 from gencard.controller.jobs import process
+from gencard.controller.state.cards import list_cards
 from gencard.core.card.budget import SpendState
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -190,7 +191,7 @@ def test_s14_a_full_disk_is_a_typed_error_and_changes_nothing(tmp_path: Path) ->
     consistency.assert_consistent(controller_state)
     assert [line.state for line in consistency.lines_of(controller_state, card)] == [SpendState.SETTLED]
     with controller_state.database.reading() as tx:
-        assert len(controller_state.cards.store.list(tx, limit=100).rows) == 1 + failures.count(None)
+        assert len(list_cards(tx, limit=100).rows) == 1 + failures.count(None)
     controller_state.database.close()
     sinks = canaries.files_below(house.folder) | {"decoded": "\n".join(said).encode()}
     del sinks[str(house.settings_file)]

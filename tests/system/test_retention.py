@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from gencard.controller.cards.negotiations import Retention
 from gencard.controller.state import tables
-from gencard.controller.state.events import event_of
+from gencard.controller.state.log import event_of
 from gencard.controller.upkeep.backup import check_state
 from gencard.core.errors import NotFoundError
 from tests.system.house import build

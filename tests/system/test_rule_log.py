@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.controller.shell.main import app
-from gencard.controller.state.events import Event, event_of
+from gencard.controller.state.log import Event, event_of
 from gencard.core.errors import GencardError, StorageError
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import enrolled

@@ -13,8 +13,8 @@ from google.longrunning import operations_pb2, operations_pb2_grpc
 from typer.testing import CliRunner
 
 from gencard.controller.shell.main import app
+from gencard.controller.state import results
 from gencard.controller.state.cards import as_of
-from gencard.controller.state.runs import RunStore
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import (
     AnswerWaitingError,
@@ -241,7 +241,7 @@ def waiting(card, formula="balance ~ sex"):
 
 def state_of_run(house, name):
     with house.controller.controller_state.database.reading() as tx:
-        return RunStore().get(tx, name)
+        return results.get_run(tx, name)
 
 
 def test_an_answer_that_waits_because_of_records_counts_until_a_steward_decides(house):

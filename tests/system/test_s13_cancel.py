@@ -8,6 +8,7 @@ from google.longrunning import operations_pb2
 
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.state import results
 from gencard.core.card.budget import SpendState
 from gencard.core.card.terms import Proposal
 from gencard.core.dataset import Dataset
@@ -144,7 +145,6 @@ def test_s13_a_card_that_ends_while_psi_is_measured_releases_nothing(house, monk
     """The measurement waits until the card has ended."""
     with house.analyst() as analyst:
         card = agreed(analyst)
-        releases = house.controller.operations._runners["release"]
         job = house.controller.operations._executor.submit
 
         def submit(task, *args, **more):
@@ -162,7 +162,7 @@ def test_s13_a_card_that_ends_while_psi_is_measured_releases_nothing(house, monk
         assert card.refresh().state == state
     assert lines(house, card.name) == [SpendState.VOIDED]
     with house.controller.controller_state.database.reading() as tx:
-        assert releases.releases.psis.find(tx, card.name) is None
+        assert results.find_psi(tx, card.name) is None
 
 
 def test_s13_a_client_that_goes_away_stops_its_black_box(slow_house, card, monkeypatch):

@@ -2,7 +2,10 @@
 
 import json
 import shutil
+import sqlite3
 import threading
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +15,9 @@ from gencard.client.checking.history import LOG_SEEN
 from gencard.client.shell.main import app as client_app
 from gencard.controller.controller_state import open_controller_state, utc_now
 from gencard.controller.shell.main import app
-from gencard.controller.state import tables
-from gencard.controller.state.first_decisions import FirstDecision, FirstDecisions
-from gencard.controller.state.operations import OperationStore
-from gencard.controller.upkeep.backup import FILE
+from gencard.controller.state import requests, stewards, tables
+from gencard.controller.state.stewards import LIFE, StoredDecision
+from gencard.controller.upkeep.backup import DATABASE, FILE, digest_of_file, list_of
 from gencard.controller.upkeep.restoration import HELD
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
@@ -28,6 +30,7 @@ from gencard.core.errors import (
 )
 from gencard.wire.documents.restore_approval import backup_facts
 from gencard.wire.signatures.identity import Role
+from tests.controller.state import revisions
 from tests.system import consistency
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import agreed
@@ -99,7 +102,7 @@ def begin_and_reserve(controller_state, tx, card):
     """What a crash leaves of a release."""
     now, owner = controller_state.cards.clock(), "spiffe://gencard.local/pilot/analyst/ana"
     request = json.dumps({"card": card, "rows": 5, "seed": 1}).encode()
-    OperationStore().create(
+    requests.create_operation(
         tx, "operations/left", owner=owner, kind="release", resource=card, request=request, now=now
     )
     controller_state.ledger.reserve(
@@ -189,7 +192,7 @@ class TestS18Restore:
         (line,) = consistency.lines_of(controller_state, card.name)
         assert line.state is SpendState.SETTLED
         with controller_state.database.reading() as tx:
-            assert not OperationStore().unfinished(tx)
+            assert not requests.unfinished_operations(tx)
 
     @pytest.mark.parametrize("words", [(), ("--complete",)], ids=["older", "complete"])
     def test_s41_an_older_state_brings_no_removed_passkey_back(self, house, elsewhere, tmp_path, words):
@@ -197,20 +200,56 @@ class TestS18Restore:
         state, sam = house.controller.controller_state, "spiffe://gencard.local/pilot/steward/sam"
         passkey = state.passkeys.add(state.passkeys.new_link(sam, sam), b"credential", b"public", 0)
         link = state.passkeys.new_link(sam, sam)
-        first = FirstDecision("ab" * 32, "enrol", "people/eve", {}, "", "mine", sam, (), utc_now())
+        about = ("ab" * 32, "enrol", "people/eve", {}, "", "mine", sam)
+        first = StoredDecision(*about, utc_now(), utc_now() + LIFE)
         with state.database.transaction() as tx:
-            FirstDecisions().add(tx, first)
+            stewards.add_first_decision(tx, first)
         backup = back_up(house, tmp_path / "backup")
         house.stop()
         restore(elsewhere, backup, *words)
         state = elsewhere.start().controller.controller_state
         with state.database.reading() as tx:
-            waiting = FirstDecisions().waiting(tx, utc_now())
+            waiting = stewards.waiting_first_decisions(tx, utc_now())
         assert state.passkeys.is_kept(passkey.key) == bool(words)
         assert len(waiting) == len(words)
         if not words:
             with pytest.raises(UnauthenticatedError):
                 state.passkeys.holder_of_link(link)
+
+    def test_s18_a_backup_of_each_earlier_revision_is_restored(self, house, elsewhere, tmp_path):
+        with house.analyst() as ana:
+            first = agreed(ana).generate(50, seed=1, progress=False)
+        backup = back_up(house, tmp_path / "backup")
+        house.stop()
+        newest = (backup / DATABASE).rename(tmp_path / "newest.sqlite")
+        contents = list_of(backup)
+        for revision in revisions.EARLIER:
+            (backup / DATABASE).unlink(missing_ok=True)
+            revisions.copied_as(newest, revision, backup / DATABASE)
+            files = {**contents.files, DATABASE: digest_of_file(backup / DATABASE)}
+            (backup / FILE).write_bytes(replace(contents, files=files).encoded())
+            shutil.rmtree(elsewhere.folder / "state", ignore_errors=True)
+            restore(elsewhere, backup, "--complete")
+            restored = open_controller_state(elsewhere.settings())
+            consistency.assert_consistent(restored)
+            restored.database.close()
+        elsewhere.start()
+        with elsewhere.analyst() as ana:
+            (card,) = ana.cards()
+            assert card.generate(50, seed=1, progress=False).equals(first)
+
+    def test_s18_a_backup_of_an_unknown_revision_is_refused_and_nothing_stays(
+        self, house, elsewhere, tmp_path
+    ):
+        backup = back_up(house, tmp_path / "backup")
+        with closing(sqlite3.connect(backup / DATABASE)) as database, database:
+            database.execute("UPDATE alembic_version SET version_num = '9999'")
+        contents = list_of(backup)
+        files = {**contents.files, DATABASE: digest_of_file(backup / DATABASE)}
+        (backup / FILE).write_bytes(replace(contents, files=files).encoded())
+        with pytest.raises(InvalidInputError, match="newer or unknown version of Gencard"):
+            restore(elsewhere, backup)
+        assert not [*elsewhere.folder.glob("state/*.sqlite*")]
 
     def test_s18_a_backup_of_the_last_moment_goes_on_as_it_was(self, house, elsewhere, tmp_path):
         house.stop()

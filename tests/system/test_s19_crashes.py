@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from gencard.controller.controller_state import ControllerState, open_controller_state
 from gencard.controller.state import tables
-from gencard.controller.state.operations import OperationState
+from gencard.controller.state.requests import OperationState
 from gencard.core.card.budget import SpendState
 from gencard.v1 import synthesis_pb2
 from tests.system import consistency

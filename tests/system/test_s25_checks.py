@@ -15,8 +15,8 @@ from gencard.core.card.mechanism import USUAL_CHECKS, Transform
 from gencard.core.errors import MeasurementRefusedError, VerificationError
 from gencard.core.output_checks.populations import Rounded
 from gencard.core.statistics.psi import Measurement, Psi, rounded, rounding_stddev
-from gencard.v1 import negotiation_pb2
-from gencard.wire.codecs.card_codec import terms_message
+from gencard.v1 import common_pb2, negotiation_pb2
+from gencard.wire.codec import message_of
 from tests.system.consistency import assert_consistent, lines_of
 from tests.system.house import House, build, request_id
 from tests.system.raw_calls import call, configure, state_unchanged
@@ -107,7 +107,7 @@ class TestWhatPasses:
         with house.analyst() as analyst:
             card = agreed(analyst, ("sex", "health"))
             entry = card.entry
-            terms = terms_message(card.terms)
+            terms = message_of(card.terms, common_pb2.Terms)
             terms.transform.Clear()
             terms.transform.rounding = 1
             request = negotiation_pb2.ProposeCardRequest(
@@ -224,7 +224,7 @@ def test_s25_a_run_of_another_project_is_judged_beside_the_rounded_counts(tmp_pa
             with patch.object(Descriptions, "answer", autospec=True, side_effect=described) as job:
                 card.run("~ work", "crosstab", progress=False)
         before = job.call_args.kwargs["before"]
-        told = [Rounded(("sex", "health"), USUAL_CHECKS)]
-        assert (before["rounded"], before["released"]) == (told, [])
+        told = (Rounded(("sex", "health"), USUAL_CHECKS),)
+        assert (before.rounded, before.released) == (told, ())
     finally:
         house.stop()

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from gencard.client.card import Card
-from gencard.controller.state.events import event_of
+from gencard.controller.state.log import event_of
 from gencard.controller.wiring import serve
 from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError, ProposalRefusedError

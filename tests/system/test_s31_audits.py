@@ -8,7 +8,7 @@ import pytest
 from gencard.client.audit import Where
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.operations import run as run_module
-from gencard.controller.state.audits import AuditStore
+from gencard.controller.state import results
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import BudgetExceededError, InternalError, NotFoundError, TooManyAuditsError
@@ -101,7 +101,7 @@ def test_s30_who_asks_for_an_audit_does_not_know_its_seeds(card, monkeypatch):
     seeds = []
 
     def job(self, task, description):
-        seeds.append(description["plan"]["seed"])
+        seeds.append(description.plan.seed)
         return audit_answer("no-evidence", description)
 
     monkeypatch.setattr(run_module.Run, "job", job)
@@ -155,13 +155,13 @@ class TestManyTries:
         verdicts += ["no-evidence"]
         before = audit(card, "honest")
         with controller_state.database.reading() as tx:
-            begun = AuditStore().attempts(tx, "datasets/survey", ana_of(audit_house))
+            begun = results.count_attempts(tx, "datasets/survey", ana_of(audit_house))
         with pytest.raises(InternalError):
             audit(card, "honest")
         verdicts += ["no-evidence"]
         assert audit(card, "honest").attempt == before.attempt + 1
         with controller_state.database.reading() as tx:
-            assert AuditStore().attempts(tx, "datasets/survey", ana_of(audit_house)) == begun + 2
+            assert results.count_attempts(tx, "datasets/survey", ana_of(audit_house)) == begun + 2
 
     def test_s31_a_verdict_costs_one_statistic(self, audit_house, verdicts, card):
         verdicts += ["no-evidence"]

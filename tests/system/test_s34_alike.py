@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.tasks import RUN_BLACK_BOX
+from gencard.controller.jobs.tasks import RUN_BLACK_BOX, BlackBoxJob
 from gencard.controller.releases.rows_file import RowsFile
-from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.sandbox.recipes import in_sandbox, program_recipe
+from gencard.controller.sandbox.recipes import program_recipe
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from tests.system.sandboxes import LIMITS, box, needs_sandbox
@@ -44,9 +43,8 @@ def test_s34_one_run_looks_like_the_other(tmp_path):
     upload.write(WIDE)
     command = ("/usr/bin/perl", "./box")
     limits = replace(LIMITS, processes=8)
-    recipe = in_sandbox(program_recipe(tmp_path / "box", command, {}), limits, Isolation.NAMESPACES)
-    job = {"recipe": {**recipe, "cliques": [], "values": {}}, "upload": str(upload.path), "seed": 11}
-    job |= {"rows": 8_000, "rows_file": str(tmp_path / "rows")}
+    recipe = replace(program_recipe(tmp_path / "box", command, {}), limits=limits)
+    job = BlackBoxJob(recipe, upload.path, 8_000, 11, tmp_path / "rows", tmp_path / "errors")
     executor = ProcessExecutor(1, cpu_seconds=60, memory_mib=2_048, report=print)
     try:
         executor.submit(RUN_BLACK_BOX, job).result(240)

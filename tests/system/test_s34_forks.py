@@ -4,21 +4,21 @@ import os
 import signal
 import subprocess
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.tasks import RUN_BLACK_BOX
+from gencard.controller.jobs.tasks import RUN_BLACK_BOX, BlackBoxJob
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.sandbox import forks, namespaces, sandbox
 from gencard.controller.sandbox.boxes import SandboxedProgram, built_in_program, sandboxed_box
 from gencard.controller.sandbox.environment import Environment
 from gencard.controller.sandbox.limits import Isolation, children_of, tree_of
 from gencard.controller.sandbox.program import Program
-from gencard.controller.sandbox.recipes import in_sandbox, program_recipe
+from gencard.controller.sandbox.recipes import program_recipe
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -133,14 +133,12 @@ class TestBetweenRuns:
         (tmp_path / "box").mkdir()
         (tmp_path / "box" / "box").write_text(LOOKS + BYTES)
         recipe = program_recipe(tmp_path / "box", ("python", "./box"), {})
-        recipe |= {"environment": asdict(made.sandbox.environment)}
-        recipe = in_sandbox(recipe, LIMITS, Isolation.NAMESPACES)
+        recipe = replace(recipe, environment=made.sandbox.environment, limits=LIMITS)
         upload = RowsFile(tmp_path / "upload")
         upload.write(RECORDS)
-        job = {"recipe": {**recipe, "cliques": [], "values": {}}, "upload": str(upload.path), "seed": 1}
+        job = BlackBoxJob(recipe, upload.path, 32, 1, tmp_path / "rows", tmp_path / "errors")
         executor = ProcessExecutor(1, cpu_seconds=60, memory_mib=2_048, report=print)
         try:
-            job |= {"rows": 32, "rows_file": str(tmp_path / "rows")}
             executor.submit(RUN_BLACK_BOX, job).result(240)
         finally:
             executor.shutdown(cancel_futures=True)
@@ -300,6 +298,7 @@ def test_s34_others_than_root_fork_too(monkeypatch):
         monkeypatch.setattr(module, "PYTHON_COMMAND", ("/usr/bin/python3", "-s", "-B"))
     text = b"""
 import ctypes, os, sys, time
+from dataclasses import replace
 capabilities = sum(ctypes.CDLL(None).prctl(23, number, 0, 0, 0) > 0 for number in range(64))
 born = 0
 try:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.tasks import RUN_BLACK_BOX, Job
+from gencard.controller.jobs.tasks import RUN_BLACK_BOX, BlackBoxJob, RowsResult
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.sandbox import namespaces
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.namespaces import VARIABLES
 from gencard.controller.sandbox.program import Program
-from gencard.controller.sandbox.recipes import in_sandbox, program_recipe
+from gencard.controller.sandbox.recipes import program_recipe
 from gencard.controller.settings.settings import Settings
 from gencard.controller.upkeep.readiness import check_cells
 from gencard.core.errors import (
@@ -354,8 +354,8 @@ class TestStart:
 
     def test_s34_the_settings_on_the_page_are_some(self, settings):
         program, built_in = settings.black_boxes
-        assert program.limits_in(settings.cell) == replace(settings.cell.bounds(), wall_seconds=300)
-        assert built_in.limits_in(settings.cell) == settings.cell.bounds() == SandboxLimits()
+        assert program.limits_in(settings.cell.limits) == replace(settings.cell.limits, wall_seconds=300)
+        assert built_in.limits_in(settings.cell.limits) == settings.cell.limits == SandboxLimits()
         Program.read(program.folder, program.command, program.parameters)
         check_cells(settings)
 
@@ -373,22 +373,18 @@ class TestJob:
     def job(self, tmp_path):
         """A description of a run of this shell program on made-up records."""
 
-        def described(text: str) -> Job:
+        def described(text: str) -> BlackBoxJob:
             folder = tmp_path / "box"
             folder.mkdir()
             (folder / "box").write_text(text)
             upload = RowsFile(tmp_path / "upload")
             upload.write(RECORDS)
-            recipe = program_recipe(folder, ("/bin/sh", "./box"), {})
-            recipe = in_sandbox(recipe, replace(LIMITS, processes=8), Isolation.NAMESPACES)
-            more = {"cliques": [["a", "b"]], "values": {}, "zeros": [], "max_cells": 10}
-            return {
-                "recipe": recipe | more,
-                "upload": str(upload.path),
-                "rows": 1,
-                "seed": 1,
-                "rows_file": str(tmp_path / "rows"),
-            }
+            recipe = replace(
+                program_recipe(folder, ("/bin/sh", "./box"), {}),
+                limits=replace(LIMITS, processes=8),
+                cliques=(("a", "b"),),
+            )
+            return BlackBoxJob(recipe, upload.path, 1, 1, tmp_path / "rows", tmp_path / "errors")
 
         return described
 
@@ -402,7 +398,7 @@ class TestJob:
         reported_value = executor.submit(RUN_BLACK_BOX, job(ANSWER)).result(240)
         made = RowsFile(tmp_path / "rows").dataset()
         assert made.codes.tolist() == [[1, 2]]
-        assert reported_value == {"digest": made.digest()}
+        assert reported_value == RowsResult(made.digest())
 
     def test_s34_a_cancelled_job_takes_its_cell_along(self, executor, job):
         mark = f"CANARY-cancelled-program-of-{os.getpid()}"

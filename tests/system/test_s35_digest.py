@@ -1,17 +1,20 @@
 """S35: what runs is what was digested, to the last byte; otherwise nothing runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gencard.controller.jobs.tasks import JOBS
 from gencard.controller.sandbox import program as programs
-from gencard.controller.sandbox.limits import Isolation, SandboxLimits
+from gencard.controller.sandbox.environment import Runtime
+from gencard.controller.sandbox.limits import SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.recipes import (
+    ProgramRecipe,
     built_in_recipe,
-    in_sandbox,
     program_recipe,
     sandboxed_box_of,
 )
@@ -35,8 +38,12 @@ def folder(tmp_path):
 
 def recipe(folder: Path, command=COMMAND, parameters=None):
     made = program_recipe(folder, command, parameters or {"depth": "3"})
-    sent = in_sandbox(made, SandboxLimits(wall_seconds=20, processes=4), Isolation.NAMESPACES)
-    return json.loads(json.dumps(sent))  # as a job is told
+    return sent(replace(made, limits=SandboxLimits(wall_seconds=20, processes=4)))
+
+
+def sent(recipe):
+    """The recipe as a job gets it."""
+    return JOBS.read(ProgramRecipe, json.loads(json.dumps(JOBS.write(recipe))), field="recipe")
 
 
 def is_refused(approved) -> bool:
@@ -86,14 +93,14 @@ def test_s35_files_that_come_go_or_move_are_refused(folder, change):
 def test_s35_words_and_parameters_are_digested(folder):
     approved = recipe(folder)
     for other in (
-        {"command": ["/bin/sh", "./run.sh", "--depth", "4"]},
-        {"command": ["/bin/sh", "./run.sh", "--depth3"]},
-        {"command": ["/usr/bin/env", "./run.sh", "--depth", "3"]},
+        {"command": ("/bin/sh", "./run.sh", "--depth", "4")},
+        {"command": ("/bin/sh", "./run.sh", "--depth3")},
+        {"command": ("/usr/bin/env", "./run.sh", "--depth", "3")},
         {"parameters": {"depth": "4"}},
         {"parameters": {}},
         {"digest": "0" * 64},
     ):
-        assert is_refused(approved | other), other
+        assert is_refused(replace(approved, **other)), other
 
 
 def test_s35_no_two_programs_share_their_bytes():
@@ -106,8 +113,8 @@ def test_s35_no_two_programs_share_their_bytes():
         Program(("/bin/sh",), (("ab", b""),)),
         Program(("/bin/sh",), (("a", b""), ("b", b""))),
     ]
-    assert len({program.digest({}) for program in spelled}) == len(spelled)
-    assert spelled[0].digest({}) != spelled[0].digest({"libc": "another"})
+    assert len({program.digest(Runtime()) for program in spelled}) == len(spelled)
+    assert spelled[0].digest(Runtime()) != spelled[0].digest(Runtime(libc="another"))
 
 
 @needs_sandbox
@@ -126,15 +133,18 @@ def test_s35_compiled_copies_do_not_run(folder):
 
 
 def test_s35_a_built_in_box_is_its_name_and_version_and_parameters():
-    approved = json.loads(
-        json.dumps(in_sandbox(built_in_recipe("synthpop", {}), SandboxLimits(), Isolation.NAMESPACES))
-    )
+    approved = sent(built_in_recipe("synthpop", {}))
     sandboxed_box_of(approved)
-    name = next(iter(approved["parameters"]))
-    others = [{"box": "mst"}, {"runtime": {}}, {"digest": "0" * 64}, {"parameters": {name: "other"}}]
+    name = next(iter(approved.parameters))
+    others = [
+        {"box": "mst"},
+        {"runtime": Runtime()},
+        {"digest": "0" * 64},
+        {"parameters": {name: "other"}},
+    ]
     for other in others:
         with pytest.raises((GeneratorChangedError, InvalidInputError)):
-            sandboxed_box_of(approved | other)
+            sandboxed_box_of(replace(approved, **other))
 
 
 def test_s35_the_interpreter_of_the_system_is_in_the_digest(folder, tmp_path):

@@ -16,14 +16,15 @@ from pathlib import Path
 import pytest
 
 from gencard.boxes.registry import BOXES
+from gencard.controller.jobs.tasks import JOBS
 from gencard.controller.sandbox import distributions, environment
 from gencard.controller.sandbox.boxes import built_in_program
 from gencard.controller.sandbox.distributions import checked, stamp_of
 from gencard.controller.sandbox.environment import CompiledCopies, python_environment
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.recipes import (
+    ProgramRecipe,
     built_in_recipe,
-    in_sandbox,
     program_recipe,
     sandboxed_box_of,
 )
@@ -77,9 +78,8 @@ def flipped(path: Path, place: int) -> None:
 
 def sent(recipe):
     """The recipe as a job is told of it."""
-    return json.loads(
-        json.dumps(in_sandbox(recipe, SandboxLimits(wall_seconds=60), Isolation.NAMESPACES))
-    )
+    recipe = replace(recipe, limits=SandboxLimits(wall_seconds=60))
+    return JOBS.read(ProgramRecipe, json.loads(json.dumps(JOBS.write(recipe))), field="recipe")
 
 
 class TestRecord:
@@ -193,10 +193,10 @@ class TestDigest:
 
     def test_s35_a_declared_distribution_is_in_the_digest(self, installed, tmp_path):
         before = self.recipe(installed, tmp_path)
-        named = {each["name"] for each in before["runtime"]["distributions"]}
+        named = {each.name for each in before.runtime.distributions}
         assert {"tiny", "numpy", "scipy", "rfc8785"} <= named
         install(installed, sources=SOURCES | {"tiny/__init__.py": b"ANSWER = 4\n"})
-        assert self.recipe(installed, tmp_path)["digest"] != before["digest"]
+        assert self.recipe(installed, tmp_path).digest != before.digest
 
     def test_s35_a_distribution_that_was_changed_is_refused_at_the_start_and_by_a_job(
         self, installed, tmp_path
@@ -264,9 +264,9 @@ class TestDigest:
         assert (before[:3], before[3] != after[3]) == (after[:3], True)
 
     def test_s35_another_version_of_an_algorithm_is_another_digest(self, monkeypatch):
-        before = built_in_recipe("mst", {})["digest"]
+        before = built_in_recipe("mst", {}).digest
         monkeypatch.setitem(BOXES, "mst", replace(BOXES["mst"], version=2))
-        assert built_in_recipe("mst", {})["digest"] != before
+        assert built_in_recipe("mst", {}).digest != before
 
 
 RESAMPLE = """
@@ -294,7 +294,7 @@ class TestCompiled:
             environment.check_unchanged()
         with pytest.raises(GeneratorChangedError):
             made.folder()
-        assert built_in_recipe("mst", {})["digest"] == recipe["digest"]
+        assert built_in_recipe("mst", {}).digest == recipe.digest
 
     def test_they_are_made_once_and_nobody_else_comes_near(self, tmp_path, monkeypatch):
         monkeypatch.setattr(CompiledCopies, "_compile", compiled_anew)

@@ -23,7 +23,7 @@ from gencard.controller.people import signing_keys
 from gencard.controller.people.signing_keys import SigningKey, key_history
 from gencard.controller.settings.files import signing_key
 from gencard.controller.shell.main import app
-from gencard.controller.state.events import event_of
+from gencard.controller.state.log import event_of
 from gencard.core.errors import (
     InvalidInputError,
     StorageError,

@@ -15,6 +15,7 @@ import pytest
 from cryptography import x509
 from typer.testing import CliRunner
 
+from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.client.connection.connection import cancel
 from gencard.controller.cluster import connections as connections_module
 from gencard.controller.cluster.connections import WorkerLostError, connections, examined
@@ -24,7 +25,7 @@ from gencard.controller.jobs import process
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.people.certificates import issue, new_authority, worker_host
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.sandbox.recipes import carried, in_sandbox, program_recipe
+from gencard.controller.sandbox.recipes import carried, program_recipe
 from gencard.controller.settings.files import toml_text
 from gencard.controller.shell.main import app
 from gencard.core.audit.plan import AuditPlan
@@ -48,13 +49,7 @@ pytestmark = needs_sandbox
 DOMAIN = Domain.of(dict.fromkeys("abcd", 3))
 RECORDS = Dataset(DOMAIN, np.random.default_rng(1).integers(3, size=(300, 4)))
 CLIQUES = tuple(combinations(DOMAIN.attributes, 2))
-HONEST = {
-    "kind": "honest",
-    "generator": "ipf",
-    "cliques": [list(clique) for clique in CLIQUES],
-    "zeros": [],
-    "max_cells": 10**6,
-}
+HONEST = ReferenceRecipe(ReferenceKind.HONEST, "ipf", CLIQUES, max_cells=10**6)
 PLAN = AuditPlan(CLIQUES, 300, 7, AuditTerms(6, 3, "0.05"))
 SLEEPS = """
 import time
@@ -80,8 +75,8 @@ def recipe_of(folder, text):
     folder.mkdir()
     (folder / "box.py").write_text(text)
     limits = SandboxLimits(memory_mib=1_024, wall_seconds=400)
-    recipe = in_sandbox(program_recipe(folder, ("python", "./box.py"), {}), limits, Isolation.NAMESPACES)
-    return {**recipe, "cliques": [list(clique) for clique in CLIQUES], "values": {}}
+    recipe = program_recipe(folder, ("python", "./box.py"), {})
+    return replace(recipe, limits=limits, cliques=CLIQUES)
 
 
 def test_s68_the_report_is_that_of_this_machine_also_where_a_worker_is_killed_in_the_middle(cluster):
@@ -127,10 +122,10 @@ def test_s68_a_worker_of_another_version_is_given_nothing(cluster, monkeypatch):
         cluster_box(HONEST, cluster.job())(RECORDS, 10, seed=1)
 
 
-@pytest.mark.parametrize("change", [{"digest": "0" * 64}, {"isolation": "processes"}])
+@pytest.mark.parametrize("change", [{"digest": "0" * 64}, {"isolation": Isolation.PROCESSES}])
 def test_s68_workers_refuse_a_box_of_another_digest_and_an_open_sandbox(cluster, tmp_path, change):
     recipe = recipe_of(tmp_path / "box", SLEEPS)
-    book = OrderBook("job", {**carried(recipe), **change}, Bounds(60, 4_096))
+    book = OrderBook("job", replace(carried(recipe), **change), Bounds(60, 4_096))
     box = replace(cluster_box(recipe, cluster.job()), book=book)
     with pytest.raises(ClusterError, match="black box"):
         box(RECORDS, 5, seed=1)

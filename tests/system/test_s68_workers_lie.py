@@ -13,16 +13,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.cluster.executor import cluster_box
 from gencard.controller.cluster.orders import Performer
 from gencard.controller.jobs import repetition
 from gencard.controller.jobs.repetition import JournaledBox, NotRepeatableError, RepeatedBox
 from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.sandbox.recipes import received
+from gencard.controller.sandbox.environment import Environment, Runtime
+from gencard.controller.sandbox.recipes import ProgramRecipe, received
 from gencard.controller.settings.files import toml_text
 from gencard.controller.shell.main import app
 from gencard.controller.shell.terminal import controller_state
-from gencard.controller.state.events import event_of
+from gencard.controller.state.log import event_of
 from gencard.core.audit.plan import AuditPlan, Side, Step, run_seed
 from gencard.core.audit.report import Verdict, WorkerRuns
 from gencard.core.audit.run import audit
@@ -50,14 +52,8 @@ from tests.system.sandboxes import needs_sandbox
 DOMAIN = Domain.of(dict.fromkeys("abcd", 3))
 RECORDS = Dataset(DOMAIN, np.random.default_rng(1).integers(3, size=(300, 4)))
 CLIQUES = tuple(combinations(DOMAIN.attributes, 2))
-HONEST = {
-    "kind": "honest",
-    "generator": "ipf",
-    "cliques": [list(clique) for clique in CLIQUES],
-    "zeros": [],
-    "max_cells": 10**6,
-}
-COPIES = {**HONEST, "kind": "copies_rows", "share": "1"}
+HONEST = ReferenceRecipe(ReferenceKind.HONEST, "ipf", CLIQUES, max_cells=10**6)
+COPIES = replace(HONEST, kind=ReferenceKind.COPIES_ROWS, share=1.0)
 PLAN = AuditPlan(CLIQUES, 300, 7, AuditTerms(10, 3, "0.05"))
 
 
@@ -65,7 +61,7 @@ def audited(job, folder, recipe=COPIES, plan=PLAN):
     """The report of an audit by the workers of a job's cluster, as the job makes it."""
     box = cluster_box(recipe, job)
     journal = JournaledBox(box, folder, lambda seed: box.performers.get(seed, ""))
-    repeated = RepeatedBox(journal, box.here, job["repeated"])
+    repeated = RepeatedBox(journal, box.here, job.repeated)
     report = audit(repeated, RECORDS, plan)
     return replace(report, workers=repeated.worker_runs(plan.terms.runs))
 
@@ -128,7 +124,7 @@ def test_no_module_of_the_product_can_unpickle():
 
 
 def test_honest_rows_for_a_copying_box_end_the_audit(tmp_path, journal):
-    lie = OtherBox(json.dumps(HONEST))
+    lie = OtherBox(HONEST)
     with lying_cluster(tmp_path, lie) as job, pytest.raises(WorkerError, match="other rows"):
         audited(job, journal)
     assert len(lie.orders) == 10, "the first side is compared before the second begins"
@@ -253,15 +249,8 @@ class TestRepetition:
 
     @pytest.mark.parametrize("path", ["../out", "/etc/out", "a/../../out"])
     def test_a_hostile_controller_names_no_file_outside_a_programs_folder(self, path):
-        recipe = {
-            "kind": "program",
-            "box": "",
-            "command": ["python", f"./{path}"],
-            "parameters": {},
-            "libraries": [],
-            "files": {path: ""},
-            "digest": "",
-        }
+        command = ("python", f"./{path}")
+        recipe = ProgramRecipe("", "", command, {}, (), "", Runtime(), Environment(), files={path: b""})
         with pytest.raises(InvalidInputError, match="outside"):
             received(recipe)
 
@@ -346,11 +335,11 @@ def worker_command(house, *words):
 @needs_sandbox
 def test_s68_a_lying_worker_ends_the_audit_costs_nothing_and_stays_refused(served, tmp_path):
     """End to end: honest rows for a copying box, which turned the signed verdict before."""
-    lie = OtherBox(json.dumps({**HONEST, "cliques": [list(pair) for pair in PAIRS]}))
+    lie = OtherBox(replace(HONEST, cliques=tuple(PAIRS)))
     with lying_cluster(tmp_path / "cluster", lie, runs=4) as job:
         with served.settings_file.open("a") as settings:
-            workers = toml_text(job["workers"])
-            settings.write(f'\n[cluster]\nworkers = {workers}\nfolder = "{job["folder"]}"\n')
+            workers = toml_text(dict(job.workers))
+            settings.write(f'\n[cluster]\nworkers = {workers}\nfolder = "{job.folder}"\n')
         served.start()
         with served.analyst() as ana:
             card, operation = begun(ana)

@@ -19,6 +19,7 @@ from gencard.controller.notify.channels import Fate, channels_of
 from gencard.controller.notify.messages import Kind, Message
 from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.shell.main import app
+from gencard.controller.state import stewards
 from gencard.controller.stewards.actions import Kind as Action
 from gencard.core.errors import InvalidInputError, StorageError
 from tests.system.canaries import DIGITS, WORD, assert_none
@@ -193,7 +194,7 @@ def test_a_crash_loses_no_word_and_repeats_it_under_its_name(stepped, monkeypatc
     word, receiver, clock = stepped
     (channel,) = word.channels
     word.collect()
-    monkeypatch.setattr(type(word.outbox), "end", failing)
+    monkeypatch.setattr(stewards, "end_message", failing)
     with pytest.raises(StorageError):
         word.deliver(channel)  # taken by the receiver, and the service dies before it can say so
     monkeypatch.undo()

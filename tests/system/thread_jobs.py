@@ -1,22 +1,26 @@
 """Jobs in threads of the service itself: fast, and every step of theirs can be made to fail."""
 
-import json
-from concurrent.futures import Future
-from typing import Any
+from functools import partial
 
 import pytest
 
 from gencard.controller import wiring
-from gencard.controller.jobs import executor, worker
-from gencard.controller.jobs.tasks import TASKS
+from gencard.controller.jobs import executor
+from gencard.controller.jobs.process import packed, unpacked
+from gencard.controller.jobs.tasks import Done, Reported
+from gencard.controller.jobs.worker import ended
 
 
 class ThreadExecutor(executor.ProcessExecutor):
-    """What a worker would answer is answered here, and passes the same lines of JSON."""
+    """What a worker would answer is answered here, and passes as the same messages."""
 
-    def _run(self, future: Future[Any], task: str, job: Any, progress: Any) -> Any:
-        answer = worker.answer(TASKS[task].function(), json.loads(json.dumps(job)), progress)
-        return self._result_of(task, json.loads(json.dumps(answer)))
+    def _run(self, submission: executor._Submission) -> object:
+        task = submission.task
+        _, body = unpacked(packed(Done(), submission.job))
+        ending = packed(*ended(partial(task.run, body), submission.progress))
+        reply, result = executor.received(task, ending)
+        assert not isinstance(reply, Reported)
+        return self._outcome(task, reply, result)
 
 
 def run_jobs_in_threads(patch: pytest.MonkeyPatch) -> None:

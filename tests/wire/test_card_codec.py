@@ -3,19 +3,13 @@
 import pytest
 from hypothesis import given
 
+from gencard.core.card.card import Offer
+from gencard.core.card.terms import Proposal
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codecs.card_codec import (
-    card_message,
-    card_of,
-    datetime_of,
-    offer_message,
-    offer_of,
-    proposal_of,
-    terms_message,
-    timestamp,
-)
+from gencard.wire.codec import datetime_of, message_of, timestamp, value_of
+from gencard.wire.codecs.card_codec import card_message, card_of
 from tests.wire.samples import PROPOSAL, negotiations, offers, proposals, times
 
 
@@ -26,12 +20,12 @@ def crossed(message):
 
 @given(proposals)
 def test_terms(proposal):
-    assert proposal_of(crossed(terms_message(proposal))) == proposal
+    assert value_of(Proposal, crossed(message_of(proposal, common.Terms))) == proposal
 
 
 @given(offers)
 def test_offers(offer):
-    assert offer_of(crossed(offer_message(offer))) == offer
+    assert value_of(Offer, crossed(message_of(offer, pb.Offer))) == offer
 
 
 @given(negotiations)
@@ -55,14 +49,14 @@ def timestamp_of_zero():
 
 
 def test_the_usual_audit_where_none_is_named():
-    message = terms_message(PROPOSAL)
+    message = message_of(PROPOSAL, common.Terms)
     message.ClearField("audit")
-    assert proposal_of(message) == PROPOSAL
+    assert value_of(Proposal, message) == PROPOSAL
 
 
 def terms(**parts):
     """Good terms, but for some fields."""
-    message = terms_message(PROPOSAL)
+    message = message_of(PROPOSAL, common.Terms)
     for name, value in parts.items():
         message.ClearField(name)
         if isinstance(value, list):
@@ -110,10 +104,10 @@ NOISE = {"mechanism": common.Privacy.MECHANISM_LAPLACE, "neighbouring": 1}
 )
 def test_what_the_core_refuses(parts, error):
     with pytest.raises(error):
-        proposal_of(terms(**parts))
+        value_of(Proposal, terms(**parts))
 
 
 @pytest.mark.parametrize("parts", [{"state": 0}, {"state": 99}, {"state": 1, "turn": 99}])
 def test_a_state_or_turn_of_tomorrow_is_refused(parts):
-    with pytest.raises(InvalidInputError, match=r"card\.state"):
-        card_of(pb.Card(proposed=terms_message(PROPOSAL), **parts))
+    with pytest.raises(InvalidInputError, match=r"card\.(state|turn)"):
+        card_of(pb.Card(proposed=message_of(PROPOSAL, common.Terms), **parts))

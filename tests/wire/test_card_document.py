@@ -9,11 +9,12 @@ from hypothesis import given
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.noise import Gaussian
 from gencard.core.errors import VerificationError
-from gencard.wire.codecs.privacy_codec import privacy_document, privacy_of_document
 from gencard.wire.documents.card_document import (
     card_document,
     card_of_document,
     card_statement,
+    privacy_document,
+    privacy_of_document,
     terms_document,
     terms_of_document,
 )

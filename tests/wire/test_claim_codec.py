@@ -5,14 +5,16 @@ from decimal import Decimal
 from hypothesis import given
 
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring
-from gencard.wire.codecs.privacy_codec import claim_document, claim_message, claim_of, claim_of_document
+from gencard.v1 import catalog_pb2
+from gencard.wire.codec import message_of, value_of
+from gencard.wire.documents.card_document import claim_document, claim_of_document
 from tests.wire.samples import claims
 
 
 @given(claims)
 def test_a_claim_comes_back_as_itself(claim):
     assert claim_of_document(claim_document(claim)) == claim
-    assert claim_of(claim_message(claim)) == claim
+    assert value_of(Claim, message_of(claim, catalog_pb2.Claim)) == claim
 
 
 def test_nothing_promised_is_a_sentence_alone():

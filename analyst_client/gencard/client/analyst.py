@@ -22,8 +22,10 @@ from gencard.core.card.budget import Price, Spend
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import analysis_of
+from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codecs.card_codec import card_of, terms_message
+from gencard.wire.codec import message_of
+from gencard.wire.codecs.card_codec import card_of
 from gencard.wire.signatures.identity import Identity
 
 
@@ -164,7 +166,7 @@ class Analyst(Party):
             audit=audit,
         )
         request = pb.ProposeCardRequest(
-            terms=terms_message(proposal),
+            terms=message_of(proposal, common_pb2.Terms),
             request_id=str(uuid4()),
             validate_only=dry_run,
         )

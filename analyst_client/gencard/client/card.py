@@ -25,8 +25,10 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.run.levels import ValueForm
+from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codecs.card_codec import card_of, terms_message
+from gencard.wire.codec import message_of
+from gencard.wire.codecs.card_codec import card_of
 from gencard.wire.signatures.dsse import signature_of
 
 if TYPE_CHECKING:
@@ -139,7 +141,7 @@ class Card(CardView):
         request = pb.CounterCardRequest(
             name=self.name,
             etag=self._negotiation.etag,
-            terms=terms_message(proposal),
+            terms=message_of(proposal, common_pb2.Terms),
             request_id=str(uuid4()),
         )
         with suggesting_generators(self._connection, proposal.generator):

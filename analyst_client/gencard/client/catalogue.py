@@ -2,61 +2,28 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Facts, Grid, Listed, Part
-from gencard.core.card.analyses import NO_ANALYSES, Analyses
-from gencard.core.card.budget import Claim, Price, Spend, SpendState, counted
-from gencard.core.card.mechanism import Privacy, Transform
-from gencard.core.card.noise import CURRENCIES, NOISES, Mechanism
-from gencard.core.card.terms import Tier
-from gencard.core.coding import Coding
-from gencard.core.domain import Clique
+from gencard.core import catalogue as core_catalogue
+from gencard.core.card.budget import FREE, Price, Spend, counted
+from gencard.core.card.noise import CURRENCIES, NOISES
 from gencard.core.errors import NotFoundError, advice_on
-from gencard.core.moment import MomentKind
+from gencard.core.json_codecs import written
 from gencard.core.noise import USUAL_DELTA, in_words, together
+from gencard.core.policy import Policy
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
-from gencard.wire.codecs.card_codec import analyses_of, datetime_of, kind_of
-from gencard.wire.codecs.privacy_codec import claim_of, mechanism_of, price_of, privacy_of, transform_of
-from gencard.wire.codecs.schema_codec import DeclaredAttribute, coding_of, declared_of
-from gencard.wire.signatures.identity import Identity
-
-_TIER = {
-    pb.TIER_BY_CONSTRUCTION: Tier.BY_CONSTRUCTION,
-    pb.TIER_PRIVATE: Tier.PRIVATE,
-    pb.TIER_AUDITED: Tier.AUDITED,
-}
+from gencard.wire.codec import value_of
 
 _HEADS = ("Attribute", "Type", "Levels", "", "Missing", "Description")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Policy(Displayable):
-    """Limits of proposals on a dataset; independent of the records."""
-
-    largest_order: int
-    largest_marginal_cells: int
-    most_marginals: int
-    most_rows: int
-    forbidden: tuple[Clique, ...]
-    generators: tuple[str, ...]
-    mechanisms: tuple[Mechanism, ...]
-    noise: Privacy | None
-    transform: Transform
-    most_per_card: Price
-    automatic: bool
-    valid: timedelta
-    moments: tuple[MomentKind, ...] = ()
-    highest_moment: int = 2
-    measures: tuple[str, ...] = ()
-    without_uniques: bool = False
-    analyses: Analyses = NO_ANALYSES
-    steward_releases: bool = False
-    two_stewards: tuple[str, ...] = ()
+class ShownPolicy(Policy, Displayable):
+    """A policy with its display in notebooks and terminals; it has no fields of its own."""
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """The policy in names and values."""
@@ -69,15 +36,15 @@ class Policy(Displayable):
         yield "Mechanisms", ", ".join(self.mechanisms)
         if "exact" in self.mechanisms:
             yield "Exact counts", str(self.transform)
-        if self.moments:
-            yield "Moments", f"{', '.join(self.moments)}; up to order {self.highest_moment}"
+        if self.moments.kinds:
+            yield "Moments", f"{', '.join(self.moments.kinds)}; up to order {self.moments.highest}"
         if self.measures:
             yield "Evaluations", ", ".join(self.measures)
         if self.without_uniques:
             yield "Replicated uniques", "can be removed from a release"
-        yield from self.analyses.about
+        yield from self.analyses.most.about
         if self.analyses.checked_runs:
-            steward = "a steward, after the output rules" if self.steward_releases else "output rules"
+            steward = "a steward, after the output rules" if self.analyses.by_steward else "output rules"
             yield "Answers released by", steward
         if self.noise is not None:
             yield "Default noise", str(self.noise)
@@ -85,7 +52,7 @@ class Policy(Displayable):
         yield "Offers", "automatic" if self.automatic else "by a steward"
         if self.two_stewards:
             yield "Two stewards decide", ", ".join(self.two_stewards)
-        yield "Cards valid for", f"{self.valid.days} days"
+        yield "Cards valid for", f"{self.valid_days} days"
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return "Policy", [Facts(self.lines())]
@@ -94,26 +61,14 @@ class Policy(Displayable):
         return f"<Policy: {'; '.join(f'{name} {value}' for name, value in self.lines())}>"
 
 
+_NO_POLICY = ShownPolicy(0, 0, 0, 0, generators=(), most_per_card=FREE)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class CatalogueEntry(Displayable):
-    """Public description of a dataset. Entries of a list lack attributes and policy.
+class CatalogueEntry(core_catalogue.CatalogueEntry, Displayable):
+    """Public description of a dataset; see the core's class for its fields."""
 
-    Args:
-        records: How many there are, as the steward declares it; None where it is not declared.
-        most_records: Of one person that count; 0 where each record stands for itself.
-        attributes: How values become levels, as declared.
-    """
-
-    name: str
-    title: str
-    description: str
-    declared_by: str
-    version: str
-    coding: Coding
-    policy: Policy
-    records: int | None = None
-    most_records: int = 0
-    attributes: tuple[DeclaredAttribute, ...] = ()
+    policy: ShownPolicy = field(default=_NO_POLICY, metadata=written(omit=True))
 
     @property
     def id(self) -> str:
@@ -152,31 +107,8 @@ class CatalogueEntry(Displayable):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class GeneratorEntry(Displayable):
-    """A generator or a black box.
-
-    Args:
-        digest: SHA-256, in hex, of the code and parameters that run.
-        needs: Requirements of a generator on psi; empty for a black box.
-        bound: Size of the model that is compared with ``most_cells`` before any record is read.
-        cell_bytes: Largest memory of a fit per cell, in bytes.
-        parameters: Parameters, the same for every card.
-        claim: Privacy guarantee declared for a black box; None for a generator.
-        reviewed_by: Reviewer of this digest of a black box of tier audited; if empty, cards that name
-            the box are refused.
-    """
-
-    name: str
-    tier: Tier
-    description: str
-    digest: str
-    needs: str
-    bound: str
-    most_cells: int
-    cell_bytes: int
-    parameters: dict[str, str]
-    claim: Claim | None = None
-    reviewed_by: str = ""
+class GeneratorEntry(core_catalogue.GeneratorEntry, Displayable):
+    """A generator or a black box."""
 
     def lines(self) -> list[tuple[str, str]]:
         """The entry in names and values."""
@@ -200,7 +132,7 @@ class GeneratorEntry(Displayable):
 
 def list_datasets(connection: Connection) -> Listed[CatalogueEntry]:
     answers = pages(connection, connection.catalog.ListDatasets, pb.ListDatasetsRequest())
-    entries = (_entry(dataset) for page in answers for dataset in page.datasets)
+    entries = (value_of(CatalogueEntry, dataset) for page in answers for dataset in page.datasets)
     heads = ("Dataset", "Title", "Declared by")
     return Listed(entries, "Datasets", heads, lambda one: (one.id, one.title, one.declared_by))
 
@@ -209,7 +141,7 @@ def get_dataset(connection: Connection, name: str) -> CatalogueEntry:
     """One dataset; where there is none of this name, the error suggests one of those on offer."""
     request = pb.GetDatasetRequest(name=name)
     with _suggesting("dataset", name.removeprefix("datasets/"), lambda: list_datasets(connection)):
-        return _entry(connection.call(connection.catalog.GetDataset, request).dataset)
+        return value_of(CatalogueEntry, connection.call(connection.catalog.GetDataset, request).dataset)
 
 
 def suggesting_generators(connection: Connection, name: str) -> AbstractContextManager[None]:
@@ -233,71 +165,13 @@ def _suggesting(
 
 def list_generators(connection: Connection) -> Listed[GeneratorEntry]:
     answers = pages(connection, connection.catalog.ListGenerators, pb.ListGeneratorsRequest())
-    entries = (_generator(entry) for page in answers for entry in page.generators)
+    entries = (value_of(GeneratorEntry, entry) for page in answers for entry in page.generators)
     heads = ("Generator", "Tier", "Needs or claim", "Description")
     return Listed(entries, "Generators and black boxes", heads, _generator_line)
 
 
 def _generator_line(entry: GeneratorEntry) -> tuple[str, str, str, str]:
     return entry.name, str(entry.tier), entry.needs or str(entry.claim or "—"), entry.description
-
-
-def _generator(message: pb.Generator) -> GeneratorEntry:
-    return GeneratorEntry(
-        name=message.name,
-        tier=_TIER.get(message.tier, Tier.AUDITED),
-        description=message.description,
-        digest=message.digest,
-        needs=message.needs,
-        bound=message.bound,
-        most_cells=message.most_cells,
-        cell_bytes=message.cell_bytes,
-        parameters={parameter.name: parameter.value for parameter in message.parameters},
-        claim=claim_of(message.claim) if message.HasField("claim") else None,
-        reviewed_by=message.reviewed_by,
-    )
-
-
-def _entry(message: pb.Dataset) -> CatalogueEntry:
-    return CatalogueEntry(
-        name=message.name,
-        title=message.title,
-        description=message.description,
-        declared_by=message.declared_by,
-        version=message.version,
-        coding=coding_of(message),
-        policy=_policy(message.policy),
-        records=message.records if message.HasField("records") else None,
-        most_records=message.most_records,
-        attributes=tuple(map(declared_of, message.attributes)),
-    )
-
-
-def _policy(message: pb.Policy) -> Policy:
-    return Policy(
-        largest_order=message.largest_order,
-        largest_marginal_cells=message.largest_marginal_cells,
-        most_marginals=message.most_marginals,
-        most_rows=message.most_rows,
-        forbidden=tuple(tuple(clique.attributes) for clique in message.forbidden),
-        generators=tuple(message.generators),
-        mechanisms=tuple(mechanism_of(number) for number in message.mechanisms),
-        moments=tuple(map(kind_of, message.moments)),
-        highest_moment=message.highest_moment,
-        measures=tuple(message.measures),
-        without_uniques=message.without_uniques,
-        analyses=analyses_of(message.analyses),
-        steward_releases=message.steward_releases,
-        two_stewards=tuple(message.two_stewards),
-        noise=privacy_of(message.noise) if message.HasField("noise") else None,
-        transform=transform_of(message.transform),
-        most_per_card=price_of(message.most_per_card),
-        automatic=message.automatic,
-        valid=timedelta(seconds=message.valid_seconds),
-    )
-
-
-_STATE = {ledger.Spend.State.Value(f"STATE_{state.name}"): state for state in SpendState}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -345,29 +219,15 @@ def get_budget(connection: Connection, dataset: str) -> Budget:
     request = ledger.GetBudgetRequest(dataset=dataset)
     with _suggesting("dataset", dataset.removeprefix("datasets/"), lambda: list_datasets(connection)):
         answer = connection.call(connection.ledger.GetBudget, request)
-    return Budget(dataset, price_of(answer.cap), price_of(answer.spent))
+    return Budget(dataset, value_of(Price, answer.cap), value_of(Price, answer.spent))
 
 
 def list_spends(connection: Connection) -> Listed[Spend]:
     """Lines of the ledger, newest first."""
     answers = pages(connection, connection.ledger.ListSpends, ledger.ListSpendsRequest())
-    spends = (_spend(line) for page in answers for line in page.spends)
+    spends = (value_of(Spend, line) for page in answers for line in page.spends)
     return Listed(spends, "Spending", ("Line", "For", "Price", "State", "Resource"), _spend_line)
 
 
 def _spend_line(spend: Spend) -> tuple[str, str, str, str, str]:
     return str(spend.line), spend.kind, str(spend.price), str(spend.state), spend.resource
-
-
-def _spend(message: ledger.Spend) -> Spend:
-    return Spend(
-        line=int(message.name.removeprefix("ledger/")),
-        dataset=message.dataset,
-        project=Identity.of(message.analyst).project,
-        analyst=message.analyst,
-        resource=message.resource,
-        kind=message.kind,
-        price=price_of(message.price),
-        state=_STATE[message.state],
-        created=datetime_of(message.create_time),
-    )

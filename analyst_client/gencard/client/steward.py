@@ -46,6 +46,7 @@ from gencard.client.stewards.registers import (
 from gencard.core.card.budget import Spend
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import steward_pb2 as pb
+from gencard.wire.codec import value_of
 from gencard.wire.documents.enrolment import LARGEST, request_of_document
 from gencard.wire.log.log_entry import LogEntry
 from gencard.wire.signatures.canonical import json_bytes
@@ -79,7 +80,7 @@ class Steward(Party):
     def queue(self) -> Listed[Waiting]:
         """What waits, oldest first, and for whom."""
         answers = self._pages("ListQueue", pb.ListQueueRequest(page_size=_MOST))
-        waiting = (reading.waiting_of(one) for page in answers for one in page.waiting)
+        waiting = (value_of(Waiting, one) for page in answers for one in page.waiting)
         return Listed(waiting, "Queue", QUEUE_HEADS, Waiting.line)
 
     @checked()
@@ -90,7 +91,7 @@ class Steward(Party):
             NotFoundError: No such card.
         """
         request = pb.GetReviewRequest(name=name)
-        review = reading.card_review_of(self._call("GetReview", request), name)
+        review = reading.card_review_of(self._call("GetReview", request).review, name)
         return replace(review, checks=self._checks(name)) if review.checked else review
 
     def _checks(self, name: str) -> str:
@@ -174,7 +175,7 @@ class Steward(Party):
     def answer(self, name: str) -> AnswerReview:
         """A run on the records that waits, number by number; raises NotFoundError."""
         request = pb.GetAnswerReviewRequest(name=name)
-        return reading.answer_review_of(self._call("GetAnswerReview", request), name)
+        return reading.answer_review_of(self._call("GetAnswerReview", request).review, name)
 
     @checked(answer=_REVIEWED)
     def release(
@@ -221,7 +222,7 @@ class Steward(Party):
     def answers(self) -> Listed[AnswerSummary]:
         """Runs on the records that wait for a steward, oldest first."""
         answers = self._pages("ListAnswersToReview", pb.ListAnswersToReviewRequest(page_size=_MOST))
-        waiting = (reading.summary_of(one) for page in answers for one in page.answers)
+        waiting = (value_of(AnswerSummary, one) for page in answers for one in page.answers)
         return Listed(waiting, "Answers", ANSWER_HEADS, AnswerSummary.line)
 
     @checked(dataset=optional_text)
@@ -233,7 +234,7 @@ class Steward(Party):
         """
         name = f"datasets/{dataset.removeprefix('datasets/')}" if dataset else ""
         answers = self._pages("ListAccounts", pb.ListAccountsRequest(dataset=name, page_size=_MOST))
-        accounts = (reading.account_of(one) for page in answers for one in page.accounts)
+        accounts = (value_of(Account, one) for page in answers for one in page.accounts)
         return Listed(accounts, "Budgets", ACCOUNT_HEADS, Account.line)
 
     def ledger(self) -> Listed[Spend]:
@@ -243,13 +244,13 @@ class Steward(Party):
     def people(self) -> Listed[Person]:
         """Everybody enrolled."""
         answers = self._pages("ListPeople", pb.ListPeopleRequest(page_size=_MOST))
-        people = (reading.person_of(one) for page in answers for one in page.people)
+        people = (value_of(Person, one) for page in answers for one in page.people)
         return Listed(people, "People", PEOPLE_HEADS, Person.line)
 
     def refusals(self) -> Listed[Failure]:
         """Failures at the records that count against their analysts, oldest first."""
         answers = self._pages("ListRefusals", pb.ListRefusalsRequest(page_size=_MOST))
-        failures = (reading.failure_of(one) for page in answers for one in page.refusals)
+        failures = (value_of(Failure, one) for page in answers for one in page.refusals)
         return Listed(failures, "Refusals", REFUSAL_HEADS, Failure.line)
 
     @checked()
@@ -262,7 +263,7 @@ class Steward(Party):
         """
         request = pb.SearchLogRequest(query=query, page_size=min(last, _MOST))
         answers = self._pages("SearchLog", request)
-        entries = (reading.log_line_of(one) for page in answers for one in page.entries)
+        entries = (value_of(LogLine, one) for page in answers for one in page.entries)
         return Listed(islice(entries, last), "Log", LOG_HEADS, LogLine.line)
 
     @checked()
@@ -311,7 +312,7 @@ class Steward(Party):
         """
         document = json_bytes(dict(arguments or {}))
         request = pb.GetPreviewRequest(kind=action, resource=resource, arguments=document)
-        return reading.preview_of(self._call("GetPreview", request), request)
+        return value_of(Preview, self._call("GetPreview", request).preview)
 
     @checked()
     def decide(self, preview: Preview, *, reason: str) -> Decision:
@@ -410,12 +411,12 @@ class Steward(Party):
     def _decided(
         self, kind: str, resource: str, arguments: Mapping[str, Any], reason: str, shown: str
     ) -> Decision:
-        request = pb.DecideRequest(
+        action = pb.Action(
             kind=kind,
             resource=resource,
             arguments=json_bytes(dict(arguments)),
             reason=reason,
             shown=shown,
-            request_id=str(uuid4()),
         )
-        return reading.decision_of(self._call("Decide", request), request)
+        request = pb.DecideRequest(action=action, request_id=str(uuid4()))
+        return value_of(Decision, self._call("Decide", request).decision)

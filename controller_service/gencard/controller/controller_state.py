@@ -1,7 +1,7 @@
 """State and cards as the settings say: what a steward works at, with or without a running service."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gencard.controller.operations.operations import Operations
 from gencard.controller.people.identities import Roster
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
-from gencard.controller.policy.judgement import Limits
+from gencard.controller.policy.judgement import ProposalLimits
 from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
 from gencard.controller.records.records import entry_of
@@ -21,15 +21,9 @@ from gencard.controller.releases.state_files import SharedFiles
 from gencard.controller.settings.disk import StateFiles
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Settings
-from gencard.controller.state.accounts import Caps
-from gencard.controller.state.audits import AuditStore
-from gencard.controller.state.cards import CardStore
 from gencard.controller.state.database import Database, Fence
-from gencard.controller.state.event_log import Clock, EventLog, LogClock, kept_rules
-from gencard.controller.state.first_decisions import FirstDecisions
-from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.operations import OperationStore
-from gencard.controller.state.runs import RunStore
+from gencard.controller.state.ledger import Caps, Ledger
+from gencard.controller.state.log import Clock, EventLog, LogClock, kept_rules
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
 from gencard.controller.stewards.deciding import Effects, Way
@@ -72,11 +66,11 @@ class ControllerState:
 
     @property
     def refusals(self) -> Refusals:
-        return Refusals(OperationStore(), self.settings.limits.refusals)
+        return Refusals(self.settings.limits.refusals)
 
     @property
     def decisions(self) -> Decisions:
-        return Decisions(self.cards, self.ledger, RunStore())
+        return Decisions(self.cards, self.ledger)
 
     @property
     def passkeys(self) -> Passkeys:
@@ -100,7 +94,6 @@ class ControllerState:
             self.database,
             self.log,
             effects,
-            FirstDecisions(),
             Roster(identities).person,
             self.cards.clock,
             frozenset(self.settings.stewards.two),
@@ -124,9 +117,9 @@ class ControllerState:
         return Effects(
             CardEffect(self.cards),
             AnswerEffect(self.decisions),
-            LineEffect(self.ledger, log, clock, RunStore()),
+            LineEffect(self.ledger, log, clock),
             RefusalEffect(self.refusals, log, clock),
-            AuditEffect(AuditStore(), log, clock),
+            AuditEffect(log, clock),
             people,
             KeyEffect(KeyRotation(self.database, log, self.keys, clock)),
         )
@@ -159,7 +152,6 @@ def open_controller_state(
     boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
     log = EventLog(keys[LOG].current, clock)
     cards = CardBook(
-        store=CardStore(),
         log=log,
         catalogue=catalogue,
         limits=_limits(settings),
@@ -202,18 +194,11 @@ def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:
     }
 
 
-def _limits(settings: Settings) -> Limits:
-    limits = settings.limits
-    return Limits(
-        limits.marginal_cells,
-        limits.model_cells,
-        limits.marginals,
-        limits.rows,
-        limits.runs,
-        limits.records,
-    )
+def _limits(settings: Settings) -> ProposalLimits:
+    names = (field.name for field in fields(ProposalLimits))
+    return ProposalLimits(**{name: getattr(settings.limits, name) for name in names})
 
 
 def caps_of(settings: Settings) -> dict[str, Caps]:
     """The caps of all datasets, by name."""
-    return {f"{PREFIX}{entry.name}": entry.caps.caps() for entry in settings.datasets}
+    return {f"{PREFIX}{entry.name}": entry.caps for entry in settings.datasets}

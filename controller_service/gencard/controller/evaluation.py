@@ -16,7 +16,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -30,12 +29,12 @@ from gencard.controller.operations.run import Run, scratch_folder
 from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.releases.black_boxes import BoxRelease
+from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database, Page
-from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.operations import UNFINISHED, OperationRow
-from gencard.controller.state.releases import EvaluationRow, EvaluationStore, PsiStore, ReleaseStore
+from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
+from gencard.controller.state.results import EvaluationRow
 from gencard.core.card.card import Card
 from gencard.core.errors import (
     GencardError,
@@ -62,9 +61,6 @@ class Evaluations:
     database: Database
     cards: CardBook
     ledger: Ledger
-    releases: ReleaseStore
-    psis: PsiStore
-    store: EvaluationStore
     operations: Operations
 
     def start(self, who: Identity, card: str, names: Sequence[str], request: Request) -> OperationRow:
@@ -88,7 +84,7 @@ class Evaluations:
             seen_card = self.card_of(tx, who, card)
             measures = self._chosen(who, seen_card, names)
             self._check_ready(tx, card)
-            taken_names = self.store.taken(tx, card)
+            taken_names = results.evaluated_measures(tx, card)
             fresh = [measure for measure in measures if measure.name not in taken_names]
             line = self._reserve(tx, who, seen_card, fresh)
             description = {
@@ -113,7 +109,7 @@ class Evaluations:
             CardStateError: The card was revoked, which gives analysts nothing more.
         """
         with self.database.reading() as tx:
-            row = self.store.get(tx, name)
+            row = results.get_evaluation(tx, name)
             card = self.cards.readable(tx, who, row.card, what="evaluation")
             if row.measure not in allowed(who, card):
                 raise NotFoundError(what="evaluation")
@@ -130,7 +126,7 @@ class Evaluations:
         with self.database.reading() as tx:
             seen_card = self.cards.seen(tx, who, card)
             names = allowed(who, seen_card) if seen_card.offer is not None else ()
-            page = self.store.list(tx, card, among=names, before=before, limit=limit)
+            page = results.list_evaluations(tx, card, among=names, before=before, limit=limit)
         return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
 
     def card_of(self, tx: Connection, who: Identity, card: str) -> Card:
@@ -149,7 +145,7 @@ class Evaluations:
 
     def _check_ready(self, tx: Connection, card: str) -> None:
         """Raises InvalidInputError before the first release, ServiceBusyError beside another run."""
-        if not self.releases.list(tx, card=card, limit=1).rows:
+        if not results.list_releases(tx, card=card, limit=1).rows:
             raise InvalidInputError(
                 field="card", problem="has no release yet; generate one, then try again"
             )
@@ -240,10 +236,10 @@ class EvaluationRun:
         """Take the measures that the card does not have yet, and keep what was found."""
         if "card" not in run.request:  # of an earlier version, which measured releases
             raise OperationCancelledError
-        findings: list[dict[str, Any]] = []
+        findings: tuple[tasks.FindingDocument, ...] = ()
         with self.evaluations.database.reading() as tx:
             card = self.evaluations.card_of(tx, Identity.of(run.row.owner), run.row.resource)
-            psi = self.evaluations.psis.get(tx, card.name).document
+            psi = results.get_psi(tx, card.name).document
         if run.request["measures"]:
             with scratch_folder(self.work, run.row.name) as scratch:
                 findings = self._findings(run, card, psi, scratch / "rows")
@@ -256,19 +252,21 @@ class EvaluationRun:
             line = self.evaluations.ledger.line(tx, number)
             refund(tx, line, error, ledger=self.evaluations.ledger, cards=self.evaluations.cards)
 
-    def _findings(self, run: Run, card: Card, psi: bytes, rows: Path) -> list[dict[str, Any]]:
+    def _findings(
+        self, run: Run, card: Card, psi: bytes, rows: Path
+    ) -> tuple[tasks.FindingDocument, ...]:
         dataset_entry = self.evaluations.cards.entry_of(card)
         self._draw(run, card, dataset_entry, psi, rows)
-        described = {
-            "rows_file": str(rows),
-            "psi": psi.decode(),
-            "cliques": [list(clique) for clique in offer_of(card).terms.marginals],
-            "seed": secrets.randbits(63),
-        }
-        evaluations = [evaluation_named(name) for name in run.request["measures"]]
-        job = self.jobs.compare(dataset_entry, signed_card(card).version, evaluations, described)
-        findings: list[dict[str, Any]] = run.job(tasks.COMPARE, job)["measures"]
-        return findings
+        job = self.jobs.compare(
+            dataset_entry,
+            signed_card(card).version,
+            [evaluation_named(name) for name in run.request["measures"]],
+            rows_file=rows,
+            psi=psi,
+            cliques=offer_of(card).terms.marginals,
+            seed=secrets.randbits(63),
+        )
+        return run.job(tasks.COMPARE, job).findings
 
     def _draw(
         self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
@@ -288,26 +286,26 @@ class EvaluationRun:
         )
         run.job(tasks.SYNTHESISE, job)
 
-    def _keep(self, run: Run, card: Card, findings: list[dict[str, Any]]) -> None:
+    def _keep(self, run: Run, card: Card, findings: Sequence[tasks.FindingDocument]) -> None:
         """Findings, ledger and the operation's end: true together, or not at all."""
         evaluations, request = self.evaluations, run.request
         with evaluations.database.transaction() as tx:
             evaluations.card_of(tx, Identity.of(run.row.owner), card.name)  # it may have ended meanwhile
             for one in findings:
-                evaluations.store.insert(tx, self._row(run, card, one))
+                results.insert_evaluation(tx, self._row(run, card, one))
             if request["line"] is not None:
                 evaluations.ledger.settle(tx, request["line"], evaluations.cards.clock())
             response = self.response(card.name, request["asked"])
             evaluations.operations.finish(tx, run.row.name, response)
 
-    def _row(self, run: Run, card: Card, finding: dict[str, Any]) -> EvaluationRow:
+    def _row(self, run: Run, card: Card, finding: tasks.FindingDocument) -> EvaluationRow:
         dataset_entry, terms = self.evaluations.cards.entry_of(card), offer_of(card).terms
-        name = finding["name"]
+        name = finding.name
         document = {
             "format": FORMAT,
             "card": card.name,
             "measure": name,
-            "found": finding["found"],
+            "found": finding.document,
         }
         return EvaluationRow(
             name=f"{card.name}/measures/{name}",

@@ -104,7 +104,7 @@ class Reloading:
         for place, (table, entry) in enumerate(served):
             newer = tables.pop(table.name, table)
             update = {name: getattr(newer, name) for name in _AT_ONCE}
-            changed = table.model_copy(update=update), replace(entry, policy=newer.policy.policy())
+            changed = table.model_copy(update=update), replace(entry, policy=newer.policy)
             try:
                 with suppress(DatasetUnavailableError):  # caps can be lowered while a database is away
                     check_rights(changed[0], settings.datasets)

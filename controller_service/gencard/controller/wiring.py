@@ -22,6 +22,7 @@ from gencard.controller.evaluation import KIND as EVALUATION
 from gencard.controller.evaluation import EvaluationRun, Evaluations
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.tasks import ClusterPart
 from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.operations import run
 from gencard.controller.operations.operations import OperationBounds, Operations
@@ -51,11 +52,8 @@ from gencard.controller.service.server import Registration, Service, TlsFiles, s
 from gencard.controller.service.stewards import StewardServicer
 from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Limits, Settings
-from gencard.controller.state.audits import AuditStore
-from gencard.controller.state.event_log import Clock, ahead_of
-from gencard.controller.state.events import Event
 from gencard.controller.state.leadership import Leadership
-from gencard.controller.state.releases import EvaluationStore, PsiStore, ReleaseStore
+from gencard.controller.state.log import Clock, Event, ahead_of
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.risk import KIND as RISK
 from gencard.controller.stewards.risk import RiskRun, Risks
@@ -89,7 +87,7 @@ def servicers(
         _cluster(settings),
     )
     audits = _audits(controller_state, operations, jobs)
-    boxes = BoxRelease(database, audits.card_audits, ReleaseStore(), jobs, controller_state.files)
+    boxes = BoxRelease(database, audits.card_audits, jobs, controller_state.files)
     releases = _releases(controller_state, operations, jobs, audits, boxes)
     evaluations = _evaluations(controller_state, operations, jobs, boxes)
     _risks(controller_state, operations, jobs)
@@ -113,14 +111,13 @@ def servicers(
     ]
 
 
-def _cluster(settings: Settings) -> dict[str, object]:
-    """The part of a job's description that is about the cluster; empty if the settings have none."""
+def _cluster(settings: Settings) -> ClusterPart | None:
+    """The cluster, for the requests of jobs; None if the settings have none."""
     table, limits = settings.cluster, settings.limits
     if table is None or not table.workers:
-        return {}
-    bounds = {"cpu_seconds": limits.cpu_seconds, "memory_mib": limits.memory_mib}
-    own = {"folder": str(table.folder), "repeated": table.repeated}
-    return {"workers": dict(table.workers), **own, **bounds}
+        return None
+    workers, bounds = dict(table.workers), (limits.cpu_seconds, limits.memory_mib)
+    return ClusterPart(workers, table.folder, table.repeated, *bounds)
 
 
 def _audits(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
@@ -129,7 +126,6 @@ def _audits(controller_state: ControllerState, operations: Operations, jobs: Des
         controller_state.cards,
         controller_state.boxes,
         controller_state.ledger,
-        AuditStore(),
         operations,
         Journals(controller_state.files),
         controller_state.settings.limits.audits,
@@ -152,8 +148,6 @@ def _releases(
         controller_state.database,
         controller_state.cards,
         controller_state.ledger,
-        PsiStore(),
-        ReleaseStore(),
         operations,
         controller_state.files,
         card_audits,
@@ -171,9 +165,6 @@ def _evaluations(
         controller_state.database,
         controller_state.cards,
         controller_state.ledger,
-        ReleaseStore(),
-        PsiStore(),
-        EvaluationStore(),
         operations,
     )
     operations.carries(
@@ -200,13 +191,13 @@ def _answers(
     )
     checked = AnswerRun(answers, jobs, answer_response)
     operations.carries(RUN, checked)
-    sandbox = settings.cell.bounds(), settings.cell.isolation
+    sandbox = settings.cell.limits, settings.cell.isolation
     operations.carries(
         PROGRAM,
         ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, answer_response),
     )
     answers.end_with_cards()  # cards may have expired while no service ran
-    return AnswersServicer(answers, Programs(answers, ReleaseStore()))
+    return AnswersServicer(answers, Programs(answers))
 
 
 logger = logging.getLogger("gencard.controller")

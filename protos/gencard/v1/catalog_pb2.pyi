@@ -48,6 +48,58 @@ TIER_PRIVATE: Tier.ValueType  # 3
 """A built-in black box whose noise the controller applies; a card with it has no psi."""
 Global___Tier: typing_extensions.TypeAlias = Tier
 
+class _AnswerRelease:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _AnswerReleaseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_AnswerRelease.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    ANSWER_RELEASE_UNSPECIFIED: _AnswerRelease.ValueType  # 0
+    """Not said."""
+    ANSWER_RELEASE_POLICY: _AnswerRelease.ValueType  # 1
+    """The output rules alone."""
+    ANSWER_RELEASE_STEWARD: _AnswerRelease.ValueType  # 2
+    """A steward, after the output rules."""
+
+class AnswerRelease(_AnswerRelease, metaclass=_AnswerReleaseEnumTypeWrapper):
+    """Who releases answers of checked runs."""
+
+ANSWER_RELEASE_UNSPECIFIED: AnswerRelease.ValueType  # 0
+"""Not said."""
+ANSWER_RELEASE_POLICY: AnswerRelease.ValueType  # 1
+"""The output rules alone."""
+ANSWER_RELEASE_STEWARD: AnswerRelease.ValueType  # 2
+"""A steward, after the output rules."""
+Global___AnswerRelease: typing_extensions.TypeAlias = AnswerRelease
+
+class _TwoStewards:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _TwoStewardsEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_TwoStewards.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    TWO_STEWARDS_UNSPECIFIED: _TwoStewards.ValueType  # 0
+    """Not said."""
+    TWO_STEWARDS_EXACT_COUNTS: _TwoStewards.ValueType  # 1
+    """Offers of exact counts."""
+    TWO_STEWARDS_REVIEWED_RUNS: _TwoStewards.ValueType  # 2
+    """Answers of programs."""
+    TWO_STEWARDS_REVOCATION: _TwoStewards.ValueType  # 3
+    """Revoking a card."""
+
+class TwoStewards(_TwoStewards, metaclass=_TwoStewardsEnumTypeWrapper):
+    """Decisions on cards that two stewards may have to take."""
+
+TWO_STEWARDS_UNSPECIFIED: TwoStewards.ValueType  # 0
+"""Not said."""
+TWO_STEWARDS_EXACT_COUNTS: TwoStewards.ValueType  # 1
+"""Offers of exact counts."""
+TWO_STEWARDS_REVIEWED_RUNS: TwoStewards.ValueType  # 2
+"""Answers of programs."""
+TWO_STEWARDS_REVOCATION: TwoStewards.ValueType  # 3
+"""Revoking a card."""
+Global___TwoStewards: typing_extensions.TypeAlias = TwoStewards
+
 @typing.final
 class ListDatasetsRequest(google.protobuf.message.Message):
     """Asks for a page of datasets."""
@@ -164,7 +216,7 @@ class Dataset(google.protobuf.message.Message):
     most_records: builtins.int
     """Records belong to persons, and at most so many of one person count. 0: each record for itself."""
     @property
-    def attributes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Attribute]:
+    def attributes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DeclaredAttribute]:
         """The attributes, in order."""
 
     @property
@@ -183,7 +235,7 @@ class Dataset(google.protobuf.message.Message):
         description: builtins.str = ...,
         declared_by: builtins.str = ...,
         version: builtins.str = ...,
-        attributes: collections.abc.Iterable[Global___Attribute] | None = ...,
+        attributes: collections.abc.Iterable[Global___DeclaredAttribute] | None = ...,
         structural_zeros: collections.abc.Iterable[Global___StructuralZeros] | None = ...,
         policy: Global___Policy | None = ...,
         records: builtins.int | None = ...,
@@ -205,8 +257,6 @@ class Attribute(google.protobuf.message.Message):
     DESCRIPTION_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     EDGES_FIELD_NUMBER: builtins.int
-    READING_FIELD_NUMBER: builtins.int
-    GROUPS_FIELD_NUMBER: builtins.int
     DERIVATION_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The name."""
@@ -221,14 +271,6 @@ class Attribute(google.protobuf.message.Message):
         """By numeric edges."""
 
     @property
-    def reading(self) -> Global___Reading:
-        """How values become levels, where labels and edges do not say all."""
-
-    @property
-    def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LabelGroup]:
-        """The level above the labels, by declaration; empty where there is none."""
-
-    @property
     def derivation(self) -> Global___Derivation:
         """How it follows from other attributes; unset where it is stored."""
 
@@ -239,12 +281,10 @@ class Attribute(google.protobuf.message.Message):
         description: builtins.str = ...,
         labels: Global___Labels | None = ...,
         edges: Global___Edges | None = ...,
-        reading: Global___Reading | None = ...,
-        groups: collections.abc.Iterable[Global___LabelGroup] | None = ...,
         derivation: Global___Derivation | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "edges", b"edges", "labels", b"labels", "reading", b"reading"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "description", b"description", "edges", b"edges", "groups", b"groups", "labels", b"labels", "name", b"name", "reading", b"reading"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "edges", b"edges", "labels", b"labels"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "description", b"description", "edges", b"edges", "labels", b"labels", "name", b"name"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["coding", b"coding"]) -> typing.Literal["labels", "edges"] | None: ...
 
 Global___Attribute: typing_extensions.TypeAlias = Attribute
@@ -280,32 +320,45 @@ class Derivation(google.protobuf.message.Message):
 Global___Derivation: typing_extensions.TypeAlias = Derivation
 
 @typing.final
-class Reading(google.protobuf.message.Message):
-    """How values of the records become levels, besides labels and edges."""
+class DeclaredAttribute(google.protobuf.message.Message):
+    """An attribute with what is declared of its values besides the levels."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    ATTRIBUTE_FIELD_NUMBER: builtins.int
     ABSENT_FIELD_NUMBER: builtins.int
     AGE_AT_FIELD_NUMBER: builtins.int
     OTHER_FIELD_NUMBER: builtins.int
+    GROUPS_FIELD_NUMBER: builtins.int
     age_at: builtins.str
     """Values are dates of birth, and the level is that of the age on this day, YYYY-MM-DD; empty otherwise."""
     other: builtins.str
     """The label of all values that are not declared; empty where there is none."""
     @property
+    def attribute(self) -> Global___Attribute:
+        """The attribute."""
+
+    @property
     def absent(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Values that stand for "missing", besides empty ones."""
+
+    @property
+    def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LabelGroup]:
+        """The level above the labels; empty where there is none."""
 
     def __init__(
         self,
         *,
+        attribute: Global___Attribute | None = ...,
         absent: collections.abc.Iterable[builtins.str] | None = ...,
         age_at: builtins.str = ...,
         other: builtins.str = ...,
+        groups: collections.abc.Iterable[Global___LabelGroup] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["absent", b"absent", "age_at", b"age_at", "other", b"other"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attribute", b"attribute"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["absent", b"absent", "age_at", b"age_at", "attribute", b"attribute", "groups", b"groups", "other", b"other"]) -> None: ...
 
-Global___Reading: typing_extensions.TypeAlias = Reading
+Global___DeclaredAttribute: typing_extensions.TypeAlias = DeclaredAttribute
 
 @typing.final
 class LabelGroup(google.protobuf.message.Message):
@@ -463,15 +516,13 @@ class Policy(google.protobuf.message.Message):
     MECHANISMS_FIELD_NUMBER: builtins.int
     MOST_PER_CARD_FIELD_NUMBER: builtins.int
     AUTOMATIC_FIELD_NUMBER: builtins.int
-    VALID_SECONDS_FIELD_NUMBER: builtins.int
     NOISE_FIELD_NUMBER: builtins.int
     TRANSFORM_FIELD_NUMBER: builtins.int
-    MOMENTS_FIELD_NUMBER: builtins.int
-    HIGHEST_MOMENT_FIELD_NUMBER: builtins.int
     MEASURES_FIELD_NUMBER: builtins.int
     WITHOUT_UNIQUES_FIELD_NUMBER: builtins.int
+    VALID_DAYS_FIELD_NUMBER: builtins.int
+    MOMENTS_FIELD_NUMBER: builtins.int
     ANALYSES_FIELD_NUMBER: builtins.int
-    STEWARD_RELEASES_FIELD_NUMBER: builtins.int
     TWO_STEWARDS_FIELD_NUMBER: builtins.int
     largest_order: builtins.int
     """At most so many attributes in one marginal."""
@@ -483,14 +534,10 @@ class Policy(google.protobuf.message.Message):
     """At most so many rows in one release, in records."""
     automatic: builtins.bool
     """Acceptable proposals are offered at once, without a steward."""
-    valid_seconds: builtins.int
-    """A card is valid for so long after it is offered, in seconds."""
-    highest_moment: builtins.int
-    """Of the kind that has one: the highest order."""
     without_uniques: builtins.bool
     """A card may ask for a release without replicated uniques."""
-    steward_releases: builtins.bool
-    """Answers of checked runs wait for a steward, too."""
+    valid_days: builtins.int
+    """Days for which an offer, and the card made from it, is valid."""
     @property
     def forbidden(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[gencard.v1.common_pb2.Clique]:
         """Attribute sets that no released marginal may hold together."""
@@ -518,22 +565,20 @@ class Policy(google.protobuf.message.Message):
         """What happens to exact counts of every card before they are psi; unset where nothing does."""
 
     @property
-    def moments(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[gencard.v1.common_pb2.Moment.Kind.ValueType]:
-        """Kinds of linear statistics that may be asked for besides marginals."""
-
-    @property
     def measures(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Measures of itself that a card may let its analyst have, though they read records."""
 
     @property
-    def analyses(self) -> gencard.v1.common_pb2.Analyses:
-        """Most that a card may ask for of analyses on the records; unset where none are on offer. It names
-        kinds and libraries on offer, and no program.
-        """
+    def moments(self) -> Global___MomentPolicy:
+        """Moments that a card may contain besides marginals."""
 
     @property
-    def two_stewards(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Decisions that two stewards take: exact-counts, reviewed-runs, revocation."""
+    def analyses(self) -> Global___AnalysesPolicy:
+        """Analyses on the records that a card may permit."""
+
+    @property
+    def two_stewards(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[Global___TwoStewards.ValueType]:
+        """Decisions that two stewards take."""
 
     def __init__(
         self,
@@ -547,21 +592,95 @@ class Policy(google.protobuf.message.Message):
         mechanisms: collections.abc.Iterable[gencard.v1.common_pb2.Privacy.Mechanism.ValueType] | None = ...,
         most_per_card: gencard.v1.common_pb2.Price | None = ...,
         automatic: builtins.bool = ...,
-        valid_seconds: builtins.int = ...,
         noise: gencard.v1.common_pb2.Privacy | None = ...,
         transform: gencard.v1.common_pb2.Transform | None = ...,
-        moments: collections.abc.Iterable[gencard.v1.common_pb2.Moment.Kind.ValueType] | None = ...,
-        highest_moment: builtins.int = ...,
         measures: collections.abc.Iterable[builtins.str] | None = ...,
         without_uniques: builtins.bool = ...,
-        analyses: gencard.v1.common_pb2.Analyses | None = ...,
-        steward_releases: builtins.bool = ...,
-        two_stewards: collections.abc.Iterable[builtins.str] | None = ...,
+        valid_days: builtins.int = ...,
+        moments: Global___MomentPolicy | None = ...,
+        analyses: Global___AnalysesPolicy | None = ...,
+        two_stewards: collections.abc.Iterable[Global___TwoStewards.ValueType] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["analyses", b"analyses", "most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "highest_moment", b"highest_moment", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "steward_releases", b"steward_releases", "transform", b"transform", "two_stewards", b"two_stewards", "valid_seconds", b"valid_seconds", "without_uniques", b"without_uniques"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["analyses", b"analyses", "moments", b"moments", "most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "transform", b"transform", "two_stewards", b"two_stewards", "valid_days", b"valid_days", "without_uniques", b"without_uniques"]) -> None: ...
 
 Global___Policy: typing_extensions.TypeAlias = Policy
+
+@typing.final
+class MomentPolicy(google.protobuf.message.Message):
+    """Moments on offer."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KINDS_FIELD_NUMBER: builtins.int
+    HIGHEST_FIELD_NUMBER: builtins.int
+    highest: builtins.int
+    """Highest order of the kind that has one."""
+    @property
+    def kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[gencard.v1.common_pb2.Moment.Kind.ValueType]:
+        """Kinds of moments."""
+
+    def __init__(
+        self,
+        *,
+        kinds: collections.abc.Iterable[gencard.v1.common_pb2.Moment.Kind.ValueType] | None = ...,
+        highest: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["highest", b"highest", "kinds", b"kinds"]) -> None: ...
+
+Global___MomentPolicy: typing_extensions.TypeAlias = MomentPolicy
+
+@typing.final
+class AnalysesPolicy(google.protobuf.message.Message):
+    """Analyses on the records that are on offer. The rules that check their answers are not public."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KINDS_FIELD_NUMBER: builtins.int
+    CHECKED_RUNS_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
+    REVIEWED_RUNS_FIELD_NUMBER: builtins.int
+    LIBRARIES_FIELD_NUMBER: builtins.int
+    COLUMNS_FIELD_NUMBER: builtins.int
+    PROGRAM_NUMBERS_FIELD_NUMBER: builtins.int
+    RELEASE_FIELD_NUMBER: builtins.int
+    checked_runs: builtins.int
+    """Checked runs of one card, at most."""
+    numbers: builtins.int
+    """Numbers in the answer of one checked run, at most."""
+    reviewed_runs: builtins.int
+    """Runs of programs of one card, at most."""
+    program_numbers: builtins.int
+    """Numbers in the answer of one program, at most."""
+    release: Global___AnswerRelease.ValueType
+    """Who releases answers of checked runs."""
+    @property
+    def kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Kinds of checked runs."""
+
+    @property
+    def libraries(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Libraries that programs may import, by name."""
+
+    @property
+    def columns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Attributes whose numbers programs receive as recorded."""
+
+    def __init__(
+        self,
+        *,
+        kinds: collections.abc.Iterable[builtins.str] | None = ...,
+        checked_runs: builtins.int = ...,
+        numbers: builtins.int = ...,
+        reviewed_runs: builtins.int = ...,
+        libraries: collections.abc.Iterable[builtins.str] | None = ...,
+        columns: collections.abc.Iterable[builtins.str] | None = ...,
+        program_numbers: builtins.int = ...,
+        release: Global___AnswerRelease.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checked_runs", b"checked_runs", "columns", b"columns", "kinds", b"kinds", "libraries", b"libraries", "numbers", b"numbers", "program_numbers", b"program_numbers", "release", b"release", "reviewed_runs", b"reviewed_runs"]) -> None: ...
+
+Global___AnalysesPolicy: typing_extensions.TypeAlias = AnalysesPolicy
 
 @typing.final
 class ListGeneratorsRequest(google.protobuf.message.Message):

@@ -26,7 +26,7 @@ from gencard.v1 import common_pb2 as gencard_dot_v1_dot_common__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17gencard/v1/ledger.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x02\n\x05Spend\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12\x0f\n\x07\x61nalyst\x18\x03 \x01(\t\x12\x10\n\x08resource\x18\x04 \x01(\t\x12\x0c\n\x04kind\x18\x05 \x01(\t\x12 \n\x05price\x18\x06 \x01(\x0b\x32\x11.gencard.v1.Price\x12&\n\x05state\x18\x07 \x01(\x0e\x32\x17.gencard.v1.Spend.State\x12/\n\x0b\x63reate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"W\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTATE_RESERVED\x10\x01\x12\x11\n\rSTATE_SETTLED\x10\x02\x12\x10\n\x0cSTATE_VOIDED\x10\x03\":\n\x11ListSpendsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"P\n\x12ListSpendsResponse\x12!\n\x06spends\x18\x01 \x03(\x0b\x32\x11.gencard.v1.Spend\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x10GetBudgetRequest\x12\x0f\n\x07\x64\x61taset\x18\x01 \x01(\t\"U\n\x11GetBudgetResponse\x12\x1e\n\x03\x63\x61p\x18\x01 \x01(\x0b\x32\x11.gencard.v1.Price\x12 \n\x05spent\x18\x02 \x01(\x0b\x32\x11.gencard.v1.Price\"\x16\n\x14GetCheckpointRequest\"+\n\x15GetCheckpointResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\"7\n\x18GetInclusionProofRequest\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04size\x18\x02 \x01(\x04\"7\n\x19GetInclusionProofResponse\x12\x0c\n\x04leaf\x18\x01 \x01(\x0c\x12\x0c\n\x04path\x18\x02 \x03(\x0c\"@\n\x1aGetConsistencyProofRequest\x12\x10\n\x08old_size\x18\x01 \x01(\x04\x12\x10\n\x08new_size\x18\x02 \x01(\x04\"+\n\x1bGetConsistencyProofResponse\x12\x0c\n\x04path\x18\x01 \x03(\x0c\"\x16\n\x14GetKeyHistoryRequest\"(\n\x15GetKeyHistoryResponse\x12\x0f\n\x07\x63hanges\x18\x01 \x03(\x0c\x32\xa6\x01\n\rLedgerService\x12K\n\nListSpends\x12\x1d.gencard.v1.ListSpendsRequest\x1a\x1e.gencard.v1.ListSpendsResponse\x12H\n\tGetBudget\x12\x1c.gencard.v1.GetBudgetRequest\x1a\x1d.gencard.v1.GetBudgetResponse2\x82\x03\n\nLogService\x12T\n\rGetCheckpoint\x12 .gencard.v1.GetCheckpointRequest\x1a!.gencard.v1.GetCheckpointResponse\x12`\n\x11GetInclusionProof\x12$.gencard.v1.GetInclusionProofRequest\x1a%.gencard.v1.GetInclusionProofResponse\x12\x66\n\x13GetConsistencyProof\x12&.gencard.v1.GetConsistencyProofRequest\x1a\'.gencard.v1.GetConsistencyProofResponse\x12T\n\rGetKeyHistory\x12 .gencard.v1.GetKeyHistoryRequest\x1a!.gencard.v1.GetKeyHistoryResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17gencard/v1/ledger.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbe\x02\n\x05Spend\x12\x0c\n\x04line\x18\t \x01(\x04\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\n \x01(\t\x12\x0f\n\x07\x61nalyst\x18\x03 \x01(\t\x12\x10\n\x08resource\x18\x04 \x01(\t\x12\x0c\n\x04kind\x18\x05 \x01(\t\x12 \n\x05price\x18\x06 \x01(\x0b\x32\x11.gencard.v1.Price\x12&\n\x05state\x18\x07 \x01(\x0e\x32\x17.gencard.v1.Spend.State\x12+\n\x07\x63reated\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"W\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTATE_RESERVED\x10\x01\x12\x11\n\rSTATE_SETTLED\x10\x02\x12\x10\n\x0cSTATE_VOIDED\x10\x03J\x04\x08\x01\x10\x02\":\n\x11ListSpendsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"P\n\x12ListSpendsResponse\x12!\n\x06spends\x18\x01 \x03(\x0b\x32\x11.gencard.v1.Spend\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"#\n\x10GetBudgetRequest\x12\x0f\n\x07\x64\x61taset\x18\x01 \x01(\t\"U\n\x11GetBudgetResponse\x12\x1e\n\x03\x63\x61p\x18\x01 \x01(\x0b\x32\x11.gencard.v1.Price\x12 \n\x05spent\x18\x02 \x01(\x0b\x32\x11.gencard.v1.Price\"\x16\n\x14GetCheckpointRequest\"+\n\x15GetCheckpointResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\"7\n\x18GetInclusionProofRequest\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04size\x18\x02 \x01(\x04\"7\n\x19GetInclusionProofResponse\x12\x0c\n\x04leaf\x18\x01 \x01(\x0c\x12\x0c\n\x04path\x18\x02 \x03(\x0c\"@\n\x1aGetConsistencyProofRequest\x12\x10\n\x08old_size\x18\x01 \x01(\x04\x12\x10\n\x08new_size\x18\x02 \x01(\x04\"+\n\x1bGetConsistencyProofResponse\x12\x0c\n\x04path\x18\x01 \x03(\x0c\"\x16\n\x14GetKeyHistoryRequest\"(\n\x15GetKeyHistoryResponse\x12\x0f\n\x07\x63hanges\x18\x01 \x03(\x0c\x32\xa6\x01\n\rLedgerService\x12K\n\nListSpends\x12\x1d.gencard.v1.ListSpendsRequest\x1a\x1e.gencard.v1.ListSpendsResponse\x12H\n\tGetBudget\x12\x1c.gencard.v1.GetBudgetRequest\x1a\x1d.gencard.v1.GetBudgetResponse2\x82\x03\n\nLogService\x12T\n\rGetCheckpoint\x12 .gencard.v1.GetCheckpointRequest\x1a!.gencard.v1.GetCheckpointResponse\x12`\n\x11GetInclusionProof\x12$.gencard.v1.GetInclusionProofRequest\x1a%.gencard.v1.GetInclusionProofResponse\x12\x66\n\x13GetConsistencyProof\x12&.gencard.v1.GetConsistencyProofRequest\x1a\'.gencard.v1.GetConsistencyProofResponse\x12T\n\rGetKeyHistory\x12 .gencard.v1.GetKeyHistoryRequest\x1a!.gencard.v1.GetKeyHistoryResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,35 +34,35 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gencard.v1.ledger_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SPEND']._serialized_start=98
-  _globals['_SPEND']._serialized_end=397
-  _globals['_SPEND_STATE']._serialized_start=310
-  _globals['_SPEND_STATE']._serialized_end=397
-  _globals['_LISTSPENDSREQUEST']._serialized_start=399
-  _globals['_LISTSPENDSREQUEST']._serialized_end=457
-  _globals['_LISTSPENDSRESPONSE']._serialized_start=459
-  _globals['_LISTSPENDSRESPONSE']._serialized_end=539
-  _globals['_GETBUDGETREQUEST']._serialized_start=541
-  _globals['_GETBUDGETREQUEST']._serialized_end=576
-  _globals['_GETBUDGETRESPONSE']._serialized_start=578
-  _globals['_GETBUDGETRESPONSE']._serialized_end=663
-  _globals['_GETCHECKPOINTREQUEST']._serialized_start=665
-  _globals['_GETCHECKPOINTREQUEST']._serialized_end=687
-  _globals['_GETCHECKPOINTRESPONSE']._serialized_start=689
-  _globals['_GETCHECKPOINTRESPONSE']._serialized_end=732
-  _globals['_GETINCLUSIONPROOFREQUEST']._serialized_start=734
-  _globals['_GETINCLUSIONPROOFREQUEST']._serialized_end=789
-  _globals['_GETINCLUSIONPROOFRESPONSE']._serialized_start=791
-  _globals['_GETINCLUSIONPROOFRESPONSE']._serialized_end=846
-  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_start=848
-  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_end=912
-  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_start=914
-  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_end=957
-  _globals['_GETKEYHISTORYREQUEST']._serialized_start=959
-  _globals['_GETKEYHISTORYREQUEST']._serialized_end=981
-  _globals['_GETKEYHISTORYRESPONSE']._serialized_start=983
-  _globals['_GETKEYHISTORYRESPONSE']._serialized_end=1023
-  _globals['_LEDGERSERVICE']._serialized_start=1026
-  _globals['_LEDGERSERVICE']._serialized_end=1192
-  _globals['_LOGSERVICE']._serialized_start=1195
-  _globals['_LOGSERVICE']._serialized_end=1581
+  _globals['_SPEND']._serialized_end=416
+  _globals['_SPEND_STATE']._serialized_start=323
+  _globals['_SPEND_STATE']._serialized_end=410
+  _globals['_LISTSPENDSREQUEST']._serialized_start=418
+  _globals['_LISTSPENDSREQUEST']._serialized_end=476
+  _globals['_LISTSPENDSRESPONSE']._serialized_start=478
+  _globals['_LISTSPENDSRESPONSE']._serialized_end=558
+  _globals['_GETBUDGETREQUEST']._serialized_start=560
+  _globals['_GETBUDGETREQUEST']._serialized_end=595
+  _globals['_GETBUDGETRESPONSE']._serialized_start=597
+  _globals['_GETBUDGETRESPONSE']._serialized_end=682
+  _globals['_GETCHECKPOINTREQUEST']._serialized_start=684
+  _globals['_GETCHECKPOINTREQUEST']._serialized_end=706
+  _globals['_GETCHECKPOINTRESPONSE']._serialized_start=708
+  _globals['_GETCHECKPOINTRESPONSE']._serialized_end=751
+  _globals['_GETINCLUSIONPROOFREQUEST']._serialized_start=753
+  _globals['_GETINCLUSIONPROOFREQUEST']._serialized_end=808
+  _globals['_GETINCLUSIONPROOFRESPONSE']._serialized_start=810
+  _globals['_GETINCLUSIONPROOFRESPONSE']._serialized_end=865
+  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_start=867
+  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_end=931
+  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_start=933
+  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_end=976
+  _globals['_GETKEYHISTORYREQUEST']._serialized_start=978
+  _globals['_GETKEYHISTORYREQUEST']._serialized_end=1000
+  _globals['_GETKEYHISTORYRESPONSE']._serialized_start=1002
+  _globals['_GETKEYHISTORYRESPONSE']._serialized_end=1042
+  _globals['_LEDGERSERVICE']._serialized_start=1045
+  _globals['_LEDGERSERVICE']._serialized_end=1211
+  _globals['_LOGSERVICE']._serialized_start=1214
+  _globals['_LOGSERVICE']._serialized_end=1600
 # @@protoc_insertion_point(module_scope)

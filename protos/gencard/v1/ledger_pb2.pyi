@@ -54,18 +54,21 @@ class Spend(google.protobuf.message.Message):
     STATE_VOIDED: Spend.State.ValueType  # 3
     """Given back: nothing had been read from the records."""
 
-    NAME_FIELD_NUMBER: builtins.int
+    LINE_FIELD_NUMBER: builtins.int
     DATASET_FIELD_NUMBER: builtins.int
+    PROJECT_FIELD_NUMBER: builtins.int
     ANALYST_FIELD_NUMBER: builtins.int
     RESOURCE_FIELD_NUMBER: builtins.int
     KIND_FIELD_NUMBER: builtins.int
     PRICE_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
-    CREATE_TIME_FIELD_NUMBER: builtins.int
-    name: builtins.str
-    """ledger/{line}."""
+    CREATED_FIELD_NUMBER: builtins.int
+    line: builtins.int
+    """Number of the line, from 1."""
     dataset: builtins.str
     """The dataset, datasets/{dataset}."""
+    project: builtins.str
+    """The project of the analyst."""
     analyst: builtins.str
     """Who spent."""
     resource: builtins.str
@@ -79,23 +82,24 @@ class Spend(google.protobuf.message.Message):
         """How much."""
 
     @property
-    def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+    def created(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it was reserved."""
 
     def __init__(
         self,
         *,
-        name: builtins.str = ...,
+        line: builtins.int = ...,
         dataset: builtins.str = ...,
+        project: builtins.str = ...,
         analyst: builtins.str = ...,
         resource: builtins.str = ...,
         kind: builtins.str = ...,
         price: gencard.v1.common_pb2.Price | None = ...,
         state: Global___Spend.State.ValueType = ...,
-        create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        created: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["create_time", b"create_time", "price", b"price"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["analyst", b"analyst", "create_time", b"create_time", "dataset", b"dataset", "kind", b"kind", "name", b"name", "price", b"price", "resource", b"resource", "state", b"state"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["created", b"created", "price", b"price"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["analyst", b"analyst", "created", b"created", "dataset", b"dataset", "kind", b"kind", "line", b"line", "price", b"price", "project", b"project", "resource", b"resource", "state", b"state"]) -> None: ...
 
 Global___Spend: typing_extensions.TypeAlias = Spend
 

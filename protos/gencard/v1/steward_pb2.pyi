@@ -120,9 +120,9 @@ class FirstDecision(google.protobuf.message.Message):
     ARGUMENTS_FIELD_NUMBER: builtins.int
     SHOWN_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
-    WHO_FIELD_NUMBER: builtins.int
+    BY_FIELD_NUMBER: builtins.int
     TIME_FIELD_NUMBER: builtins.int
-    EXPIRE_TIME_FIELD_NUMBER: builtins.int
+    EXPIRES_FIELD_NUMBER: builtins.int
     digest: builtins.str
     """SHA-256, in hex, of kind, resource, arguments and what was shown: what both have to agree on."""
     kind: builtins.str
@@ -135,14 +135,14 @@ class FirstDecision(google.protobuf.message.Message):
     """The digest of what the first steward was shown."""
     reason: builtins.str
     """Why."""
-    who: builtins.str
-    """Who: a URI."""
+    by: builtins.str
+    """The steward: a URI."""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When."""
 
     @property
-    def expire_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+    def expires(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """Until when it waits."""
 
     def __init__(
@@ -154,12 +154,12 @@ class FirstDecision(google.protobuf.message.Message):
         arguments: builtins.bytes = ...,
         shown: builtins.str = ...,
         reason: builtins.str = ...,
-        who: builtins.str = ...,
+        by: builtins.str = ...,
         time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
-        expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        expires: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["arguments", b"arguments", "digest", b"digest", "expire_time", b"expire_time", "kind", b"kind", "reason", b"reason", "resource", b"resource", "shown", b"shown", "time", b"time", "who", b"who"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["expires", b"expires", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["arguments", b"arguments", "by", b"by", "digest", b"digest", "expires", b"expires", "kind", b"kind", "reason", b"reason", "resource", b"resource", "shown", b"shown", "time", b"time"]) -> None: ...
 
 Global___FirstDecision: typing_extensions.TypeAlias = FirstDecision
 
@@ -182,33 +182,65 @@ class GetReviewRequest(google.protobuf.message.Message):
 Global___GetReviewRequest: typing_extensions.TypeAlias = GetReviewRequest
 
 @typing.final
-class Together(google.protobuf.message.Message):
-    """Attributes of a matrix with which an attribute stands together."""
+class MatrixRow(google.protobuf.message.Message):
+    """A row of a matrix over attributes."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    HERE_FIELD_NUMBER: builtins.int
-    BEFORE_FIELD_NUMBER: builtins.int
+    ENTRIES_FIELD_NUMBER: builtins.int
     @property
-    def here(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bool]:
-        """By the order of the attributes: released in one table by this card."""
-
-    @property
-    def before(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bool]:
-        """By the order of the attributes: in one table of another card that was granted."""
+    def entries(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bool]:
+        """One entry for each attribute."""
 
     def __init__(
         self,
         *,
-        here: collections.abc.Iterable[builtins.bool] | None = ...,
-        before: collections.abc.Iterable[builtins.bool] | None = ...,
+        entries: collections.abc.Iterable[builtins.bool] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["before", b"before", "here", b"here"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries"]) -> None: ...
+
+Global___MatrixRow: typing_extensions.TypeAlias = MatrixRow
+
+@typing.final
+class Together(google.protobuf.message.Message):
+    """Attributes that are released together."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ATTRIBUTES_FIELD_NUMBER: builtins.int
+    HERE_FIELD_NUMBER: builtins.int
+    BEFORE_FIELD_NUMBER: builtins.int
+    CARDS_FIELD_NUMBER: builtins.int
+    @property
+    def attributes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The attributes."""
+
+    @property
+    def here(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___MatrixRow]:
+        """Released in one table by this card."""
+
+    @property
+    def before(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___MatrixRow]:
+        """In one table of another card that was granted on the present records."""
+
+    @property
+    def cards(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of those cards."""
+
+    def __init__(
+        self,
+        *,
+        attributes: collections.abc.Iterable[builtins.str] | None = ...,
+        here: collections.abc.Iterable[Global___MatrixRow] | None = ...,
+        before: collections.abc.Iterable[Global___MatrixRow] | None = ...,
+        cards: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "before", b"before", "cards", b"cards", "here", b"here"]) -> None: ...
 
 Global___Together: typing_extensions.TypeAlias = Together
 
 @typing.final
-class GetReviewResponse(google.protobuf.message.Message):
+class CardReview(google.protobuf.message.Message):
     """A card as stewards see it."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -218,14 +250,15 @@ class GetReviewResponse(google.protobuf.message.Message):
     CHANGES_FIELD_NUMBER: builtins.int
     PRICE_FIELD_NUMBER: builtins.int
     REFUSAL_FIELD_NUMBER: builtins.int
+    ADVICE_FIELD_NUMBER: builtins.int
     TWO_FIELD_NUMBER: builtins.int
     SHOWN_FIELD_NUMBER: builtins.int
-    ATTRIBUTES_FIELD_NUMBER: builtins.int
     TOGETHER_FIELD_NUMBER: builtins.int
-    GRANTED_FIELD_NUMBER: builtins.int
-    FIRST_DECISIONS_FIELD_NUMBER: builtins.int
+    FIRSTS_FIELD_NUMBER: builtins.int
     refusal: builtins.str
     """Why nothing can be offered; empty where something can."""
+    advice: builtins.str
+    """What a steward may do then."""
     two: builtins.bool
     """Two stewards have to approve it."""
     shown: builtins.str
@@ -247,19 +280,11 @@ class GetReviewResponse(google.protobuf.message.Message):
         """What it would cost."""
 
     @property
-    def attributes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Attributes of the dataset."""
+    def together(self) -> Global___Together:
+        """Attributes that are released together."""
 
     @property
-    def together(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Together]:
-        """For each of them, with which it stands together."""
-
-    @property
-    def granted(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Other cards that were granted on the present records."""
-
-    @property
-    def first_decisions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FirstDecision]:
+    def firsts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FirstDecision]:
         """Decisions on the card that wait for a second steward."""
 
     def __init__(
@@ -270,15 +295,35 @@ class GetReviewResponse(google.protobuf.message.Message):
         changes: collections.abc.Iterable[gencard.v1.negotiation_pb2.Change] | None = ...,
         price: gencard.v1.common_pb2.Price | None = ...,
         refusal: builtins.str = ...,
+        advice: builtins.str = ...,
         two: builtins.bool = ...,
         shown: builtins.str = ...,
-        attributes: collections.abc.Iterable[builtins.str] | None = ...,
-        together: collections.abc.Iterable[Global___Together] | None = ...,
-        granted: collections.abc.Iterable[builtins.str] | None = ...,
-        first_decisions: collections.abc.Iterable[Global___FirstDecision] | None = ...,
+        together: Global___Together | None = ...,
+        firsts: collections.abc.Iterable[Global___FirstDecision] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["card", b"card", "offer", b"offer", "price", b"price"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "card", b"card", "changes", b"changes", "first_decisions", b"first_decisions", "granted", b"granted", "offer", b"offer", "price", b"price", "refusal", b"refusal", "shown", b"shown", "together", b"together", "two", b"two"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["card", b"card", "offer", b"offer", "price", b"price", "together", b"together"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["advice", b"advice", "card", b"card", "changes", b"changes", "firsts", b"firsts", "offer", b"offer", "price", b"price", "refusal", b"refusal", "shown", b"shown", "together", b"together", "two", b"two"]) -> None: ...
+
+Global___CardReview: typing_extensions.TypeAlias = CardReview
+
+@typing.final
+class GetReviewResponse(google.protobuf.message.Message):
+    """A card as stewards see it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REVIEW_FIELD_NUMBER: builtins.int
+    @property
+    def review(self) -> Global___CardReview:
+        """The review."""
+
+    def __init__(
+        self,
+        *,
+        review: Global___CardReview | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["review", b"review"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["review", b"review"]) -> None: ...
 
 Global___GetReviewResponse: typing_extensions.TypeAlias = GetReviewResponse
 
@@ -309,40 +354,73 @@ class GetPreviewRequest(google.protobuf.message.Message):
 Global___GetPreviewRequest: typing_extensions.TypeAlias = GetPreviewRequest
 
 @typing.final
-class GetPreviewResponse(google.protobuf.message.Message):
+class Preview(google.protobuf.message.Message):
     """What has to be seen before a decision."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SHOWN_FIELD_NUMBER: builtins.int
-    DOCUMENT_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    RESOURCE_FIELD_NUMBER: builtins.int
+    ARGUMENTS_FIELD_NUMBER: builtins.int
+    FACTS_FIELD_NUMBER: builtins.int
     TWO_FIELD_NUMBER: builtins.int
-    FIRST_DECISIONS_FIELD_NUMBER: builtins.int
-    shown: builtins.str
-    """The digest that the decision names."""
-    document: builtins.bytes
-    """What it is the digest of, as RFC 8785 JSON."""
+    SHOWN_FIELD_NUMBER: builtins.int
+    FIRSTS_FIELD_NUMBER: builtins.int
+    kind: builtins.str
+    """What the decision would do."""
+    resource: builtins.str
+    """To what."""
+    arguments: builtins.bytes
+    """How, as RFC 8785 JSON; empty for none."""
+    facts: builtins.bytes
+    """What shown is the digest of, as RFC 8785 JSON."""
     two: builtins.bool
     """Two stewards have to decide so."""
+    shown: builtins.str
+    """The digest that the decision names."""
     @property
-    def first_decisions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FirstDecision]:
+    def firsts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FirstDecision]:
         """Decisions on the resource that wait for a second steward."""
 
     def __init__(
         self,
         *,
-        shown: builtins.str = ...,
-        document: builtins.bytes = ...,
+        kind: builtins.str = ...,
+        resource: builtins.str = ...,
+        arguments: builtins.bytes = ...,
+        facts: builtins.bytes = ...,
         two: builtins.bool = ...,
-        first_decisions: collections.abc.Iterable[Global___FirstDecision] | None = ...,
+        shown: builtins.str = ...,
+        firsts: collections.abc.Iterable[Global___FirstDecision] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["document", b"document", "first_decisions", b"first_decisions", "shown", b"shown", "two", b"two"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["arguments", b"arguments", "facts", b"facts", "firsts", b"firsts", "kind", b"kind", "resource", b"resource", "shown", b"shown", "two", b"two"]) -> None: ...
+
+Global___Preview: typing_extensions.TypeAlias = Preview
+
+@typing.final
+class GetPreviewResponse(google.protobuf.message.Message):
+    """What has to be seen before a decision."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PREVIEW_FIELD_NUMBER: builtins.int
+    @property
+    def preview(self) -> Global___Preview:
+        """The preview."""
+
+    def __init__(
+        self,
+        *,
+        preview: Global___Preview | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["preview", b"preview"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["preview", b"preview"]) -> None: ...
 
 Global___GetPreviewResponse: typing_extensions.TypeAlias = GetPreviewResponse
 
 @typing.final
-class DecideRequest(google.protobuf.message.Message):
-    """Decides."""
+class Action(google.protobuf.message.Message):
+    """What a steward wants done."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -351,7 +429,6 @@ class DecideRequest(google.protobuf.message.Message):
     ARGUMENTS_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     SHOWN_FIELD_NUMBER: builtins.int
-    REQUEST_ID_FIELD_NUMBER: builtins.int
     kind: builtins.str
     """approve, counter, reject, revoke, release-answer, refuse-answer, settle, void, dismiss-refusal,
     clear-audits, enrol, disable, enable or rotate.
@@ -364,8 +441,6 @@ class DecideRequest(google.protobuf.message.Message):
     """Why: one printable line of at most 200 characters; the log holds it."""
     shown: builtins.str
     """The digest of what the steward was shown."""
-    request_id: builtins.str
-    """A random UUID; the same one is the same request."""
     def __init__(
         self,
         *,
@@ -374,15 +449,39 @@ class DecideRequest(google.protobuf.message.Message):
         arguments: builtins.bytes = ...,
         reason: builtins.str = ...,
         shown: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["arguments", b"arguments", "kind", b"kind", "reason", b"reason", "resource", b"resource", "shown", b"shown"]) -> None: ...
+
+Global___Action: typing_extensions.TypeAlias = Action
+
+@typing.final
+class DecideRequest(google.protobuf.message.Message):
+    """Decides."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    request_id: builtins.str
+    """A random UUID; the same one is the same request."""
+    @property
+    def action(self) -> Global___Action:
+        """The action."""
+
+    def __init__(
+        self,
+        *,
+        action: Global___Action | None = ...,
         request_id: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["arguments", b"arguments", "kind", b"kind", "reason", b"reason", "request_id", b"request_id", "resource", b"resource", "shown", b"shown"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["action", b"action"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "request_id", b"request_id"]) -> None: ...
 
 Global___DecideRequest: typing_extensions.TypeAlias = DecideRequest
 
 @typing.final
-class DecideResponse(google.protobuf.message.Message):
-    """What came of a decision."""
+class Decision(google.protobuf.message.Message):
+    """An action that was decided on."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -402,14 +501,23 @@ class DecideResponse(google.protobuf.message.Message):
         ) -> None: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
-    DIGEST_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    RESOURCE_FIELD_NUMBER: builtins.int
+    ARGUMENTS_FIELD_NUMBER: builtins.int
+    SHOWN_FIELD_NUMBER: builtins.int
     BY_FIELD_NUMBER: builtins.int
     DONE_FIELD_NUMBER: builtins.int
     TIME_FIELD_NUMBER: builtins.int
-    EXPIRE_TIME_FIELD_NUMBER: builtins.int
+    EXPIRES_FIELD_NUMBER: builtins.int
     RESULT_FIELD_NUMBER: builtins.int
-    digest: builtins.str
-    """SHA-256, in hex, of all but the reason."""
+    kind: builtins.str
+    """What it does."""
+    resource: builtins.str
+    """To what."""
+    arguments: builtins.bytes
+    """How, as RFC 8785 JSON; empty for none."""
+    shown: builtins.str
+    """The digest of what the steward was shown."""
     done: builtins.bool
     """False where the decision waits for a second steward."""
     @property
@@ -421,7 +529,7 @@ class DecideResponse(google.protobuf.message.Message):
         """When."""
 
     @property
-    def expire_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+    def expires(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """Until when it waits; unset once it is done."""
 
     @property
@@ -431,15 +539,39 @@ class DecideResponse(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        digest: builtins.str = ...,
+        kind: builtins.str = ...,
+        resource: builtins.str = ...,
+        arguments: builtins.bytes = ...,
+        shown: builtins.str = ...,
         by: collections.abc.Iterable[builtins.str] | None = ...,
         done: builtins.bool = ...,
         time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
-        expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        expires: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         result: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["by", b"by", "digest", b"digest", "done", b"done", "expire_time", b"expire_time", "result", b"result", "time", b"time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["expires", b"expires", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["arguments", b"arguments", "by", b"by", "done", b"done", "expires", b"expires", "kind", b"kind", "resource", b"resource", "result", b"result", "shown", b"shown", "time", b"time"]) -> None: ...
+
+Global___Decision: typing_extensions.TypeAlias = Decision
+
+@typing.final
+class DecideResponse(google.protobuf.message.Message):
+    """What came of a decision."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DECISION_FIELD_NUMBER: builtins.int
+    @property
+    def decision(self) -> Global___Decision:
+        """The decision."""
+
+    def __init__(
+        self,
+        *,
+        decision: Global___Decision | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["decision", b"decision"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["decision", b"decision"]) -> None: ...
 
 Global___DecideResponse: typing_extensions.TypeAlias = DecideResponse
 
@@ -466,23 +598,16 @@ class ListAnswersToReviewRequest(google.protobuf.message.Message):
 Global___ListAnswersToReviewRequest: typing_extensions.TypeAlias = ListAnswersToReviewRequest
 
 @typing.final
-class AnswerToReview(google.protobuf.message.Message):
-    """An answer that waits, without its numbers."""
+class Question(google.protobuf.message.Message):
+    """What is asked of the records."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    NAME_FIELD_NUMBER: builtins.int
-    ANALYST_FIELD_NUMBER: builtins.int
     KIND_FIELD_NUMBER: builtins.int
     FORMULA_FIELD_NUMBER: builtins.int
-    CREATE_TIME_FIELD_NUMBER: builtins.int
     WHERE_FIELD_NUMBER: builtins.int
     MISSING_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
-    name: builtins.str
-    """datasets/{dataset}/cards/{card}/answers/{answer}."""
-    analyst: builtins.str
-    """Who asked: a URI."""
     kind: builtins.str
     """The kind of analysis; "program" for a reviewed run."""
     formula: builtins.str
@@ -493,8 +618,39 @@ class AnswerToReview(google.protobuf.message.Message):
     """"level" or "drop": what is done with missing values."""
     options: builtins.str
     """Of the analysis, as RFC 8785 JSON; empty for none."""
+    def __init__(
+        self,
+        *,
+        kind: builtins.str = ...,
+        formula: builtins.str = ...,
+        where: builtins.str = ...,
+        missing: builtins.str = ...,
+        options: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["formula", b"formula", "kind", b"kind", "missing", b"missing", "options", b"options", "where", b"where"]) -> None: ...
+
+Global___Question: typing_extensions.TypeAlias = Question
+
+@typing.final
+class AnswerSummary(google.protobuf.message.Message):
+    """An answer that waits, without its numbers."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    ANALYST_FIELD_NUMBER: builtins.int
+    QUESTION_FIELD_NUMBER: builtins.int
+    TIME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """datasets/{dataset}/cards/{card}/answers/{answer}."""
+    analyst: builtins.str
+    """Who asked: a URI."""
     @property
-    def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+    def question(self) -> Global___Question:
+        """What was asked."""
+
+    @property
+    def time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it was asked for."""
 
     def __init__(
@@ -502,17 +658,13 @@ class AnswerToReview(google.protobuf.message.Message):
         *,
         name: builtins.str = ...,
         analyst: builtins.str = ...,
-        kind: builtins.str = ...,
-        formula: builtins.str = ...,
-        create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
-        where: builtins.str = ...,
-        missing: builtins.str = ...,
-        options: builtins.str = ...,
+        question: Global___Question | None = ...,
+        time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["create_time", b"create_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["analyst", b"analyst", "create_time", b"create_time", "formula", b"formula", "kind", b"kind", "missing", b"missing", "name", b"name", "options", b"options", "where", b"where"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["question", b"question", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["analyst", b"analyst", "name", b"name", "question", b"question", "time", b"time"]) -> None: ...
 
-Global___AnswerToReview: typing_extensions.TypeAlias = AnswerToReview
+Global___AnswerSummary: typing_extensions.TypeAlias = AnswerSummary
 
 @typing.final
 class ListAnswersToReviewResponse(google.protobuf.message.Message):
@@ -525,13 +677,13 @@ class ListAnswersToReviewResponse(google.protobuf.message.Message):
     next_page_token: builtins.str
     """Token of the next page; empty at the end."""
     @property
-    def answers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AnswerToReview]:
+    def answers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AnswerSummary]:
         """Oldest first."""
 
     def __init__(
         self,
         *,
-        answers: collections.abc.Iterable[Global___AnswerToReview] | None = ...,
+        answers: collections.abc.Iterable[Global___AnswerSummary] | None = ...,
         next_page_token: builtins.str = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["answers", b"answers", "next_page_token", b"next_page_token"]) -> None: ...
@@ -567,8 +719,9 @@ class ReviewedNumber(google.protobuf.message.Message):
     COLUMN_FIELD_NUMBER: builtins.int
     VALUE_FIELD_NUMBER: builtins.int
     DRY_FIELD_NUMBER: builtins.int
-    COLOUR_FIELD_NUMBER: builtins.int
+    MARK_FIELD_NUMBER: builtins.int
     RULES_FIELD_NUMBER: builtins.int
+    BASE_FIELD_NUMBER: builtins.int
     output: builtins.str
     """Its output."""
     row: builtins.str
@@ -579,8 +732,10 @@ class ReviewedNumber(google.protobuf.message.Message):
     """At the records; unset where it is missing."""
     dry: builtins.float
     """On the synthetic rows; unset where it is missing."""
-    colour: builtins.str
+    mark: builtins.str
     """green, amber or red."""
+    base: builtins.int
+    """A number of records is released as a multiple of it; 1 for other numbers."""
     @property
     def rules(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Rules that it breaks."""
@@ -593,11 +748,12 @@ class ReviewedNumber(google.protobuf.message.Message):
         column: builtins.str = ...,
         value: builtins.float | None = ...,
         dry: builtins.float | None = ...,
-        colour: builtins.str = ...,
+        mark: builtins.str = ...,
         rules: collections.abc.Iterable[builtins.str] | None = ...,
+        base: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_dry", b"_dry", "_value", b"_value", "dry", b"dry", "value", b"value"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_dry", b"_dry", "_value", b"_value", "colour", b"colour", "column", b"column", "dry", b"dry", "output", b"output", "row", b"row", "rules", b"rules", "value", b"value"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_dry", b"_dry", "_value", b"_value", "base", b"base", "column", b"column", "dry", b"dry", "mark", b"mark", "output", b"output", "row", b"row", "rules", b"rules", "value", b"value"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_dry", b"_dry"]) -> typing.Literal["dry"] | None: ...
     @typing.overload
@@ -606,20 +762,20 @@ class ReviewedNumber(google.protobuf.message.Message):
 Global___ReviewedNumber: typing_extensions.TypeAlias = ReviewedNumber
 
 @typing.final
-class GetAnswerReviewResponse(google.protobuf.message.Message):
+class AnswerReview(google.protobuf.message.Message):
     """An answer that waits. For stewards' eyes alone."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    ANSWER_FIELD_NUMBER: builtins.int
-    NUMBERS_FIELD_NUMBER: builtins.int
+    SUMMARY_FIELD_NUMBER: builtins.int
+    CELLS_FIELD_NUMBER: builtins.int
     PROGRAM_FIELD_NUMBER: builtins.int
     DOCUMENT_FIELD_NUMBER: builtins.int
     MARKS_FIELD_NUMBER: builtins.int
     REASONS_FIELD_NUMBER: builtins.int
     TWO_FIELD_NUMBER: builtins.int
     SHOWN_FIELD_NUMBER: builtins.int
-    FIRST_DECISIONS_FIELD_NUMBER: builtins.int
+    FIRSTS_FIELD_NUMBER: builtins.int
     program: builtins.str
     """Of a reviewed run: the program."""
     document: builtins.bytes
@@ -631,11 +787,11 @@ class GetAnswerReviewResponse(google.protobuf.message.Message):
     shown: builtins.str
     """The digest that a decision on this answer names."""
     @property
-    def answer(self) -> Global___AnswerToReview:
+    def summary(self) -> Global___AnswerSummary:
         """What it is an answer to."""
 
     @property
-    def numbers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ReviewedNumber]:
+    def cells(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ReviewedNumber]:
         """Of a reviewed run: every number."""
 
     @property
@@ -643,24 +799,45 @@ class GetAnswerReviewResponse(google.protobuf.message.Message):
         """Codes of the rules that refused it."""
 
     @property
-    def first_decisions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FirstDecision]:
+    def firsts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FirstDecision]:
         """Decisions on it that wait for a second steward."""
 
     def __init__(
         self,
         *,
-        answer: Global___AnswerToReview | None = ...,
-        numbers: collections.abc.Iterable[Global___ReviewedNumber] | None = ...,
+        summary: Global___AnswerSummary | None = ...,
+        cells: collections.abc.Iterable[Global___ReviewedNumber] | None = ...,
         program: builtins.str = ...,
         document: builtins.bytes = ...,
         marks: builtins.bytes = ...,
         reasons: collections.abc.Iterable[builtins.str] | None = ...,
         two: builtins.bool = ...,
         shown: builtins.str = ...,
-        first_decisions: collections.abc.Iterable[Global___FirstDecision] | None = ...,
+        firsts: collections.abc.Iterable[Global___FirstDecision] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["answer", b"answer"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["answer", b"answer", "document", b"document", "first_decisions", b"first_decisions", "marks", b"marks", "numbers", b"numbers", "program", b"program", "reasons", b"reasons", "shown", b"shown", "two", b"two"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["summary", b"summary"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cells", b"cells", "document", b"document", "firsts", b"firsts", "marks", b"marks", "program", b"program", "reasons", b"reasons", "shown", b"shown", "summary", b"summary", "two", b"two"]) -> None: ...
+
+Global___AnswerReview: typing_extensions.TypeAlias = AnswerReview
+
+@typing.final
+class GetAnswerReviewResponse(google.protobuf.message.Message):
+    """An answer that waits."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REVIEW_FIELD_NUMBER: builtins.int
+    @property
+    def review(self) -> Global___AnswerReview:
+        """The review."""
+
+    def __init__(
+        self,
+        *,
+        review: Global___AnswerReview | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["review", b"review"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["review", b"review"]) -> None: ...
 
 Global___GetAnswerReviewResponse: typing_extensions.TypeAlias = GetAnswerReviewResponse
 
@@ -875,7 +1052,7 @@ class SearchLogRequest(google.protobuf.message.Message):
 Global___SearchLogRequest: typing_extensions.TypeAlias = SearchLogRequest
 
 @typing.final
-class LogEntry(google.protobuf.message.Message):
+class LogLine(google.protobuf.message.Message):
     """An entry of the log."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -931,7 +1108,7 @@ class LogEntry(google.protobuf.message.Message):
     def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["action", b"action", "actor", b"actor", "details", b"details", "index", b"index", "resource", b"resource", "time", b"time"]) -> None: ...
 
-Global___LogEntry: typing_extensions.TypeAlias = LogEntry
+Global___LogLine: typing_extensions.TypeAlias = LogLine
 
 @typing.final
 class SearchLogResponse(google.protobuf.message.Message):
@@ -946,13 +1123,13 @@ class SearchLogResponse(google.protobuf.message.Message):
     goes on there.
     """
     @property
-    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LogEntry]:
+    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LogLine]:
         """Newest first."""
 
     def __init__(
         self,
         *,
-        entries: collections.abc.Iterable[Global___LogEntry] | None = ...,
+        entries: collections.abc.Iterable[Global___LogLine] | None = ...,
         next_page_token: builtins.str = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["entries", b"entries", "next_page_token", b"next_page_token"]) -> None: ...
@@ -1032,7 +1209,7 @@ class ListRefusalsRequest(google.protobuf.message.Message):
 Global___ListRefusalsRequest: typing_extensions.TypeAlias = ListRefusalsRequest
 
 @typing.final
-class FailureAtRecords(google.protobuf.message.Message):
+class Failure(google.protobuf.message.Message):
     """A failure at the records."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1074,7 +1251,7 @@ class FailureAtRecords(google.protobuf.message.Message):
     def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["analyst", b"analyst", "kind", b"kind", "operation", b"operation", "reason", b"reason", "resource", b"resource", "shown", b"shown", "time", b"time"]) -> None: ...
 
-Global___FailureAtRecords: typing_extensions.TypeAlias = FailureAtRecords
+Global___Failure: typing_extensions.TypeAlias = Failure
 
 @typing.final
 class ListRefusalsResponse(google.protobuf.message.Message):
@@ -1087,13 +1264,13 @@ class ListRefusalsResponse(google.protobuf.message.Message):
     next_page_token: builtins.str
     """Token of the next page; empty at the end."""
     @property
-    def refusals(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FailureAtRecords]:
+    def refusals(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Failure]:
         """Oldest first."""
 
     def __init__(
         self,
         *,
-        refusals: collections.abc.Iterable[Global___FailureAtRecords] | None = ...,
+        refusals: collections.abc.Iterable[Global___Failure] | None = ...,
         next_page_token: builtins.str = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "refusals", b"refusals"]) -> None: ...

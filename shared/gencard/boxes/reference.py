@@ -2,20 +2,68 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 
 from gencard.core.blackbox import BlackBox
+from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidNumberError
+from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.generators.contract import Generator, Model, rng_of
-from gencard.core.statistics.linear import Statistic, divided
+from gencard.core.json_codecs import written
+from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
+from gencard.core.typed_json import text_scalar
 
 _MODELS_KEPT = 4
+
+
+class ReferenceKind(StrEnum):
+    """The boxes of this module."""
+
+    HONEST = "honest"
+    ADDS_MARGINAL = "adds_marginal"
+    COPIES_ROWS = "copies_rows"
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceRecipe:
+    """How a box of this module is built.
+
+    Args:
+        generator: Name of the generator that it fits.
+        cliques, linear: Phi.
+        extra: The clique that ADDS_MARGINAL measures besides.
+        share: Share of the rows that COPIES_ROWS copies.
+        zeros: Cells that cannot occur, where a job builds the box.
+        max_cells: Most cells of a model, where a job builds the box.
+
+    Raises:
+        InvalidInputError: ``extra`` or ``share`` is missing, or belongs to another kind.
+    """
+
+    kind: ReferenceKind
+    generator: str
+    cliques: tuple[Clique, ...]
+    linear: tuple[LinearStatistic, ...] = field(default=(), metadata=written(omit=True))
+    extra: Clique | None = field(default=None, metadata=written(omit=True))
+    share: float | None = field(
+        default=None, metadata=written(omit=True, scalar=text_scalar(str, float))
+    )
+    zeros: tuple[StructuralZeros, ...] = field(default=(), metadata=written(omit=True))
+    max_cells: int = field(default=0, metadata=written(omit=True))
+
+    def __post_init__(self) -> None:
+        for kind, content in (
+            (ReferenceKind.ADDS_MARGINAL, self.extra),
+            (ReferenceKind.COPIES_ROWS, self.share),
+        ):
+            if (self.kind is kind) != (content is not None):
+                raise InvalidInputError(field="recipe", problem="does not have the fields of its kind")
 
 
 class Honest:

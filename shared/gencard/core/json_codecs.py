@@ -1,8 +1,10 @@
 """The codecs of typed JSON: scalars, objects, choices, tuples and mappings; see ``typed_json``."""
 
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
+from itertools import chain
 from typing import Any, Protocol, get_type_hints
 
 from gencard.core.errors import InvalidInputError
@@ -29,10 +31,13 @@ class Scalar:
 
     Args:
         of_json: Raises TypeError or ValueError where the JSON value is none of them.
+        kinds: Types of JSON values that are read as they are, where all values are also written so.
+            Many of them are checked and copied together, without a call for each.
     """
 
     to_json: Callable[[Any], Any]
     of_json: Callable[[Any], Any]
+    kinds: frozenset[type] = frozenset()
 
     def write(self, value: Any) -> Any:
         return self.to_json(value)
@@ -52,20 +57,30 @@ class Options:
     omit: bool = False
     inline: bool = False
     scalar: Scalar | None = None
+    unset: bool = False
+    private: bool = False
 
 
 def written(
-    path: str = "", *, omit: bool = False, inline: bool = False, scalar: Scalar | None = None
+    path: str = "",
+    *,
+    omit: bool = False,
+    inline: bool = False,
+    scalar: Scalar | None = None,
+    unset: bool = False,
+    private: bool = False,
 ) -> dict[str, Options]:
     """Metadata of a field.
 
     Args:
         path: Where its value stands, as dotted names, if not under the name of the field.
         omit: It does not stand there where it is the default.
+        unset: Documents always have it, but a message that leaves it unset means the default.
+        private: Messages never have it: a value that crosses the wire must have the default.
         inline: The fields of its value stand among those of its owner.
         scalar: How it is written, if not as the form says.
     """
-    return {"json": Options(path, omit, inline, scalar)}
+    return {"json": Options(path, omit, inline, scalar, unset, private)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +100,12 @@ class Entry:
 
 @cache
 def entries_of(kind: type) -> tuple[Entry, ...]:
-    """The fields of a dataclass, in order."""
-    hints = get_type_hints(kind, include_extras=True)
+    """The fields of a dataclass, in order.
+
+    A module that loads the types of its fields late has them in ``LATE_TYPES``, by name.
+    """
+    late = getattr(sys.modules[kind.__module__], "LATE_TYPES", None)
+    hints = get_type_hints(kind, localns=late, include_extras=True)
     return tuple(
         Entry(
             one.name,
@@ -99,21 +118,29 @@ def entries_of(kind: type) -> tuple[Entry, ...]:
     )
 
 
+def _plain_kinds(codec: Codec) -> frozenset[type]:
+    """Types of JSON values that a codec takes as they are; empty if it changes any value."""
+    if isinstance(codec, Choice) and codec.optional and len(codec.members) == 1:
+        kinds = _plain_kinds(next(iter(codec.members.values())))
+        return kinds and kinds | {type(None)}
+    return codec.kinds if isinstance(codec, Scalar) else frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A field of an object: where it stands, and how it is written."""
+    """A field of an object: where it stands, and how it is written.
+
+    Args:
+        kinds: Types of its JSON values that are taken without a call; see ``Scalar``.
+    """
 
     entry: Entry
     steps: tuple[str, ...]
     codec: Codec
+    kinds: frozenset[type] = field(init=False)
 
-    def put(self, document: Json, value: object) -> None:
-        if self.entry.options.omit and value == self.entry.default:
-            return
-        json = self.codec.write(value)
-        for name in reversed(self.steps):
-            json = {name: json}
-        _merge(document, json)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", _plain_kinds(self.codec))
 
     def take(self, document: Any) -> Any:
         """What stands there, or ``_ABSENT``."""
@@ -122,14 +149,6 @@ class Part:
                 return _ABSENT
             document = document[name]
         return document
-
-    def read(self, document: Json, path: str) -> Any:
-        here, json = ".".join((path, *self.steps)), self.take(document)
-        if json is not _ABSENT:
-            return self.codec.read(json, here)
-        if not self.entry.options.omit:
-            raise InvalidInputError(field=here, problem="is missing")
-        return self.entry.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +161,33 @@ class Object:
     def write(self, value: object) -> Json:
         document: Json = {}
         for part in self.parts:
-            part.put(document, getattr(value, part.entry.name))
+            content = getattr(value, part.entry.name)
+            if part.entry.options.omit and content == part.entry.default:
+                continue
+            json = content if part.kinds else part.codec.write(content)
+            if len(part.steps) == 1 and part.steps[0] not in document:
+                document[part.steps[0]] = json
+                continue
+            for name in reversed(part.steps):
+                json = {name: json}
+            _merge(document, json)
         return document
 
     def read(self, json: Any, path: str) -> Any:
         if not isinstance(json, dict):
             raise wrong(path)
-        values = {
-            part.entry.name: part.read(json, path) for part in self.parts if not part.entry.constant
-        }
+        values = {}
+        for part in self.parts:
+            if part.entry.constant:
+                continue
+            content = json.get(part.steps[0], _ABSENT) if len(part.steps) == 1 else part.take(json)
+            if content is _ABSENT:
+                if not part.entry.options.omit:
+                    raise InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
+                content = part.entry.default
+            elif type(content) not in part.kinds:
+                content = part.codec.read(content, ".".join((path, *part.steps)))
+            values[part.entry.name] = content
         try:
             return self.kind(**values)
         except (TypeError, ValueError):
@@ -193,18 +230,40 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A tuple: one codec for each element, or one for all of them."""
+    """A tuple: one codec for each element, or one for all of them.
+
+    Args:
+        kinds: Types of JSON values that are copied together if all elements are of them.
+        rows: The same of the elements of all elements, if these are tuples of any length.
+    """
 
     codecs: tuple[Codec, ...]
     repeated: bool
+    kinds: frozenset[type] = field(init=False)
+    rows: frozenset[type] = field(init=False)
+
+    def __post_init__(self) -> None:
+        one = self.codecs[0] if self.repeated else None
+        object.__setattr__(self, "kinds", _plain_kinds(one) if one else frozenset())
+        object.__setattr__(self, "rows", one.kinds if isinstance(one, Items) else frozenset())
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
+        if self.kinds:
+            return list(values)
+        if self.rows:
+            return list(map(list, values))
         codecs = self.codecs * len(values) if self.repeated else self.codecs
         return [codec.write(value) for codec, value in zip(codecs, values, strict=True)]
 
     def read(self, json: Any, path: str) -> tuple[Any, ...]:
         if not isinstance(json, list) or not (self.repeated or len(json) == len(self.codecs)):
             raise wrong(path)
+        # values of any other type take the way below, which says where the first wrong one stands
+        if self.kinds and self.kinds.issuperset(map(type, json)):
+            return tuple(json)
+        is_rows = bool(self.rows) and {list}.issuperset(map(type, json))
+        if is_rows and self.rows.issuperset(map(type, chain.from_iterable(json))):
+            return tuple(map(tuple, json))
         codecs = self.codecs * len(json) if self.repeated else self.codecs
         places = enumerate(zip(codecs, json, strict=True))
         return tuple(codec.read(one, f"{path}[{place}]") for place, (codec, one) in places)
@@ -215,13 +274,21 @@ class Names:
     """A mapping from texts, as an object; its names are content, which no path may hold."""
 
     codec: Codec
+    kinds: frozenset[type] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", _plain_kinds(self.codec))
 
     def write(self, value: Mapping[str, Any]) -> Json:
+        if self.kinds:
+            return dict(value)
         return {name: self.codec.write(one) for name, one in value.items()}
 
     def read(self, json: Any, path: str) -> Json:
         if not isinstance(json, dict):
             raise wrong(path)
+        if self.kinds and self.kinds.issuperset(map(type, json.values())):
+            return dict(json)
         return {name: self.codec.read(one, f"{path}[]") for name, one in json.items()}
 
 

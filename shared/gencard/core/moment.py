@@ -1,12 +1,13 @@
 """Linear statistics by name: what a card may ask for besides marginals."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import nan, prod
 
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.json_codecs import written
 
 HIGHEST_ORDER = 8
 
@@ -53,7 +54,7 @@ class Moment:
 
     kind: MomentKind
     attributes: Clique
-    order: int = 0
+    order: int = field(default=0, metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         if len(set(self.attributes)) != len(self.attributes):

@@ -131,10 +131,13 @@ def text_scalar(to_text: Callable[[Any], str], of_text: Callable[[str], Any]) ->
     return Scalar(to_text, lambda json: of_text(AS_IT_IS[str].of_json(json)))
 
 
-AS_IT_IS = {kind: Scalar(lambda value: value, partial(_exactly, kind)) for kind in (str, bool, int)}
+AS_IT_IS = {
+    kind: Scalar(lambda value: value, partial(_exactly, kind), frozenset({kind}))
+    for kind in (str, bool, int)
+}
 """Texts, truth values and whole numbers as JSON has them."""
 
-PLAIN = JsonForm({**AS_IT_IS, float: Scalar(lambda value: value, _float)})
+PLAIN = JsonForm({**AS_IT_IS, float: Scalar(lambda value: value, _float, frozenset({float}))})
 """Numbers as JSON has them, under the names of the fields: reports and findings."""
 
 INTEGER_TEXT = text_scalar(str, int)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from sqlalchemy import event
 
+from gencard.controller.state import results
 from gencard.controller.state.database import Database
-from gencard.controller.state.releases import PsiStore
 from gencard.core.card.budget import Price
 from tests.controller.state.samples import NOW, insert_card, ledger_of, reserve
 
@@ -50,7 +50,7 @@ def run(url: str, folder: Path, child: int) -> None:
     (folder / f"records-read-{child}").touch()
     step()
     with database.transaction() as tx:
-        PsiStore().put(tx, f"{dataset}/cards/c1", b"{}", "digest", NOW)
+        results.put_psi(tx, f"{dataset}/cards/c1", b"{}", "digest", NOW)
         ledger.settle(tx, line, NOW)
     step()
 

@@ -5,9 +5,8 @@ from decimal import Decimal
 
 from sqlalchemy import Connection
 
-from gencard.controller.state.accounts import Account, Caps, Scope
-from gencard.controller.state.cards import CardStore
-from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.cards import insert_card as insert_stored
+from gencard.controller.state.ledger import Account, Caps, Ledger, Scope
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
 
@@ -54,7 +53,7 @@ def insert_card(
     analyst: str = ANA,
     dataset: str = DATASET,
 ) -> None:
-    CardStore().insert(
+    insert_stored(
         tx,
         name,
         dataset=dataset,

@@ -8,14 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from sqlalchemy import select, text
 
-from gencard.controller.state import outbox  # noqa: F401  its tables are part of the metadata
 from gencard.controller.state.database import Database
-from gencard.controller.state.tables import cards, metadata
+from gencard.controller.state.tables import cards
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from tests.controller.state.samples import CARD, NOW, insert_card
 
@@ -33,37 +29,6 @@ def assert_silent(error: GencardError) -> None:
     assert error.__cause__ is None
     assert TOKEN not in str(error)
     assert not error.fields
-
-
-class TestMigrations:
-    def test_the_migrated_tables_are_those_the_code_knows(self, database):
-        with database.reading() as tx:
-            context = MigrationContext.configure(tx, opts={"compare_type": True})
-            assert compare_metadata(context, metadata) == []
-
-    def test_a_second_migration_changes_nothing(self, database):
-        with database.transaction() as tx:
-            insert_card(tx)
-        database.migrate()
-        with database.reading() as tx:
-            assert tx.execute(select(cards.c.name)).scalars().all() == [CARD]
-
-    def test_state_of_this_version_is_left_alone(self, database, monkeypatch):
-        monkeypatch.delattr(command, "upgrade")
-        database.migrate()
-
-    def test_state_of_an_older_version_is_migrated(self, database):
-        with database.transaction() as tx:
-            tx.execute(text("DELETE FROM alembic_version"))
-        with pytest.raises(StorageError):  # the first migration would make tables that are there
-            database.migrate()
-
-    def test_state_of_a_newer_version_is_refused(self, database):
-        with database.transaction() as tx:
-            tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-        with pytest.raises(StorageError) as caught:
-            database.migrate()
-        assert_silent(caught.value)
 
 
 class TestCopies:

@@ -5,12 +5,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
-from gencard.controller.state.cards import CardStore
-from gencard.controller.state.event_log import EventLog
-from gencard.controller.state.events import verify
-from gencard.controller.state.idempotency import answered_once
-from gencard.controller.state.operations import OperationStore
-from gencard.controller.state.releases import PsiStore
+from gencard.controller.state import requests, results
+from gencard.controller.state.cards import update_card
+from gencard.controller.state.log import EventLog, verify
+from gencard.controller.state.requests import answered_once
 from gencard.controller.state.tables import metadata
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
@@ -30,12 +28,12 @@ def decide(tx):
         LOG.append(tx, action="accept", actor=ANA, resource=CARD, details={"state": "agreed"}, now=NOW)
         ledger = ledger_of(100)
         line = reserve(ledger, tx, Price(7))
-        CardStore().update(
+        update_card(
             tx, CARD, old_etag="etag-1", new_etag="etag-2", state=CardState.AGREED, body=b"", now=NOW
         )
-        PsiStore().put(tx, CARD, b"{}", "digest", NOW)
+        results.put_psi(tx, CARD, b"{}", "digest", NOW)
         ledger.settle(tx, line, NOW)
-        OperationStore().create(
+        requests.create_operation(
             tx,
             "operations/o",
             owner=ANA,

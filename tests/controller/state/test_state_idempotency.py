@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select, update
 
 from gencard.controller.state import tables
-from gencard.controller.state.idempotency import answered_once
+from gencard.controller.state.requests import answered_once
 from gencard.core.card.budget import Price
 from gencard.core.errors import BudgetExceededError, InvalidInputError, RequestIdReusedError
 from tests.controller.state.samples import ALL_OF_IT, ANA, BEN, NOW, ledger_of, reserve

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gencard.controller.state.event_log import add_change, all_changes, newest_change
+from gencard.controller.state.log import add_change, all_changes, newest_change
 from gencard.core.errors import StorageError
 
 

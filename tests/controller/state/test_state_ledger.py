@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, select
 
-from gencard.controller.state.accounts import Account, Caps, Scope, columns_of, price_of
+from gencard.controller.state import results
 from gencard.controller.state.database import Database
-from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.releases import PsiStore
+from gencard.controller.state.ledger import Account, Caps, Ledger, Scope, columns_of, price_of
 from gencard.controller.state.tables import balances
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
@@ -315,7 +314,7 @@ class TestCrashes:
             with database.reading() as tx:
                 lines = ledger.lines(tx, dataset=dataset).rows
                 spent = ledger.spent(tx, Account(Scope.DATASET, dataset))
-                psi = PsiStore().find(tx, f"{dataset}/cards/c1")
+                psi = results.find_psi(tx, f"{dataset}/cards/c1")
             states = [line.state for line in lines]
             records_read = (tmp_path / f"records-read-{child}").exists()
             assert spent == (crasher.PRICE if lines else Price())

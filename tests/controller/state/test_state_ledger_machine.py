@@ -9,9 +9,8 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from gencard.controller.state.accounts import Caps, accounts_of
 from gencard.controller.state.database import Database
-from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.ledger import Caps, Ledger, accounts_of
 from gencard.core.card.budget import Price
 from gencard.core.errors import BudgetExceededError, InvalidInputError
 from tests.controller.state.samples import NOW, reserve

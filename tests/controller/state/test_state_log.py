@@ -5,9 +5,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import delete, update
 
-from gencard.controller.state import event_log
-from gencard.controller.state.event_log import EventLog, LogClock
-from gencard.controller.state.events import FIRST, Entry, Event, checkpoint_of, event_of, verify
+from gencard.controller.state import log as log_module
+from gencard.controller.state.log import (
+    FIRST,
+    Entry,
+    Event,
+    EventLog,
+    LogClock,
+    checkpoint_of,
+    event_of,
+    verify,
+)
 from gencard.controller.state.tables import events
 from gencard.core.errors import (
     InvalidInputError,
@@ -133,7 +141,7 @@ class TestAppending:
         assert clock() == machine[0]
 
     def test_s40_entries_of_other_processes_count_too(self, database, monkeypatch):
-        monkeypatch.setattr(event_log, "_FRESH_SECONDS", 0.0)
+        monkeypatch.setattr(log_module, "_FRESH_SECONDS", 0.0)
         clock = LogClock(lambda: NOW, database, EventLog(lambda _tx: KEY))
         with database.transaction() as tx:
             append(EventLog(lambda _tx: KEY), tx, 0, now=NOW + timedelta(days=2))

@@ -2,17 +2,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gencard.controller.state.audits import Audited, AuditStore, Conclusion
-from gencard.controller.state.cards import STANDING, CardStore
-from gencard.controller.state.ledger import FIT
-from gencard.controller.state.operations import OperationState, OperationStore
-from gencard.controller.state.releases import (
-    EvaluationRow,
-    EvaluationStore,
-    PsiStore,
-    ReleaseRow,
-    ReleaseStore,
+from gencard.controller.state import requests, results
+from gencard.controller.state.cards import (
+    STANDING,
+    get_card,
+    granted_cards,
+    list_cards,
+    names_of_measured,
+    update_card,
 )
+from gencard.controller.state.ledger import FIT
+from gencard.controller.state.requests import OperationState
+from gencard.controller.state.results import Audited, Conclusion, EvaluationRow, ReleaseRow
 from gencard.core.audit import report
 from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import Price
@@ -25,15 +26,6 @@ from gencard.core.errors import (
 )
 from tests.controller.state.samples import ANA, BEN, CARD, DATASET, NOW, insert_card, ledger_of, reserve
 
-CARDS, PSIS, OPERATIONS, RELEASES, AUDITS = (
-    CardStore(),
-    PsiStore(),
-    OperationStore(),
-    ReleaseStore(),
-    AuditStore(),
-)
-MEASURES = EvaluationStore()
-
 
 def name_of(number):
     return f"{DATASET}/cards/c{number}"
@@ -44,7 +36,7 @@ def names(page):
 
 
 def move(tx, old_etag, new_etag, state=CardState.OFFERED, name=CARD):
-    CARDS.update(tx, name, old_etag=old_etag, new_etag=new_etag, state=state, body=b"new", now=NOW)
+    update_card(tx, name, old_etag=old_etag, new_etag=new_etag, state=state, body=b"new", now=NOW)
 
 
 class TestCards:
@@ -53,7 +45,7 @@ class TestCards:
             insert_card(tx)
             move(tx, "etag-1", "etag-2")
         with database.reading() as tx:
-            row = CARDS.get(tx, CARD)
+            row = get_card(tx, CARD)
         assert (row.name, row.dataset, row.analyst) == (CARD, DATASET, ANA)
         assert (row.state, row.etag, row.body) == (CardState.OFFERED, "etag-2", b"new")
         assert (row.created, row.changed) == (NOW, NOW)
@@ -62,10 +54,10 @@ class TestCards:
         with database.transaction() as tx:
             insert_card(tx)
             move(tx, "etag-1", "etag-2")
-            before = CARDS.get(tx, CARD)
+            before = get_card(tx, CARD)
             with pytest.raises(StaleEtagError):
                 move(tx, "etag-1", "etag-3", CardState.REVOKED)
-            assert CARDS.get(tx, CARD) == before
+            assert get_card(tx, CARD) == before
 
     def test_s24_of_many_who_move_at_once_one_does(self, database):
         with database.transaction() as tx:
@@ -87,12 +79,12 @@ class TestCards:
             insert_card(tx)
             insert_card(tx)
         with database.reading() as tx:
-            assert names(CARDS.list(tx)) == []
+            assert names(list_cards(tx)) == []
 
     def test_an_unknown_card_is_not_found(self, database):
         with database.transaction() as tx:
             with pytest.raises(NotFoundError):
-                CARDS.get(tx, CARD)
+                get_card(tx, CARD)
             with pytest.raises(NotFoundError):
                 move(tx, "etag-1", "etag-2")
 
@@ -101,9 +93,9 @@ class TestCards:
             for number, state in enumerate(CardState):
                 insert_card(tx, name_of(number), state, ANA if number % 2 else BEN)
             insert_card(tx, "datasets/x/cards/c", CardState.AGREED, dataset="datasets/x")
-            ended = [row.name for row in CARDS.list(tx).rows if row.state is CardState.REVOKED]
-            PSIS.put(tx, ended[0], b"{}", "digest", NOW)
-            granted, measured = CARDS.granted(tx, DATASET), CARDS.measured(tx, DATASET)
+            ended = [row.name for row in list_cards(tx).rows if row.state is CardState.REVOKED]
+            results.put_psi(tx, ended[0], b"{}", "digest", NOW)
+            granted, measured = granted_cards(tx, DATASET), names_of_measured(tx, DATASET)
         assert {row.state for row in granted} == STANDING | {CardState.REVOKED}
         assert measured == {ended[0]}
 
@@ -117,7 +109,7 @@ class TestCards:
             line = reserve(ledger, tx, price, kind=kind)
             if end:
                 getattr(ledger, end)(tx, line, NOW)
-            granted, measured = CARDS.granted(tx, DATASET), CARDS.measured(tx, DATASET)
+            granted, measured = granted_cards(tx, DATASET), names_of_measured(tx, DATASET)
         assert {row.name for row in granted} == measured
         assert measured == ({CARD} if kind == FIT and end != "void" else set())
 
@@ -129,7 +121,7 @@ class TestPages:
                 insert_card(tx, name_of(number))
             seen, token = [], ""
             while True:
-                page = CARDS.list(tx, limit=3, before=token)
+                page = list_cards(tx, limit=3, before=token)
                 seen += names(page)
                 insert_card(tx, name_of(100 + len(seen)))
                 if not page.next_token:
@@ -142,7 +134,7 @@ class TestPages:
         with database.transaction() as tx:
             for number in range(3):
                 insert_card(tx, name_of(number))
-            page = CARDS.list(tx, limit=limit)
+            page = list_cards(tx, limit=limit)
         assert len(page.rows) == size
         assert bool(page.next_token) == (size < 3)
 
@@ -151,14 +143,14 @@ class TestPages:
             insert_card(tx, name_of(1), analyst=ANA)
             insert_card(tx, name_of(2), analyst=BEN)
             insert_card(tx, "datasets/x/cards/c", analyst=ANA, dataset="datasets/x")
-            assert names(CARDS.list(tx, analyst=BEN)) == [name_of(2)]
-            assert names(CARDS.list(tx, analyst=ANA, dataset=DATASET)) == [name_of(1)]
-            assert names(CARDS.list(tx, analyst="nobody")) == []
+            assert names(list_cards(tx, analyst=BEN)) == [name_of(2)]
+            assert names(list_cards(tx, analyst=ANA, dataset=DATASET)) == [name_of(1)]
+            assert names(list_cards(tx, analyst="nobody")) == []
 
     @pytest.mark.parametrize("token", ["x", "-1", "1.5", " 1", "٣", "9" * 19, "1;"])
     def test_a_token_of_another_making_is_refused(self, database, token):
         with database.reading() as tx, pytest.raises(InvalidInputError) as refused:
-            CARDS.list(tx, before=token)
+            list_cards(tx, before=token)
         assert refused.value.fields["field"] == "page_token"
 
 
@@ -166,26 +158,26 @@ class TestPsis:
     def test_psi_is_stored_once(self, database):
         with database.transaction() as tx:
             insert_card(tx)
-            assert PSIS.find(tx, CARD) is None
-            assert PSIS.put(tx, CARD, b"first", "d1", NOW)
-            assert not PSIS.put(tx, CARD, b"second", "d2", NOW)
-            row = PSIS.get(tx, CARD)
+            assert results.find_psi(tx, CARD) is None
+            assert results.put_psi(tx, CARD, b"first", "d1", NOW)
+            assert not results.put_psi(tx, CARD, b"second", "d2", NOW)
+            row = results.get_psi(tx, CARD)
         assert (row.document, row.digest) == (b"first", "d1")
 
     def test_no_psi_without_a_card(self, database):
         with pytest.raises(StorageError), database.transaction() as tx:
-            PSIS.put(tx, CARD, b"first", "d1", NOW)
+            results.put_psi(tx, CARD, b"first", "d1", NOW)
 
     def test_psi_that_was_not_measured_is_not_found(self, database):
         with database.reading() as tx, pytest.raises(NotFoundError):
-            PSIS.get(tx, CARD)
+            results.get_psi(tx, CARD)
 
 
 MOVES = {
-    "progress": lambda tx: OPERATIONS.progress(tx, "operations/o", "fit", 500, NOW),
-    "succeed": lambda tx: OPERATIONS.succeed(tx, "operations/o", b"done", NOW),
-    "fail": lambda tx: OPERATIONS.fail(tx, "operations/o", b"{}", NOW),
-    "cancel": lambda tx: OPERATIONS.cancel(tx, "operations/o", NOW),
+    "progress": lambda tx: requests.report_progress(tx, "operations/o", "fit", 500, NOW),
+    "succeed": lambda tx: requests.succeed_operation(tx, "operations/o", b"done", NOW),
+    "fail": lambda tx: requests.fail_operation(tx, "operations/o", b"{}", NOW),
+    "cancel": lambda tx: requests.cancel_operation(tx, "operations/o", NOW),
 }
 LEGAL = {
     OperationState.QUEUED: {"progress", "fail", "cancel"},
@@ -208,7 +200,9 @@ REACHED_BY = {
 
 def create(tx, name="operations/o", owner=ANA):
     request = b'{"rows":"5"}'
-    OPERATIONS.create(tx, name, owner=owner, kind="generate", resource=CARD, request=request, now=NOW)
+    requests.create_operation(
+        tx, name, owner=owner, kind="generate", resource=CARD, request=request, now=NOW
+    )
 
 
 class TestOperations:
@@ -219,10 +213,10 @@ class TestOperations:
             create(tx)
             for step in REACHED_BY[state]:
                 assert MOVES[step](tx)
-            before = OPERATIONS.get(tx, "operations/o")
+            before = requests.get_operation(tx, "operations/o")
             assert before.state is state
             moved = MOVES[attempt](tx)
-            after = OPERATIONS.get(tx, "operations/o")
+            after = requests.get_operation(tx, "operations/o")
         assert moved == (attempt in LEGAL.get(state, ()))
         assert after.state is AFTER[attempt] if moved else after == before
 
@@ -230,9 +224,9 @@ class TestOperations:
         with database.transaction() as tx:
             create(tx)
             MOVES["progress"](tx)
-            running = OPERATIONS.get(tx, "operations/o")
+            running = requests.get_operation(tx, "operations/o")
             MOVES["succeed"](tx)
-            done = OPERATIONS.get(tx, "operations/o")
+            done = requests.get_operation(tx, "operations/o")
         assert (running.stage, running.permille, running.response) == ("fit", 500, None)
         assert (done.request, done.response, done.permille) == (b'{"rows":"5"}', b"done", 1000)
         assert (done.owner, done.kind, done.resource) == (ANA, "generate", CARD)
@@ -241,19 +235,19 @@ class TestOperations:
         with database.transaction() as tx:
             for name in ("operations/a", "operations/b", "operations/c"):
                 create(tx, name)
-            OPERATIONS.cancel(tx, "operations/b", NOW)
-            OPERATIONS.progress(tx, "operations/c", "measure", 1, NOW)
+            requests.cancel_operation(tx, "operations/b", NOW)
+            requests.report_progress(tx, "operations/c", "measure", 1, NOW)
         with database.reading() as tx:
-            found = [row.name for row in OPERATIONS.unfinished(tx)]
+            found = [row.name for row in requests.unfinished_operations(tx)]
             assert found == ["operations/a", "operations/c"]
-            assert names(OPERATIONS.list(tx, owner=BEN)) == []
-            assert len(OPERATIONS.list(tx, owner=ANA).rows) == 3
+            assert names(requests.list_operations(tx, owner=BEN)) == []
+            assert len(requests.list_operations(tx, owner=ANA).rows) == 3
 
     @pytest.mark.parametrize("permille", [-1, 1001])
     def test_progress_is_from_0_to_1000(self, database, permille):
         with pytest.raises(StorageError), database.transaction() as tx:  # noqa: PT012  rises at the end
             create(tx)
-            OPERATIONS.progress(tx, "operations/o", "fit", permille, NOW)
+            requests.report_progress(tx, "operations/o", "fit", permille, NOW)
 
 
 class TestReleases:
@@ -272,15 +266,15 @@ class TestReleases:
         )
         with database.transaction() as tx:
             insert_card(tx)
-            RELEASES.insert(tx, release)
-            assert RELEASES.get(tx, release.name) == release
-            assert RELEASES.list(tx, card=CARD).rows == (release,)
-            assert RELEASES.list(tx, card="other").rows == ()
-            assert RELEASES.held(tx, CARD) == (1, 10_000)
-            assert RELEASES.held_by(tx, ANA) == (1, 40_000)
-            assert RELEASES.held_by(tx, "another") == (0, 0)
+            results.insert_release(tx, release)
+            assert results.get_release(tx, release.name) == release
+            assert results.list_releases(tx, card=CARD).rows == (release,)
+            assert results.list_releases(tx, card="other").rows == ()
+            assert results.released_under(tx, CARD) == (1, 10_000)
+            assert results.released_to(tx, ANA) == (1, 40_000)
+            assert results.released_to(tx, "another") == (0, 0)
             with pytest.raises(NotFoundError):
-                RELEASES.get(tx, CARD)
+                results.get_release(tx, CARD)
 
 
 class TestMeasures:
@@ -301,21 +295,21 @@ class TestMeasures:
         with database.transaction() as tx:
             insert_card(tx)
             for row in rows:
-                MEASURES.insert(tx, row)
-            assert MEASURES.get(tx, rows[1].name) == rows[1]
-            assert MEASURES.taken(tx, CARD) == set(names)
-            assert MEASURES.list(tx, CARD, among=None).rows == tuple(reversed(rows))
-            assert MEASURES.list(tx, CARD, among=("nndr", "dcr")).rows == (rows[2], rows[0])
-            assert MEASURES.list(tx, CARD, among=()).rows == ()
-            assert MEASURES.list(tx, "other", among=None).rows == ()
+                results.insert_evaluation(tx, row)
+            assert results.get_evaluation(tx, rows[1].name) == rows[1]
+            assert results.evaluated_measures(tx, CARD) == set(names)
+            assert results.list_evaluations(tx, CARD, among=None).rows == tuple(reversed(rows))
+            assert results.list_evaluations(tx, CARD, among=("nndr", "dcr")).rows == (rows[2], rows[0])
+            assert results.list_evaluations(tx, CARD, among=()).rows == ()
+            assert results.list_evaluations(tx, "other", among=None).rows == ()
             with pytest.raises(NotFoundError):
-                MEASURES.get(tx, CARD)
+                results.get_evaluation(tx, CARD)
         with pytest.raises(StorageError), database.transaction() as tx:
-            MEASURES.insert(tx, rows[0])
+            results.insert_evaluation(tx, rows[0])
 
 
 def begin(tx, number, submitter=ANA, dataset=DATASET, digest="box-1", box="smuggler", author="ann"):
-    return AUDITS.begin(
+    return results.begin_audit(
         tx,
         name=f"{CARD}/audits/{submitter}-{number}",
         card=CARD,
@@ -327,7 +321,7 @@ def begin(tx, number, submitter=ANA, dataset=DATASET, digest="box-1", box="smugg
 
 
 def conclude(tx, number, verdict, submitter=ANA):
-    AUDITS.conclude(
+    results.conclude_audit(
         tx,
         f"{CARD}/audits/{submitter}-{number}",
         Conclusion("0.05", verdict, "in words", b"signed", b"{}", family_try=2),
@@ -345,7 +339,7 @@ class TestAudits:
             assert [begin(tx, 1), begin(tx, 2), begin(tx, 3)] == [1, 2, 3]
             assert begin(tx, 1, submitter=BEN) == 1
             assert begin(tx, 9, dataset="datasets/x") == 1
-            assert AUDITS.attempts(tx, DATASET, ANA) == 3
+            assert results.count_attempts(tx, DATASET, ANA) == 3
 
     def test_s31_concurrent_attempts_get_different_numbers(self, database):
         with database.transaction() as tx:
@@ -368,9 +362,9 @@ class TestAudits:
                 conclude(tx, 1, Verdict.LEAKAGE)
             with pytest.raises(InvalidInputError):
                 conclude(tx, 3, Verdict.LEAKAGE)
-            assert names(AUDITS.list(tx, card=CARD)) == [f"{CARD}/audits/{ANA}-1"]
-            row = AUDITS.get(tx, f"{CARD}/audits/{ANA}-1")
-            assert AUDITS.get(tx, f"{CARD}/audits/{ANA}-2").verdict is None
+            assert names(results.list_audits(tx, card=CARD)) == [f"{CARD}/audits/{ANA}-1"]
+            row = results.get_audit(tx, f"{CARD}/audits/{ANA}-1")
+            assert results.get_audit(tx, f"{CARD}/audits/{ANA}-2").verdict is None
         assert (row.verdict, row.level, row.attempt) == (Verdict.NO_EVIDENCE, "0.05", 1)
         assert (row.try_number, row.author, row.cleared) == (2, "ann", None)
         assert (row.attestation, row.report, row.ended) == (b"signed", b"{}", NOW)
@@ -397,9 +391,9 @@ class TestAudits:
             begin(tx, 3, digest="box-3")
             submitter = other.get("submitter", ANA)
             conclude(tx, 2, Verdict.NO_EVIDENCE, submitter)
-            row = AUDITS.get(tx, f"{CARD}/audits/{ANA}-1")
+            row = results.get_audit(tx, f"{CARD}/audits/{ANA}-1")
             family = [f"{CARD}/audits/{submitter}-2"] if related else []
-            assert [one.name for one in AUDITS.family(tx, row)] == family
+            assert [one.name for one in results.audits_of_family(tx, row)] == family
 
     def test_s31_a_cleared_audit_counts_no_more_and_one_that_runs_is_not_cleared(self, database):
         with database.transaction() as tx:
@@ -407,10 +401,10 @@ class TestAudits:
             for number in (1, 2, 3):
                 begin(tx, number)
             conclude(tx, 1, Verdict.LEAKAGE)
-            assert [one.name for one in AUDITS.counting(tx)] == [f"{CARD}/audits/{ANA}-1"]
-            assert AUDITS.clear(tx, "datasets/x", "smuggler", NOW) == 0
-            assert AUDITS.clear(tx, DATASET, "smuggler", NOW) == 1
+            assert [one.name for one in results.counting_audits(tx)] == [f"{CARD}/audits/{ANA}-1"]
+            assert results.clear_audits(tx, "datasets/x", "smuggler", NOW) == 0
+            assert results.clear_audits(tx, DATASET, "smuggler", NOW) == 1
             conclude(tx, 2, Verdict.LEAKAGE)
-            row = AUDITS.get(tx, f"{CARD}/audits/{ANA}-3")
-            assert [one.name for one in AUDITS.family(tx, row)] == [f"{CARD}/audits/{ANA}-2"]
-            assert AUDITS.get(tx, f"{CARD}/audits/{ANA}-1").cleared == NOW
+            row = results.get_audit(tx, f"{CARD}/audits/{ANA}-3")
+            assert [one.name for one in results.audits_of_family(tx, row)] == [f"{CARD}/audits/{ANA}-2"]
+            assert results.get_audit(tx, f"{CARD}/audits/{ANA}-1").cleared == NOW

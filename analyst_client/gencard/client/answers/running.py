@@ -22,7 +22,7 @@ from gencard.core.errors import (
 )
 from gencard.core.output_checks.rules import OUTPUT_RULES, Rule
 from gencard.v1 import answers_pb2 as pb
-from gencard.wire.codecs.card_codec import datetime_of
+from gencard.wire.codec import datetime_of
 from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict
 from gencard.wire.signatures.canonical import json_bytes
 

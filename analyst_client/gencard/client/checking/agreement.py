@@ -38,9 +38,9 @@ from gencard.core.types import Progress
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.codecs.psi_codec import psi_of_chunks
-from gencard.wire.codecs.schema_codec import coding_digest, coding_document
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt
+from gencard.wire.documents.schema_document import coding_digest, coding_document
 from gencard.wire.log.log_entry import LogEntry, log_entry_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import json_bytes

@@ -9,7 +9,6 @@ from gencard.core.card.card import Card, Offer
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.types import VersionKind
-from gencard.wire.codecs.schema_codec import coding_digest
 from gencard.wire.documents.answer_document import (
     SignedAnswer,
     answer_of_document,
@@ -18,6 +17,7 @@ from gencard.wire.documents.answer_document import (
 from gencard.wire.documents.card_document import card_of_document, card_statement
 from gencard.wire.documents.key_history import KeyHistory
 from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_of_document, receipt_statement
+from gencard.wire.documents.schema_document import coding_digest
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import digest_of, sha256, time_text
 from gencard.wire.signatures.dsse import ANSWER, CARD, RECEIPT, VERDICT, predicate_of, subject_digest

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry, Policy
+from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -20,15 +20,17 @@ from gencard.client.shell.terminal import (
 from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.budget import Spend, decimal_text
 from gencard.core.card.terms import Tier
+from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.noise import USUAL_DELTA
-from gencard.wire.codecs.privacy_codec import (
+from gencard.core.policy import Policy
+from gencard.wire.documents.card_document import (
+    analyses_document,
     claim_document,
     price_document,
     privacy_document,
     transform_document,
 )
-from gencard.wire.codecs.schema_codec import DeclaredAttribute, coding_document
-from gencard.wire.documents.card_document import analyses_document
+from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.signatures.canonical import time_text
 
 UNREVIEWED = "audited, not reviewed (cards that name it are refused)"
@@ -139,24 +141,24 @@ def _policy_document(policy: Policy) -> dict[str, object]:
         "mechanisms": policy.mechanisms,
         "noise": None if policy.noise is None else privacy_document(policy.noise),
         "transform": transform_document(policy.transform),
-        "moments": policy.moments,
-        "highestMoment": policy.highest_moment,
+        "moments": policy.moments.kinds,
+        "highestMoment": policy.moments.highest,
         "measures": policy.measures,
         "withoutUniques": policy.without_uniques,
         **_analyses_document(policy),
         "mostPerCard": price_document(policy.most_per_card),
         "automatic": policy.automatic,
-        "validDays": policy.valid.days,
+        "validDays": policy.valid_days,
     }
 
 
 def _analyses_document(policy: Policy) -> dict[str, object]:
     """Runs on the records, where any are on offer."""
-    if policy.analyses == NO_ANALYSES:
+    if policy.analyses.most == NO_ANALYSES:
         return {}
     return {
-        "analyses": analyses_document(policy.analyses),
-        "stewardReleases": policy.steward_releases,
+        "analyses": analyses_document(policy.analyses.most),
+        "stewardReleases": policy.analyses.by_steward,
         "twoStewards": list(policy.two_stewards),
     }
 

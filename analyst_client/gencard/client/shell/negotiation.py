@@ -48,8 +48,7 @@ from gencard.core.card.card import CardState, Change
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Analysis
-from gencard.wire.codecs.privacy_codec import price_document
-from gencard.wire.documents.card_document import terms_document
+from gencard.wire.documents.card_document import price_document, terms_document
 from gencard.wire.signatures.canonical import Document, time_text
 
 

@@ -22,15 +22,15 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.client.steward import Steward
-from gencard.client.stewards.card_review import CardReview, FirstDecision, command_of
+from gencard.client.stewards.card_review import CardReview, command_of
 from gencard.client.stewards.registers import AnswerReview, Preview
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.card.terms import Proposal
 from gencard.shell import Home, LazyGroup, visible
-from gencard.wire.codecs.privacy_codec import price_document
-from gencard.wire.documents.card_document import terms_document
+from gencard.wire.documents.card_document import price_document, terms_document
 from gencard.wire.signatures.canonical import time_text
+from gencard.wire.steward import AnswerSummary, FirstDecision
 
 _HERE, _DECIDING = "gencard.client.shell.stewarding", "gencard.client.shell.deciding"
 
@@ -290,12 +290,18 @@ def _card(card: Card) -> dict[str, Any]:
     return {name: document(getattr(card, name)) for name in _OF_CARD}
 
 
+def _summary(summary: AnswerSummary) -> dict[str, Any]:
+    about = {"name": summary.name, "analyst": summary.analyst, "time": document(summary.time)}
+    return {**about, **document(summary.question)}
+
+
 _OF_CARD = ("name", "state", "turn", "analyst", "proposed", "history")
 _WRITTEN: dict[type, Callable[[Any], Any]] = {
     datetime: time_text,
     Price: price_document,
     Proposal: terms_document,
     Card: _card,
+    AnswerSummary: _summary,
     list: _listed,
     tuple: _listed,
 }

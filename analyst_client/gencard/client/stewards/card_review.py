@@ -2,20 +2,20 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from gencard.client.card_view import CHANGE_HEADS, CardView, change_lines
 from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named
-from gencard.core.card.budget import Price
-from gencard.core.card.card import Card, CardState, Change
+from gencard.core.card.card import CardState
 from gencard.core.card.mechanism import AS_COUNTED
-from gencard.core.domain import Clique
+from gencard.core.json_codecs import written
 from gencard.core.psi_risk.risk import REFUSED
+from gencard.wire import steward
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
+from gencard.wire.steward import FirstDecision, Together
 
 WIDEST_MAP = 16
 """Attributes beyond which the table of pairs would not fit a terminal."""
@@ -25,95 +25,38 @@ _ONLY_ROUNDED = re.compile(r"rounding \d+")
 _HERE, _BEFORE, _BOTH, _NONE = "here", "before", "both", "·"
 
 
-@dataclass(frozen=True, slots=True)
-class FirstDecision:
-    """What one steward decided, until another one decides the same.
-
-    Args:
-        kind: Such as "approve".
-        by: URI of the steward.
-        reason: As written into the log.
-        shown: SHA-256, in hex, of what that steward was shown.
-        digest: SHA-256, in hex, of the decision: what both have to agree on.
-        arguments: What goes with the decision, such as marginals to drop.
-        expires: Until when it waits.
-    """
-
-    kind: str
-    by: str
-    reason: str
-    shown: str
-    digest: str
-    arguments: Mapping[str, Any]
-    time: datetime
-    expires: datetime
-
-    def line(self) -> str:
-        """Who decided what, when and why."""
-        with_what = f" with {arguments_text(self.arguments)}" if self.arguments else ""
-        when = f"{time_text(self.time)}, waits until {time_text(self.expires)}"
-        return f"{self.kind}{with_what} by {short_name(self.by)}, {when}: {self.reason}"
+def first_line(first: FirstDecision) -> str:
+    """A first decision in one line: action, steward, times, reason."""
+    with_what = f" with {arguments_text(first.arguments)}" if first.arguments else ""
+    when = f"{time_text(first.time)}, waits until {time_text(first.expires)}"
+    return f"{first.kind}{with_what} by {short_name(first.by)}, {when}: {first.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class Together:
-    """Which attributes are in one table, as square matrices over ``attributes``.
+def together_grid(together: Together) -> Grid:
+    """The lower half of both matrices in one table."""
+    numbers = [str(place + 1) for place in range(len(together.attributes))]
+    lines = [
+        (number, name, *(_together(together, row, column) for column in range(row + 1)))
+        for row, (number, name) in enumerate(zip(numbers, together.attributes, strict=True))
+    ]
+    padded = [(*line, *[""] * (len(numbers) + 2 - len(line))) for line in lines]
+    return Grid(("", "", *numbers), padded)
 
-    Args:
-        here: Whether this card releases a table of both; on the diagonal, of the attribute at all.
-        before: The same of all other cards granted on the present records, to anybody.
-        cards: Names of those cards.
-    """
 
-    attributes: Clique
-    here: Sequence[Sequence[bool]]
-    before: Sequence[Sequence[bool]]
-    cards: tuple[str, ...]
-
-    def new_pairs(self) -> Iterator[Clique]:
-        """Pairs of attributes that this card would be the first to release together."""
-        for row, one in enumerate(self.attributes):
-            for column, other in enumerate(self.attributes[:row]):
-                if self.here[row][column] and not self.before[row][column]:
-                    yield other, one
-
-    def grid(self) -> Grid:
-        """The lower half of the matrices in one table."""
-        numbers = [str(place + 1) for place in range(len(self.attributes))]
-        lines = [
-            (number, name, *(self._cell(row, column) for column in range(row + 1)))
-            for row, (number, name) in enumerate(zip(numbers, self.attributes, strict=True))
-        ]
-        padded = [(*line, *[""] * (len(numbers) + 2 - len(line))) for line in lines]
-        return Grid(("", "", *numbers), padded)
-
-    def _cell(self, row: int, column: int) -> str:
-        here, before = self.here[row][column], self.before[row][column]
-        return (_BOTH if before else _HERE) if here else (_BEFORE if before else _NONE)
+def _together(together: Together, row: int, column: int) -> str:
+    here, before = together.here[row][column], together.before[row][column]
+    return (_BOTH if before else _HERE) if here else (_BEFORE if before else _NONE)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CardReview(Displayable):
+class CardReview(steward.CardReview, Displayable):
     """A card, what approving it would offer, and who decided what on it.
 
     Args:
-        changes: Differences between the proposal and what ``approve`` would offer.
-        price: Of that offer; None where there is none.
-        refusal: Why approving is refused; empty where it is not.
-        two: Two stewards have to approve.
-        shown: SHA-256, in hex, of all this: a decision names it, and holds for nothing else.
         checks: Whether the tables pass the checks of counts; empty if there are no checks.
     """
 
-    card: Card
-    changes: tuple[Change, ...]
-    price: Price | None
-    refusal: str
-    two: bool
-    shown: str
-    together: Together
-    firsts: tuple[FirstDecision, ...] = ()
-    checks: str = ""
+    checks: str = field(default="", metadata=written(private=True))
 
     @property
     def name(self) -> str:
@@ -163,13 +106,13 @@ class CardReview(Displayable):
             parts += ["Approving changes the proposal:", Diff(CHANGE_HEADS, change_lines(self.changes))]
         if 0 < len(self.together.attributes) <= WIDEST_MAP:
             parts += ["Attributes that are in one table of this card or of cards granted before:"]
-            parts += [self.together.grid()]
+            parts += [together_grid(self.together)]
         if new := [named(pair) for pair in self.together.new_pairs()]:
             more = f" and {len(new) - _MOST_PAIRS} more" if len(new) > _MOST_PAIRS else ""
             parts += [f"Together for the first time: {'; '.join(new[:_MOST_PAIRS])}{more}"]
         if self.card.history:
             parts += ["History:", Grid(("Time", "Who", "What", "Remark"), self._history())]
-        return self.name, [*parts, *(f"First decision: {first.line()}" for first in self.firsts)]
+        return self.name, [*parts, *(f"First decision: {first_line(first)}" for first in self.firsts)]
 
     def _history(self) -> list[tuple[str, str, str, str]]:
         return [
@@ -182,25 +125,8 @@ class CardReview(Displayable):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Decision(Displayable):
-    """What became of a decision.
-
-    Args:
-        by: URIs of those who decided, first to last.
-        done: False where it waits for a second steward.
-        expires: Until when it waits; None once it is done.
-        result: What came of it: texts, by name.
-    """
-
-    kind: str
-    resource: str
-    arguments: Mapping[str, Any]
-    shown: str
-    by: tuple[str, ...]
-    done: bool
-    time: datetime
-    expires: datetime | None = None
-    result: Mapping[str, str] = field(default_factory=dict)
+class Decision(steward.Decision, Displayable):
+    """What became of a decision."""
 
     @property
     def commands(self) -> tuple[str, ...]:

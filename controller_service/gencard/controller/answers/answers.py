@@ -9,7 +9,7 @@ decision    signed, logged and settled in one transaction; nobody sees a number 
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
@@ -19,12 +19,12 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.records.source import NOT_COVERED
+from gencard.controller.state import results
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page
-from gencard.controller.state.events import LONGEST_DETAIL
-from gencard.controller.state.idempotency import Request
-from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.runs import RunRow, RunStore, RunTier
+from gencard.controller.state.log import LONGEST_DETAIL
+from gencard.controller.state.requests import OperationRow, Request
+from gencard.controller.state.results import RunRow, RunTier
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.errors import (
@@ -53,10 +53,6 @@ class Answers:
     cards: CardBook
     decisions: Decisions
     operations: Operations
-
-    @property
-    def store(self) -> RunStore:
-        return self.decisions.store
 
     def start(self, who: Identity, card: str, question: Question, request: Request) -> OperationRow:
         """Begin a checked run; a question that was asked before has its answer already, for nothing.
@@ -95,16 +91,14 @@ class Answers:
     def _asked_before(self, tx: Connection, card: Card, question: Question) -> RunRow | None:
         """The run of the question under a card; raises DatasetChangedError as ``entry_of``."""
         coding = self.entry_of(card).schema.coding
-        known = self.store.asked_before(tx, card.name, question.digest)
+        known = results.earlier_run(tx, card.name, question.digest)
         if known is None or not question.where or (rules := rules_of(known)) not in OF_PRESENT:
             return known
         from gencard.controller.answers.run_question import (  # noqa: PLC0415 - loads pandas
             Population,
         )
 
-        now, before = (
-            Population.of(asdict(question) | {"rules": one}, coding) for one in (RULES_VERSION, rules)
-        )
+        now, before = (Population.of(question, coding, one) for one in (RULES_VERSION, rules))
         return known if now.chosen == before.chosen else None
 
     def get(self, who: Identity, name: str) -> tuple[RunRow, bytes]:
@@ -116,7 +110,7 @@ class Answers:
         """
         self.end_with_cards()
         with self.database.reading() as tx:
-            row = self.store.get(tx, name)
+            row = results.get_run(tx, name)
             self.cards.readable(tx, who, row.card, what="answer")
             return row, b"" if row.log_index is None else self.cards.log.entry(tx, row.log_index)
 
@@ -125,7 +119,7 @@ class Answers:
         self.end_with_cards()
         with self.database.reading() as tx:
             self.cards.seen(tx, who, card)
-            return self.store.list(tx, card=card, before=before, limit=limit)
+            return results.list_runs(tx, card=card, before=before, limit=limit)
 
     def end_with_cards(self) -> None:
         """Refuse all answers that wait under cards that have ended, as expired ones have unnoticed."""
@@ -194,7 +188,7 @@ class Answers:
             created=self.cards.clock(),
             line=line,
         )
-        self.store.insert(tx, row)
+        results.insert_run(tx, row)
         operation = self.operations.create(tx, who, kind_of(tier), card.name, {"run": name, **more})
         names = analyses.columns if tier is RunTier.REVIEWED else ()
         columns = {"columns": _short(names)} if names else {}
@@ -212,7 +206,7 @@ class Answers:
         """Raises TooLargeError where the card has had all its runs of a tier."""
         analyses = offer_of(card).terms.analyses
         most = analyses.checked_runs if tier is RunTier.CHECKED else analyses.reviewed_runs
-        if self.store.number(tx, card.name, tier) >= most:
+        if results.count_runs(tx, card.name, tier) >= most:
             limit = f"{most} on the card; propose another card"
             raise TooLargeError(what=f"The number of {tier} runs", limit=limit)
 
@@ -254,7 +248,7 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         RunQuestion,
     )
 
-    run = RunQuestion.new(asdict(question), dataset_entry.schema.coding)
+    run = RunQuestion.new(question, dataset_entry.schema.coding)
     run.check_noise(noisy=analyses.privacy.noisy)
     policy = dataset_entry.policy
     if run.stored:

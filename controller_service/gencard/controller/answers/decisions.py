@@ -16,9 +16,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
+from gencard.controller.state import results
 from gencard.controller.state.cards import ENDED, offer_of
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.runs import RunRow, RunState, RunStore, RunTier
+from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.card.card import Card, CardState
 from gencard.core.errors import CardStateError, InvalidInputError
@@ -87,15 +88,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Ends runs with something signed.
-
-    Args:
-        store: Of runs.
-    """
+    """Ends runs with something signed."""
 
     cards: CardBook
     ledger: Ledger
-    store: RunStore
 
     def release(self, tx: Connection, row: RunRow, outcome: Outcome, by: str) -> RunRow:
         """Sign the answer as it stands in the outcome; the run as it is now.
@@ -121,8 +117,8 @@ class Decisions:
         Args:
             counts: Whether it counts in ``limits.refusals`` until then.
         """
-        self.store.move(tx, row.name, RunState.WAITING, outcome=outcome.stored(), counts=int(counts))
-        return self.store.get(tx, row.name)
+        results.move_run(tx, row.name, RunState.WAITING, outcome=outcome.stored(), counts=int(counts))
+        return results.get_run(tx, row.name)
 
     def end_with_cards(self, tx: Connection, card: str | None = None) -> None:
         """Sign a refusal for each answer that waits under a card that has ended.
@@ -136,7 +132,7 @@ class Decisions:
 
     def waiting_in_vain(self, tx: Connection, card: str | None = None) -> list[RunRow]:
         """Runs that wait for a steward under a card that has ended."""
-        rows = (row for row in self.store.waiting(tx) if card in (None, row.card))
+        rows = (row for row in results.waiting_runs(tx) if card in (None, row.card))
         return [row for row in rows if _is_over(row, self.cards.card(tx, row.card))]
 
     def _end(
@@ -179,8 +175,8 @@ class Decisions:
         # a steward's decision is the review; what the card's end refuses goes on counting
         counts = OUTPUT_RULES in outcome.reasons or (CARD_ENDED in outcome.reasons and row.counts)
         kept = outcome.stored() if counts else None
-        self.store.move(tx, row.name, state, outcome=kept, counts=int(counts), **values)
-        return self.store.get(tx, row.name)
+        results.move_run(tx, row.name, state, outcome=kept, counts=int(counts), **values)
+        return results.get_run(tx, row.name)
 
     def _settle(self, tx: Connection, row: RunRow, outcome: Outcome) -> int:
         """Settle the ledger's line; the statistics that it came to."""

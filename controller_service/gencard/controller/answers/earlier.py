@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from gencard.controller.answers.run_question import Population, RunQuestion
-from gencard.controller.jobs.tasks import Job, cliques_of
+from gencard.controller.jobs.tasks import Before
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -25,7 +25,6 @@ from gencard.core.output_checks.small_counts import facts
 from gencard.core.output_checks.small_counts.inference import MOST_WHOLE, Outcome, tells_small_counts
 from gencard.core.output_checks.small_counts.lattice import MOST_CELLS, Facts, Lattice, lattice_size
 from gencard.core.output_checks.stored import contributed
-from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray, IntArray
 
 _MOST_SCOPES = 16
@@ -54,13 +53,11 @@ class Earlier:
     rounded: tuple[Rounded, ...] = ()
 
     @classmethod
-    def of(cls, job: Job, coding: Coding) -> "Earlier":
-        """As a job names it."""
-        runs = (RunQuestion.of({"options": "", **run}, coding) for run in job["earlier"])
-        refused = (Population.of({"options": "", **run}, coding) for run in job.get("refused", ()))
-        rounded = (PLAIN.read(Rounded, one, field="rounded") for one in job.get("rounded", ()))
-        cliques = cliques_of(job.get("released", ()))
-        return cls(coding, tuple(runs), tuple(cliques), tuple(refused), tuple(rounded))
+    def of(cls, before: Before, coding: Coding) -> "Earlier":
+        """Read the questions by the schema."""
+        runs = (RunQuestion.of(one.question, coding, one.rules) for one in before.earlier)
+        refused = (Population.of(one.question, coding, one.rules) for one in before.refused)
+        return cls(coding, tuple(runs), before.released, tuple(refused), before.rounded)
 
     @property
     def tables(self) -> tuple[Clique, ...]:

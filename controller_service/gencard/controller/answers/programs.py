@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -21,9 +20,10 @@ from gencard.controller.answers.decisions import Outcome, question_of
 from gencard.controller.answers.review import answer_of, marks_document, numbers_in
 from gencard.controller.answers.run import AnswerRun
 from gencard.controller.jobs import tasks
-from gencard.controller.jobs.tasks import Job
+from gencard.controller.jobs.tasks import ProgramJob, RehearsalJob
 from gencard.controller.operations.run import Run
 from gencard.controller.sandbox.analyses import (
+    AnalysisRecipe,
     analysis_digest,
     analysis_program,
     analysis_recipe,
@@ -32,11 +32,10 @@ from gencard.controller.sandbox.analyses import (
 from gencard.controller.sandbox.environment import CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.settings.disk import ROWS, StateFiles
+from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of
-from gencard.controller.state.idempotency import Request
-from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.releases import ReleaseRow, ReleaseStore
-from gencard.controller.state.runs import RunRow
+from gencard.controller.state.requests import OperationRow, Request
+from gencard.controller.state.results import ReleaseRow, RunRow
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card
 from gencard.core.errors import (
@@ -54,7 +53,7 @@ from gencard.run.r_language import is_r
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.documents.receipt import receipt_of_document
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import Document, document_of
+from gencard.wire.signatures.canonical import document_of
 from gencard.wire.signatures.identity import Identity
 
 MOST_DRY_RUN = 1 << 20
@@ -93,7 +92,6 @@ class Programs:
     """Reviewed runs as callers see them."""
 
     answers: Answers
-    releases: ReleaseStore
 
     def start(
         self, who: Identity, card: str, program: bytes, dry_run: bytes, request: Request
@@ -120,7 +118,7 @@ class Programs:
             check_program(program, dry, usable)
             release = self._release_of(tx, usable, dry)
             question = Question(PROGRAM, analysis_digest(program))
-            known = answers.store.asked_before(tx, card, question.digest)
+            known = results.earlier_run(tx, card, question.digest)
             if known is not None:
                 return answers.operation_of(tx, known).encode()
             more = {
@@ -139,7 +137,7 @@ class Programs:
 
     def _release_of(self, tx: Connection, card: Card, dry: DryRun) -> ReleaseRow:
         """Raises InvalidInputError where the dry run was not on rows of this card."""
-        rows = self.releases.list(tx, card=card.name, limit=500).rows
+        rows = results.list_releases(tx, card=card.name, limit=500).rows
         for row in rows:
             if row.name == dry.release:
                 return row
@@ -194,14 +192,14 @@ class ProgramRun:
         """Rehearse on rows, run on the records, and let the outputs wait for a steward."""
         answers = self.checked.answers
         with answers.database.reading() as tx:
-            row = answers.store.get(tx, run.request["run"])
+            row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
-        job = self._job(run.request, card)
+        rehearsal, at_records = self._jobs(run, card)
         with not_run():
-            rehearsed = outputs_of_json(run.job(tasks.REHEARSE, job["rehearse"]))
+            rehearsed = run.job(tasks.REHEARSE, rehearsal).outputs
         program = run.request["program"]
         try:
-            outputs = outputs_of_json(run.job(tasks.RUN_ONCE, job["run_once"]))
+            outputs = run.job(tasks.RUN_ONCE, at_records).outputs
             answer = answer_of(question_of(row).formula, outputs, rehearsed)
             rules = answers.cards.entry_of(card).policy.analyses.rules
             marks = marks_document(program, outputs, rehearsed, rules)
@@ -219,27 +217,24 @@ class ProgramRun:
         """As of a checked run: the price comes back where no record was read."""
         self.checked.undo(tx, row, error)
 
-    def _job(self, request: dict[str, Any], card: Card) -> dict[str, Job]:
+    def _jobs(self, run: Run, card: Card) -> tuple[RehearsalJob, ProgramJob]:
         """Both jobs: on the rows of a release, and on the records."""
+        request = run.request
         entry, terms = self.checked.answers.cards.entry_of(card), offer_of(card).terms
         with not_run():
             recipe = self._recipe(request["program"], terms.analyses.libraries)
-        program = {
-            "recipe": recipe,
-            "agreed": request["agreed"],
-            "most_numbers": terms.analyses.program_numbers,
-            "seed": int(request["seed"]),
-        }
         return self.checked.jobs.program(
             entry,
             entry.version,
-            program,
+            recipe,
+            terms=terms,
+            agreed=outputs_of_json(request["agreed"]),
+            seed=int(request["seed"]),
             rows_file=self.files.path(f"{ROWS}/{request['file_name']}"),
             drawing_seed=int(request.get("drawing_seed", 0)),
-            terms=terms,
         )
 
-    def _recipe(self, program: str, libraries: tuple[str, ...]) -> Document:
+    def _recipe(self, program: str, libraries: tuple[str, ...]) -> AnalysisRecipe:
         if is_r(program.encode()):
             return analysis_recipe(program, libraries, self.limits, self.isolation)
         if libraries not in self._copies:

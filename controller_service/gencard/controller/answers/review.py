@@ -7,8 +7,7 @@ from typing import Any
 from gencard.controller.answers.decisions import Outcome
 from gencard.core.answers.answer import Answer, Table
 from gencard.core.errors import InvalidInputError
-from gencard.core.output_checks.rounding import rounded_count
-from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rules, Verdict
+from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rules
 from gencard.core.output_checks.tables import judged_outputs
 from gencard.core.program_outputs import (
     Number,
@@ -19,6 +18,7 @@ from gencard.core.program_outputs import (
     significant,
 )
 from gencard.core.typed_json import PLAIN
+from gencard.wire.steward import ReviewedNumber
 
 ON_SYNTHETIC_ROWS = "{}: difference to the synthetic rows"
 """The name of the table beside each released one."""
@@ -32,48 +32,18 @@ _MULTIPLES = "numbers of records are multiples of {}"
 WITHHELD, ROUNDED = "NUMBERS_WITHHELD", "NUMBERS_ROUNDED"
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One number of a reviewed run.
+def is_named_by(cell: ReviewedNumber, name: str) -> bool:
+    """Whether a name means this number: its output, or output, row and column with "/" between."""
+    return name in (
+        cell.output,
+        f"{cell.output}/{cell.row}",
+        f"{cell.output}/{cell.row}/{cell.column}",
+    )
 
-    Args:
-        dry: The number at its place on the synthetic rows.
-        verdict: What the output rules say of it.
-        base: A number of records leaves as a multiple of it, as in checked runs; 1 for other numbers.
-    """
 
-    output: str
-    row: str
-    column: str
-    value: Number
-    dry: Number
-    verdict: Verdict
-    base: int = 1
-
-    @property
-    def leaving(self) -> Number:
-        """The number as it leaves."""
-        return rounded_count(self.value, self.base)
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """Codes of the rules that it breaks, and how it is rounded."""
-        rounding = (f"is released as a multiple of {self.base}",) if self.base > 1 else ()
-        return (*map(str, self.verdict.broken), *rounding)
-
-    def is_named_by(self, name: str) -> bool:
-        """Whether a name means this cell: its output, or output, row and column with "/" between."""
-        return name in (
-            self.output,
-            f"{self.output}/{self.row}",
-            f"{self.output}/{self.row}/{self.column}",
-        )
-
-    def leaves(self, withheld: Collection[str], *, red: bool) -> bool:
-        """Whether it is among what a steward releases."""
-        return (red or self.verdict.colour is not Colour.RED) and not any(
-            map(self.is_named_by, withheld)
-        )
+def leaves(cell: ReviewedNumber, withheld: Collection[str], *, red: bool) -> bool:
+    """Whether the number is among those that a steward releases."""
+    return (red or cell.mark is not Colour.RED) and not any(is_named_by(cell, name) for name in withheld)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +78,17 @@ class Review:
         rules = PLAIN.read(Rules, marks["limits"], field="limits")
         return replace(review, rules=rules, base=rules.checks.rounding)
 
-    def cells(self) -> Iterator[Cell]:
+    def cells(self) -> Iterator[ReviewedNumber]:
         """Every number, in its order."""
         verdicts_of = judged_outputs(self.outputs, self.rules)
         for output, dry, verdicts in zip(self.outputs, self.dry, verdicts_of, strict=True):
             for row, *lines in zip(output.row_names, output.values, dry.values, verdicts, strict=True):
                 for column, value, before, verdict in zip(output.column_names, *lines, strict=True):
                     base = self.base if column in output.counts else 1
-                    yield Cell(output.name, row, column, value, before, verdict, base)
+                    rules = tuple(map(str, verdict.broken))
+                    yield ReviewedNumber(
+                        output.name, row, column, value, before, verdict.colour, rules, base
+                    )
 
     def released(
         self, digest: str, withheld: Collection[str], digits: int | None, *, red: bool
@@ -123,7 +96,7 @@ class Review:
         """The answer that leaves, how many numbers it has, and codes of what was done to it.
 
         Args:
-            withheld: Names of cells, as ``Cell.is_named_by`` reads them.
+            withheld: Names of cells, as ``is_named_by`` reads them.
             digits: Significant digits of the numbers that leave; None: as they are.
             red: Whether red numbers leave too.
 
@@ -132,18 +105,18 @@ class Review:
         """
         cells = list(self.cells())
         for name in withheld:
-            if not any(cell.is_named_by(name) for cell in cells):
+            if not any(is_named_by(cell, name) for cell in cells):
                 raise InvalidInputError(
                     field="--withhold", problem=f"does not name a number of this answer: '{name}'"
                 )
-        left = [cell.value is not None and cell.leaves(withheld, red=red) for cell in cells]
+        left = [cell.value is not None and leaves(cell, withheld, red=red) for cell in cells]
         if not any(left):
             raise InvalidInputError(field="answer", problem="would contain no number; refuse it instead")
         withholds = any(
-            cell.value is not None and not leaves for cell, leaves in zip(cells, left, strict=True)
+            cell.value is not None and not stays for cell, stays in zip(cells, left, strict=True)
         )
         codes = ((WITHHELD,) if withholds else ()) + (() if digits is None else (ROUNDED,))
-        values = [cell.leaving if leaves else None for cell, leaves in zip(cells, left, strict=True)]
+        values = [cell.leaving if stays else None for cell, stays in zip(cells, left, strict=True)]
         if digits is not None:
             values = [significant(value, digits) for value in values]
         outputs = with_values(self.outputs, values)

@@ -1,9 +1,8 @@
 """One run at the records: a job, its outcome, the decision."""
 
 import json
-import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -11,12 +10,14 @@ from sqlalchemy import Connection
 from gencard.controller.answers.answers import Answers
 from gencard.controller.answers.decisions import PRICE, Outcome, question_of, rules_of
 from gencard.controller.jobs import tasks
-from gencard.controller.jobs.descriptions import Descriptions, EndedQuestion
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.jobs.tasks import AnswerResult, Before, EndedQuestion
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
 from gencard.controller.operations.run import Run
-from gencard.controller.state.cards import in_force, offer_of, signed_card
-from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.runs import RunRow, RunState, RunTier
+from gencard.controller.state import results
+from gencard.controller.state.cards import in_force, names_of_measured, offer_of, signed_card
+from gencard.controller.state.requests import OperationRow
+from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, Spend, SpendState
@@ -30,7 +31,8 @@ from gencard.core.errors import (
     ProgramRunFailedError,
 )
 from gencard.core.output_checks.populations import Rounded
-from gencard.core.output_checks.rules import OF_PRESENT, Rule
+from gencard.core.output_checks.rules import OF_PRESENT, Mark, Rule
+from gencard.core.typed_json import PLAIN
 
 AT_RECORDS = ("answer", "read")
 """Stages that jobs of runs report before they read records."""
@@ -59,9 +61,9 @@ class AnswerRun:
         """
         answers = self.answers
         with answers.database.reading() as tx:
-            row = answers.store.get(tx, run.request["run"])
+            row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
-            before = {**self._before(tx, row), **self._told_by_cards(tx, row)}
+            before = self._before(tx, row)
         analyses = offer_of(card).terms.analyses
         job = self.jobs.answer(
             answers.cards.entry_of(card),
@@ -70,7 +72,6 @@ class AnswerRun:
             privacy=analyses.privacy if analyses.privacy.noisy else None,
             numbers=analyses.numbers,
             before=before,
-            seed=secrets.randbits(63),
         )
         try:
             outcome = outcome_of(run.job(tasks.ANSWER, job), analyses)
@@ -89,7 +90,7 @@ class AnswerRun:
         nothing.
         """
         answers, name = self.answers, json.loads(row.request)["run"]
-        run = answers.store.get(tx, name)
+        run = results.get_run(tx, name)
         if run.state is not RunState.RUNNING:
             return
         line = None if run.line is None else answers.decisions.ledger.line(tx, run.line)
@@ -97,10 +98,10 @@ class AnswerRun:
         early = exact and self._ended_early(tx, row, error)
         if early or not isinstance(error, NOTHING_LEARNT):
             values = {"statistics": self._charged(tx, run, line, error), "counts": int(early)}
-            answers.store.move(tx, name, RunState.FAILED, ended=answers.cards.clock(), **values)
+            results.move_run(tx, name, RunState.FAILED, ended=answers.cards.clock(), **values)
             return
         refund(tx, line, error, ledger=answers.decisions.ledger, cards=answers.cards)
-        answers.store.forget(tx, name)
+        results.forget_run(tx, name)
 
     def _ended_early(self, tx: Connection, row: OperationRow, error: GencardError) -> bool:
         """Whether an analyst may have ended a run because its job at the records took long."""
@@ -142,7 +143,7 @@ class AnswerRun:
             answers.operations.check_refusals(tx, run.row)
             card = in_force(answers.cards.card(tx, row.card))
             decisions, by = answers.decisions, answers.cards.controller
-            steward = answers.cards.entry_of(card).policy.analyses.steward
+            steward = answers.cards.entry_of(card).policy.analyses.by_steward
             if outcome.answer is None:
                 ended_row = decisions.refuse(tx, row, outcome, by)
             elif outcome.review or steward:  # where all wait, that one does says nothing
@@ -151,30 +152,20 @@ class AnswerRun:
                 ended_row = decisions.release(tx, row, outcome, by)
             answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
-    def _before(self, tx: Connection, row: RunRow) -> dict[str, list[EndedQuestion]]:
-        """Questions of other runs on the same records, of any analyst, each once.
-
-        Returns:
-            "earlier": of answers that are released, or may be; "refused": of runs that were refused or
-            have failed.
-        """
+    def _before(self, tx: Connection, row: RunRow) -> Before:
+        """All that was or may be released of the same records, to any analyst, each once."""
         released, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
-        for one in self.answers.store.of_dataset(tx, row.dataset):
+        for one in results.runs_of_dataset(tx, row.dataset):
             same = one.version == row.version and one.tier is RunTier.CHECKED
             if same and one.name != row.name:
                 ended = one.state in (RunState.REFUSED, RunState.FAILED)
                 (refused if ended else released).update(dict.fromkeys(_populations(one)))
-        return {"earlier": list(released), "refused": list(refused)}
+        return self._beside_cards(tx, row, Before(tuple(released), tuple(refused)))
 
-    def _told_by_cards(self, tx: Connection, row: RunRow) -> dict[str, list[Clique] | list[Rounded]]:
-        """Marginals of the same records that cards have told anybody.
-
-        Returns:
-            "released": those that are exact.
-            "rounded": those that are rounded, so that no analyst knows the exact counts.
-        """
+    def _beside_cards(self, tx: Connection, row: RunRow, before: Before) -> Before:
+        """The same, with the marginals of the same records that cards have released."""
         cards, exact, rounded = self.answers.cards, set[Clique](), set[Rounded]()
-        for name in cards.store.measured(tx, row.dataset):
+        for name in names_of_measured(tx, row.dataset):
             signed = signed_card(cards.card(tx, name))
             terms = signed.terms
             if signed.version != row.version or terms.privacy.noisy:
@@ -183,7 +174,7 @@ class AnswerRun:
                 exact.update(terms.marginals)
             else:
                 rounded.update(Rounded(clique, terms.transform) for clique in terms.marginals)
-        return {"released": sorted(exact), "rounded": sorted(rounded, key=str)}
+        return replace(before, released=tuple(sorted(exact)), rounded=tuple(sorted(rounded, key=str)))
 
 
 def _populations(row: RunRow) -> Iterator[EndedQuestion]:
@@ -199,19 +190,18 @@ def _populations(row: RunRow) -> Iterator[EndedQuestion]:
         yield EndedQuestion(question, rules or max(OF_PRESENT))
 
 
-def outcome_of(result: dict[str, Any], analyses: Analyses) -> Outcome:
+def outcome_of(result: AnswerResult, analyses: Analyses) -> Outcome:
     """What a job gave, as it is decided on."""
-    answer = result["answer"]
-    numbers = numbers_in_json(_without_noise(answer))
+    numbers = numbers_in_json(_without_noise(result.answer))
     if numbers > analyses.numbers:
         return Outcome.refused(Rule.NUMBERS)
     return Outcome(
-        answer,
+        result.answer,
         numbers,
-        tuple(result["reasons"]),
-        result["rules"],
-        review=result.get("review", False),
-        marks=result.get("marks"),
+        result.reasons,
+        result.rules,
+        review=result.review,
+        marks=None if result.marks is None else PLAIN.write(result.marks, tuple[Mark, ...]),
     )
 
 

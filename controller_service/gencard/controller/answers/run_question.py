@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.answers.design import Question, observed_levels
+from gencard.core.answers import design
+from gencard.core.answers.design import observed_levels
 from gencard.core.answers.margins import Margins, Occupied, RecordMargins
 from gencard.core.answers.stored import check_coded, wants_stored
 from gencard.core.coding import Coding
@@ -26,7 +27,7 @@ from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values
 from gencard.formulas.formulas import read_formula
 from gencard.formulas.run_functions import check_functions, grouping_of
-from gencard.wire.documents.answer_document import values_refused
+from gencard.wire.documents.answer_document import Question, values_refused
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,17 +76,19 @@ class Population:
     tests: tuple[Condition, ...]
 
     @classmethod
-    def of(cls, run: Mapping[str, Any], coding: Coding) -> "Population":
-        """The population of a question; of an ended one, by the version of its "rules".
+    def of(cls, question: Question, coding: Coding, rules: str = "") -> "Population":
+        """The population of a question; raises as ``read_formula`` and ``read_condition`` do.
 
-        Raises as ``read_formula`` and ``read_condition`` do.
+        Args:
+            rules: Version of the output rules under which a run of the question ended.
         """
-        values = json.loads(run["options"] or "{}").get("values")
-        of_present = run.get("rules") in OF_PRESENT
-        where = _condition(run["where"], coding, values, of_present=of_present) if run["where"] else None
+        values, of_present = _options(question).get("values"), rules in OF_PRESENT
+        where = (
+            _condition(question.where, coding, values, of_present=of_present) if question.where else None
+        )
         conditions = [] if where is None else [where]
-        if run["missing"] == "drop":
-            names = read_formula(run["formula"], coding).attributes
+        if question.missing == "drop":
+            names = read_formula(question.formula, coding).attributes
             with_missing = [name for name in names if coding.attribute(name).coding.missing]
             conditions += not_missing(with_missing, coding.domain)
         return cls(where, (EVERYBODY, *conditions))
@@ -125,7 +128,7 @@ class RunQuestion:
         stored: The response, where its stored numbers are asked for.
     """
 
-    question: Question
+    question: design.Question
     values: Values | None
     population: Population
     output: Output
@@ -133,22 +136,24 @@ class RunQuestion:
     stored: Clique = ()
 
     @classmethod
-    def of(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":
-        """Read a run, of today or of before; raises as ``read_question`` and ``read_condition`` do."""
-        options = json.loads(run["options"] or "{}")
+    def of(cls, question: Question, coding: Coding, rules: str = "") -> "RunQuestion":
+        """Read a run, of today or of before; raises as ``read_question`` and ``read_condition`` do.
+
+        Args:
+            rules: See ``Population.of``.
+        """
+        options = _options(question)
         values = options.pop("values", None)
-        kind = analysis_of(run["kind"])
+        kind, text = analysis_of(question.kind), question.formula
         own_options = {name: _hashable(value) for name, value in options.items()}
-        names = read_formula(run["formula"], coding).attributes
-        population = Population.of(run, coding)
+        names = read_formula(text, coding).attributes
+        population = Population.of(question, coding, rules)
         possible = {name: _possible(name, population.tests, coding.domain) for name in names}
-        question = read_question(
-            run["formula"], kind, coding, values=values, observed=possible, options=own_options
-        )
-        question = replace(question, grouping=grouping_of(run["formula"], coding, possible))
-        output = Output(population.tests, output_cliques(question, possible))
-        stored_names = (question.formula.response or "",) if wants_stored(question) else ()
-        return cls(question, values, population, output, possible, stored_names)
+        read = read_question(text, kind, coding, values=values, observed=possible, options=own_options)
+        read = replace(read, grouping=grouping_of(text, coding, possible))
+        output = Output(population.tests, output_cliques(read, possible))
+        stored_names = (read.formula.response or "",) if wants_stored(read) else ()
+        return cls(read, values, population, output, possible, stored_names)
 
     @property
     def where(self) -> Condition | None:
@@ -161,11 +166,11 @@ class RunQuestion:
         return [(one.attributes, one.cells) for one in self.population.tests]
 
     @classmethod
-    def new(cls, run: Mapping[str, Any], coding: Coding) -> "RunQuestion":
+    def new(cls, question: Question, coding: Coding) -> "RunQuestion":
         """Read a run that is asked for now; raises as ``of`` and ``check_new`` do."""
-        if "values" in json.loads(run["options"] or "{}"):
+        if "values" in _options(question):
             raise values_refused()
-        run_question = cls.of(run, coding)
+        run_question = cls.of(question, coding)
         run_question.check_new()
         return run_question
 
@@ -186,11 +191,11 @@ class RunQuestion:
         if noisy:
             check_coded(self.question.options)
 
-    def at(self, margins: RecordMargins) -> Question:
+    def at(self, margins: RecordMargins) -> design.Question:
         """The question with columns for the levels alone that somebody has."""
         return self._with(observed_levels(margins, self.question.formula.attributes))
 
-    def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> Question:
+    def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> design.Question:
         one = self.question
         question = read_question(
             one.text, one.kind, one.coding, values=self.values, observed=observed, options=one.options
@@ -234,6 +239,11 @@ class RunQuestion:
         groups = group_populations(self.question)
         parts = (replace(self.output, tests=(*self.output.tests, one)) for one in groups)
         return (self.output, *parts)
+
+
+def _options(question: Question) -> dict[str, Any]:
+    options: dict[str, Any] = json.loads(question.options or "{}")
+    return options
 
 
 def _condition(text: str, coding: Coding, values: Values | None, *, of_present: bool) -> Condition:

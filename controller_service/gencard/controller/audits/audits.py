@@ -19,12 +19,12 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.policy.evaluation import check_unprotected
 from gencard.controller.records.catalogue import dataset_of
-from gencard.controller.state.audits import Audited, AuditRow, AuditStore
+from gencard.controller.state import results
 from gencard.controller.state.cards import auditable, offer_of, signed_card
 from gencard.controller.state.database import Database
-from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.requests import OperationRow, Request
+from gencard.controller.state.results import Audited, AuditRow
 from gencard.core.audit.pairs.blocks import basis_of
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.budget import Price
@@ -53,7 +53,6 @@ class Audits:
     cards: CardBook
     boxes: Boxes
     ledger: Ledger
-    store: AuditStore
     operations: Operations
     journals: Journals
     most_attempts: int = 20
@@ -61,7 +60,7 @@ class Audits:
     @property
     def card_audits(self) -> CardAudits:
         """What audits mean for cards."""
-        return CardAudits(self.cards, self.boxes, self.store)
+        return CardAudits(self.cards, self.boxes)
 
     @property
     def refused_workers(self) -> RefusedWorkers:
@@ -71,7 +70,7 @@ class Audits:
     @property
     def resumption(self) -> Resumption:
         """How a cancelled audit is carried on."""
-        return Resumption(self.cards, self.boxes, self.store, self.operations, self.journals)
+        return Resumption(self.cards, self.boxes, self.operations, self.journals)
 
     def start(
         self, who: Identity, card: str, *, black_box: str, seed: int, resume: str = "", request: Request
@@ -125,7 +124,7 @@ class Audits:
         """Ended audits of a card that ``who`` may see, newest first, and the next page's token."""
         with self.database.reading() as tx:
             self.cards.seen(tx, who, card)
-            page = self.store.list(tx, card=card, before=before, limit=limit)
+            page = results.list_audits(tx, card=card, before=before, limit=limit)
         return [row for row in page.rows if _may_see(who, row)], page.next_token
 
     def report(self, who: Identity, name: str) -> bytes:
@@ -173,7 +172,7 @@ class Audits:
         """Write the attempt down before it runs; which one it is."""
         card = name.partition("/audits/")[0]
         digest = self.boxes.digest(box)
-        attempt = self.store.begin(
+        attempt = results.begin_audit(
             tx,
             name=name,
             card=card,
@@ -207,7 +206,7 @@ class Audits:
         )
 
     def _seen(self, tx: Connection, who: Identity, name: str) -> AuditRow:
-        row = self.store.get(tx, name)
+        row = results.get_audit(tx, name)
         if row.verdict is None or not _may_see(who, row):
             raise NotFoundError(what="audit")
         return row

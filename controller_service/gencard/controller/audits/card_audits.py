@@ -21,8 +21,9 @@ from sqlalchemy import Connection
 
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
-from gencard.controller.state.audits import AuditRow, AuditStore
+from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
+from gencard.controller.state.results import AuditRow
 from gencard.core.audit.report import EarlierTry, Verdict
 from gencard.core.audit.wording import try_of_object
 from gencard.core.card.card import AUDITABLE, Card, CardState
@@ -41,7 +42,6 @@ class Families:
     """What ended audits say about the family of a black box."""
 
     cards: CardBook
-    store: AuditStore
 
     def earlier(self, tx: Connection, row: AuditRow, terms: Proposal) -> tuple[EarlierTry, ...]:
         """Comparable tries of the family that have ended, in the order in which they ended.
@@ -52,13 +52,15 @@ class Families:
         """
         return tuple(
             try_of_object(json.loads(other.report), same_bytes=other.box_digest == row.box_digest)
-            for other in self.store.family(tx, row)
+            for other in results.audits_of_family(tx, row)
             if other.report and self._is_comparable(tx, other, terms)
         )
 
     def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
         """Whether the family was found to use more than a Phi that holds all of this one."""
-        leaks = {other.card for other in self.store.family(tx, row) if other.verdict is Verdict.LEAKAGE}
+        leaks = {
+            other.card for other in results.audits_of_family(tx, row) if other.verdict is Verdict.LEAKAGE
+        }
         return any(covers(self._terms(tx, card), terms) for card in leaks)
 
     def _is_comparable(self, tx: Connection, other: AuditRow, terms: Proposal) -> bool:
@@ -84,12 +86,11 @@ class CardAudits:
 
     cards: CardBook
     boxes: Boxes
-    store: AuditStore
 
     @property
     def families(self) -> Families:
         """What audits say about other versions of a black box."""
-        return Families(self.cards, self.store)
+        return Families(self.cards)
 
     def begin(self, tx: Connection, card: Card, box: str) -> None:
         """An audit of ``box`` begins under a card.
@@ -130,7 +131,7 @@ class CardAudits:
         signed = signed_card(in_force(card))
         self.boxes.check_unchanged(signed)
         self.boxes.check_reviewed(signed)
-        row = self.store.passed(tx, card.name, signed.generator_digest)
+        row = results.passed_audit(tx, card.name, signed.generator_digest)
         if row is None or self.families.is_known_leak(tx, row, signed.terms):
             raise AuditRequiredError
         payload, _ = opened(row.attestation or b"")

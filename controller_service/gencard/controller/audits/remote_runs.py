@@ -1,6 +1,5 @@
 """Runs of lent black boxes on datasets that callers made up: no record is read, nothing is spent."""
 
-import json
 import logging
 import secrets
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.operations.run import scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.rows_file import RowsFile
+from gencard.controller.sandbox.recipes import Recipe
 from gencard.controller.state.cards import offer_of
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -27,7 +27,6 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.statistics.linear import statistics_of
-from gencard.wire.signatures.canonical import Document
 from gencard.wire.signatures.identity import Identity
 
 logger = logging.getLogger(__name__)
@@ -90,7 +89,7 @@ class RemoteRun:
     dataset_entry: DatasetEntry
     domain: Domain
     name: str
-    recipe: Document
+    recipe: Recipe
     rows: int
 
     def run(
@@ -118,7 +117,7 @@ class RemoteRun:
                 rows_file=folder / "out",
             )
             # of this caller with this recipe alone: another caller's runs have a process of their own
-            series = json.dumps([self.caller, self.recipe], sort_keys=True)
+            series = f"{self.caller} {self.recipe}"
             running = self.remote_runs.executor.submit(
                 tasks.RUN_BLACK_BOX, job, owner=self.caller, series=series
             )
@@ -130,9 +129,8 @@ class RemoteRun:
                 # the name and the reason: a text of the program never reaches the log
                 extra = {"place": f"black_boxes/{self.name}", "kind": error.reason}
                 logger.warning("lent run failed", extra=extra)
-                errors_file = Path(job["errors_file"])
-                if errors_file.exists():
-                    on_errors(errors_file.read_text(encoding="utf-8"))
+                if job.errors_file.exists():
+                    on_errors(job.errors_file.read_text(encoding="utf-8"))
                 raise
             finally:
                 self.remote_runs.executor.await_end(running)

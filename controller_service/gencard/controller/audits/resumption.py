@@ -17,8 +17,9 @@ from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.settings.disk import JOURNALS, StateFiles
-from gencard.controller.state.audits import AuditRow, AuditStore
-from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
+from gencard.controller.state import results
+from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState
+from gencard.controller.state.results import AuditRow
 from gencard.core.card.card import AUDITABLE
 from gencard.core.errors import GeneratorChangedError, InvalidInputError, NotFoundError, StorageError
 from gencard.wire.signatures.identity import Identity
@@ -91,7 +92,6 @@ class Resumption:
 
     cards: CardBook
     boxes: Boxes
-    store: AuditStore
     operations: Operations
     journals: Journals
 
@@ -119,14 +119,14 @@ class Resumption:
             raise InvalidInputError(
                 field="black_box", problem="differs from that of the audit to resume"
             )
-        if self.store.get(tx, request["audit"]).box_digest != self.boxes.digest(request["box"]):
+        if results.get_audit(tx, request["audit"]).box_digest != self.boxes.digest(request["box"]):
             raise GeneratorChangedError
         return request | {"resumes": name}
 
     def tidy(self, tx: Connection) -> None:
         """Throw away the runs of audits that ended or that nobody can carry on."""
         rows = [row for row in self.operations.of_kind(tx, KIND) if _waits(row)]
-        unfinished = [self.store.get(tx, _request(row)["audit"]) for row in rows]
+        unfinished = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
         self.journals.keep([audit.name for audit in unfinished if self._can_go_on(tx, audit)])
 
     def _can_go_on(self, tx: Connection, audit: AuditRow) -> bool:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -16,12 +15,14 @@ from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import refund
 from gencard.controller.operations.run import VERSIONS, Run
-from gencard.controller.state.audits import AuditRow, Conclusion
+from gencard.controller.sandbox.recipes import Recipe
+from gencard.controller.state import results
 from gencard.controller.state.cards import offer_of, signed_card
-from gencard.controller.state.operations import UNFINISHED, OperationRow
+from gencard.controller.state.requests import UNFINISHED, OperationRow
+from gencard.controller.state.results import AuditRow, Conclusion
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, EarlierTry, Verdict, WorkerRuns, false_runs
-from gencard.core.audit.wording import report_of_json_object, report_to_json_object, wording
+from gencard.core.audit.wording import report_to_json_object, wording
 from gencard.core.card.card import Card
 from gencard.core.errors import (
     GencardError,
@@ -29,7 +30,7 @@ from gencard.core.errors import (
     OperationCancelledError,
     WorkerError,
 )
-from gencard.wire.signatures.canonical import Document, sha256, time_text
+from gencard.wire.signatures.canonical import sha256, time_text
 from gencard.wire.signatures.dsse import VERDICT, sign, statement
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -70,7 +71,7 @@ class AuditRun:
             journal=journal,
             workers=self.audits.refused_workers.trusted(self.jobs.workers),
         )
-        self._conclude(run, card, report_of_json_object(self._report(run, job)))
+        self._conclude(run, card, self._report(run, job))
         self.audits.journals.forget(run.request["audit"])
 
     def _note(self, note: Callable[[str, int], None], audit: str, stage: str, permille: int) -> None:
@@ -81,7 +82,7 @@ class AuditRun:
     def _next_try(self, run: Run, card: Card) -> int:
         """Which try of the family this will be if no other ends before it."""
         with self.audits.database.reading() as tx:
-            row = self.audits.store.get(tx, run.request["audit"])
+            row = results.get_audit(tx, run.request["audit"])
             return len(self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)) + 1
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
@@ -96,11 +97,10 @@ class AuditRun:
         if not isinstance(error, OperationCancelledError):
             self.audits.journals.forget(request["audit"], tx)
 
-    def _report(self, run: Run, job: tasks.Job) -> dict[str, Any]:
+    def _report(self, run: Run, job: tasks.AuditJob) -> AuditReport:
         """Of a cancelled audit the runs stay that had ended at a tick: the others would tell when."""
         try:
-            report: dict[str, Any] = run.job(tasks.AUDIT, job)["report"]
-            return report
+            return run.job(tasks.AUDIT, job).report
         except OperationCancelledError:
             self.audits.journals.forget_since(run.request["audit"], run.ticks.last())
             raise
@@ -115,11 +115,11 @@ class AuditRun:
         with self.audits.database.transaction() as tx:
             log_worker(tx, cards.log, "refuse-worker", cards.controller, name, cards.clock(), **details)
 
-    def _recipe(self, run: Run, plan: AuditPlan) -> Document:
+    def _recipe(self, run: Run, plan: AuditPlan) -> Recipe:
         """Raises GeneratorChangedError where another box than the one counted goes by the name."""
         box, boxes = run.request["box"], self.audits.boxes
         with self.audits.database.reading() as tx:
-            digest = self.audits.store.get(tx, run.request["audit"]).box_digest
+            digest = results.get_audit(tx, run.request["audit"]).box_digest
         if boxes.digest(box) != digest:
             raise GeneratorChangedError
         return boxes.recipe(box, [*plan.cliques, *plan.linear])
@@ -134,7 +134,7 @@ class AuditRun:
         with audits.database.transaction() as tx:
             self._check_heard(tx, run, card)
             now = audits.cards.clock()
-            row = audits.store.get(tx, run.request["audit"])
+            row = results.get_audit(tx, run.request["audit"])
             families, terms = audits.card_audits.families, offer_of(card).terms
             report = pooled(alone, families.earlier(tx, row, terms))
             outcome = _outcome(report, families.is_known_leak(tx, row, terms))
@@ -145,10 +145,10 @@ class AuditRun:
             conclusion = Conclusion(
                 repr(report.plan.level), *outcome, attestation, document, report.plan.attempt
             )
-            audits.store.conclude(tx, row.name, conclusion, now)
+            results.conclude_audit(tx, row.name, conclusion, now)
             audits.card_audits.conclude(tx, row, outcome[0], attestation)
             audits.ledger.settle(tx, run.request["line"], now)
-            concluded = self.response(audits.store.get(tx, row.name))
+            concluded = self.response(results.get_audit(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded)
 
     def _check_heard(self, tx: Connection, run: Run, card: Card) -> None:

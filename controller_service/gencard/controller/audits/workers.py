@@ -13,7 +13,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from gencard.controller.settings.disk import StateFiles, write_whole
-from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.log import EventLog
 from gencard.core.errors import NotFoundError, StorageError, WorkerError
 
 _FOLDER, _ENDING = "workers", ".refused"

@@ -1,11 +1,12 @@
 """Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.boxes.registry import BOXES
 from gencard.controller.boxes.generator_facts import (
     GeneratorFacts,
@@ -16,23 +17,25 @@ from gencard.controller.boxes.generator_facts import (
     privacy_of_box,
     reviewer_of_box,
 )
-from gencard.controller.sandbox.environment import CompiledCopies, python_environment
+from gencard.controller.sandbox.environment import CompiledCopies, Environment, python_environment
+from gencard.controller.sandbox.limits import SandboxSettings
 from gencard.controller.sandbox.recipes import (
+    ProgramRecipe,
+    Recipe,
     built_in_recipe,
     imports_of,
-    in_sandbox,
     program_recipe,
 )
 from gencard.controller.settings.boxes import (
     AddsMarginalBox,
     BoxEntry,
     BuiltInBox,
-    CellTable,
     CopiesRowsBox,
+    HonestBox,
     ProgramBox,
 )
-from gencard.core.card.budget import Claim
 from gencard.core.card.terms import CardTerms, Tier
+from gencard.core.catalogue import GeneratorEntry
 from gencard.core.errors import (
     BoxNotReviewedError,
     GeneratorChangedError,
@@ -40,35 +43,12 @@ from gencard.core.errors import (
     NotFoundError,
 )
 from gencard.core.generators.registry import GENERATORS, generator_digest, parameters_of
-from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
+from gencard.core.statistics.linear import Statistic, divided
 from gencard.core.typed_json import PLAIN
-from gencard.wire.signatures.canonical import Document, digest_of
+from gencard.wire.signatures.canonical import digest_of
 
-HONEST = "honest"
 OURS = "gencard"
 """Author of what comes with Gencard."""
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogueEntry:
-    """A generator or black box as everybody may know it; only generators say what they need.
-
-    Args:
-        claim: What a black box promises of itself; None for a generator.
-        reviewed_by: Who reviewed a black box of tier audited with this digest; empty where nobody did.
-    """
-
-    name: str
-    tier: Tier
-    description: str
-    digest: str
-    needs: str = ""
-    bound: str = ""
-    most_cells: int = 0
-    cell_bytes: int = 0
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    claim: Claim | None = None
-    reviewed_by: str = ""
 
 
 class Boxes:
@@ -88,13 +68,15 @@ class Boxes:
         GeneratorChangedError: A distribution changes while it is read.
     """
 
-    def __init__(self, boxes: Iterable[BoxEntry], model_cells: int, cell: CellTable, work: Path) -> None:
+    def __init__(
+        self, boxes: Iterable[BoxEntry], model_cells: int, sandbox: SandboxSettings, work: Path
+    ) -> None:
         self._model_cells = model_cells
         self._codes = {name: generator_digest(name) for name in GENERATORS}
         self._boxes = {box.name: box for box in boxes}
         built_in = [box.box for box in self._boxes.values() if isinstance(box, BuiltInBox)]
         self._in_cells = {
-            name: in_sandbox(_read(box), box.limits_in(cell), cell.isolation)
+            name: replace(_read(box), limits=box.limits_in(sandbox.limits), isolation=sandbox.isolation)
             for name, box in self._boxes.items()
             if isinstance(box, ProgramBox | BuiltInBox)
         }
@@ -102,9 +84,9 @@ class Boxes:
             self._in_cells[name] for name, box in self._boxes.items() if isinstance(box, ProgramBox)
         ]
         imports = [name for recipe in programs for name in imports_of(recipe)]
-        entries = [path for recipe in programs for path in recipe["environment"]["distributions"]]
+        entries = [path for recipe in programs for path in recipe.environment.distributions]
         self._copies = CompiledCopies(work, built_in, imports=imports, entries=entries)
-        self._compared: dict[str, tuple[Document, float]] = {}
+        self._compared: dict[str, tuple[Environment, float]] = {}
         """Environment of a box in a sandbox, and the moment at which it was last compared."""
         self._privacies = {name: privacy_of_box(box) for name, box in self._boxes.items()}
 
@@ -122,15 +104,15 @@ class Boxes:
         """All names that a card may name its generator by."""
         return frozenset(GENERATORS) | frozenset(self._boxes)
 
-    def catalogue(self) -> list[CatalogueEntry]:
+    def catalogue(self) -> list[GeneratorEntry]:
         """Every entry, by name."""
         generators = [self._generator(name) for name in GENERATORS]
         boxes = [self._black_box(name) for name in self._boxes]
         return sorted(generators + boxes, key=lambda entry: entry.name)
 
-    def _generator(self, name: str) -> CatalogueEntry:
+    def _generator(self, name: str) -> GeneratorEntry:
         entry = GENERATORS[name]
-        return CatalogueEntry(
+        return GeneratorEntry(
             name,
             entry.tier,
             entry.description,
@@ -142,9 +124,9 @@ class Boxes:
             parameters=parameters_of(name),
         )
 
-    def _black_box(self, name: str) -> CatalogueEntry:
+    def _black_box(self, name: str) -> GeneratorEntry:
         facts, box = self.facts(name), self._boxes[name]
-        return CatalogueEntry(
+        return GeneratorEntry(
             name,
             facts.tier,
             box.description or description_of_box(box),
@@ -213,20 +195,18 @@ class Boxes:
         if not isinstance(box, ProgramBox | BuiltInBox):
             return self.digest(name)
         try:
-            return str(_read(box)["digest"])
+            return _read(box).digest
         except (InvalidInputError, GeneratorChangedError):
             return ""
 
     def digest(self, name: str) -> str:
         """SHA-256, in hex, that cards name it by: of program or generator, and not of its name here."""
         if name in self._in_cells:
-            return str(self._in_cells[name]["digest"])
-        recipe = self.recipe(name)
-        return digest_of({"code": self._codes[recipe["generator"]], "recipe": recipe})
+            return self._in_cells[name].digest
+        recipe = self._reference(name, ())
+        return digest_of({"code": self._codes[recipe.generator], "recipe": PLAIN.write(recipe)})
 
-    def recipe(
-        self, name: str, statistics: Sequence[Statistic] = (), *, within: float = 0.0
-    ) -> Document:
+    def recipe(self, name: str, statistics: Sequence[Statistic] = (), *, within: float = 0.0) -> Recipe:
         """How a job builds the box for a card with these statistics.
 
         Args:
@@ -237,42 +217,54 @@ class Boxes:
             NotFoundError: Neither a generator nor a black box of this name.
             GeneratorChangedError: A distribution or a compiled copy is not as it was.
         """
-        if name in GENERATORS:
-            return _recipe(HONEST, name, statistics, {})
-        if name not in self._boxes:
+        if name not in self.names:
             raise NotFoundError(what=f"generator or black box '{name}'")
-        if name in self._in_cells:
-            environment, moment = self._compared.get(name, ({}, -inf))
-            if time.monotonic() - moment >= within:
-                environment = self._now(self._in_cells[name])["environment"]
-                self._compared[name] = environment, time.monotonic()
-            return {**self._in_cells[name], "environment": environment, **_statistics(statistics)}
-        match box := self._boxes[name]:
-            case AddsMarginalBox():
-                more: Document = {"extra": list(box.clique)}
-            case CopiesRowsBox():
-                more = {"share": str(box.share)}
-            case _:
-                more = {}
-        return _recipe(box.kind, parameters_of_box(box)["generator"], statistics, more)
+        if name not in self._in_cells:
+            return self._reference(name, statistics)
+        environment, moment = self._compared.get(name, (Environment(), -inf))
+        if time.monotonic() - moment >= within:
+            environment = self._environment_now(self._in_cells[name])
+            self._compared[name] = environment, time.monotonic()
+        cliques, linear = divided(statistics)
+        return replace(
+            self._in_cells[name],
+            environment=environment,
+            cliques=tuple(cliques),
+            linear=tuple(linear),
+        )
 
-    def _now(self, recipe: Document) -> Document:
-        """The recipe with its environment compared again, and compiled copies."""
+    def _reference(self, name: str, statistics: Sequence[Statistic]) -> ReferenceRecipe:
+        """The recipe of a generator, or of a black box that runs in no sandbox."""
+        marginals, sums = divided(statistics)
+        cliques, linear = tuple(marginals), tuple(sums)
+        box = self._boxes.get(name)
+        if not isinstance(box, HonestBox):
+            return ReferenceRecipe(ReferenceKind.HONEST, name, cliques, linear)
+        return ReferenceRecipe(
+            ReferenceKind(box.kind),
+            box.generator,
+            cliques,
+            linear,
+            extra=tuple(box.clique) if isinstance(box, AddsMarginalBox) else None,
+            share=box.share if isinstance(box, CopiesRowsBox) else None,
+        )
+
+    def _environment_now(self, recipe: ProgramRecipe) -> Environment:
+        """The environment compared again, with compiled copies."""
         if not _is_python(recipe):
-            return recipe
+            return recipe.environment
         try:
-            environment = python_environment(recipe["libraries"], self._copies.folder())
+            return python_environment(recipe.libraries, self._copies.folder())
         except InvalidInputError:
             raise GeneratorChangedError from None
-        return {**recipe, "environment": asdict(environment)}
 
 
-def _is_python(recipe: Document) -> bool:
+def _is_python(recipe: ProgramRecipe) -> bool:
     """Programs of the system have no distributions and no compiled copies."""
-    return bool(recipe["environment"]["stamp"])
+    return bool(recipe.environment.stamp)
 
 
-def _read(box: ProgramBox | BuiltInBox) -> Document:
+def _read(box: ProgramBox | BuiltInBox) -> ProgramRecipe:
     """The recipe of what is to run in a sandbox, with its digest as it is now."""
     try:
         if isinstance(box, ProgramBox):
@@ -281,17 +273,3 @@ def _read(box: ProgramBox | BuiltInBox) -> Document:
     except InvalidInputError as error:
         problem = error.message.removesuffix(".")  # a text of ours, of settings alone
     raise InvalidInputError(field=f"black_boxes/{box.name}", problem=problem)
-
-
-def _recipe(kind: str, generator: str, statistics: Sequence[Statistic], more: Document) -> Document:
-    return {"kind": kind, "generator": generator, **_statistics(statistics), **more}
-
-
-def _statistics(statistics: Sequence[Statistic]) -> Document:
-    cliques, linear = divided(statistics)
-    document: Document = {"cliques": [list(names) for names in cliques]}
-    return (
-        document | {"linear": PLAIN.write(tuple(linear), tuple[LinearStatistic, ...])}
-        if linear
-        else document
-    )

@@ -9,7 +9,6 @@ from gencard.controller.settings.boxes import (
     AddsMarginalBox,
     BoxEntry,
     BuiltInBox,
-    ClaimTable,
     CopiesRowsBox,
     ProgramBox,
 )
@@ -109,8 +108,8 @@ def claim_of_box(box: BoxEntry) -> Claim:
         case BuiltInBox():
             entry = BOXES[box.box]
             return entry.claim(complete(entry, box.parameters))
-        case ProgramBox(claim=ClaimTable() as table):
-            return table.claim()
+        case ProgramBox(claim=Claim() as claim):
+            return claim
     return NO_CLAIM
 
 

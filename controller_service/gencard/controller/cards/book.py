@@ -1,7 +1,7 @@
 """Cards as the controller keeps them: read as of now, stepped, offered, saved with the log."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,12 +13,20 @@ from gencard.controller.boxes.generator_facts import Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.generators import relation_of
-from gencard.controller.policy.judgement import Limits, check_readable, judge
-from gencard.controller.policy.policy import Policy
+from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge
 from gencard.controller.policy.quotas import Quotas
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
-from gencard.controller.state.cards import CardStore, CardUsage, as_of, in_force, signed_card
-from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.cards import (
+    CardUsage,
+    as_of,
+    card_usage,
+    get_card,
+    in_force,
+    insert_card,
+    signed_card,
+    update_card,
+)
+from gencard.controller.state.log import EventLog
 from gencard.core.card.card import Card, CardState, CounterOffer, Offer, Refusal, Step, Turn
 from gencard.core.card.offer_changes import STEWARD, changes_between
 from gencard.core.card.terms import CardTerms, Proposal, Tier
@@ -29,10 +37,11 @@ from gencard.core.errors import (
     NotFoundError,
     ProposalRefusedError,
 )
+from gencard.core.policy import Policy
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
 from gencard.wire.documents.card_document import card_statement
-from gencard.wire.signatures.canonical import sha256, time_text
+from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.dsse import subject_digest
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -54,10 +63,9 @@ class CardBook:
         on_end: Ends what waits under a card, by its name, in the transaction that ends the card.
     """
 
-    store: CardStore
     log: EventLog
     catalogue: Catalogue
-    limits: Limits
+    limits: ProposalLimits
     quotas: Quotas
     facts: Facts
     controller: str
@@ -67,7 +75,7 @@ class CardBook:
 
     def card(self, tx: Connection, name: str) -> Card:
         """Any card, as of now; raises NotFoundError."""
-        return self.as_of_now(card_of_bytes(self.store.get(tx, name).body))
+        return self.as_of_now(card_of_bytes(get_card(tx, name).body))
 
     def owned(self, tx: Connection, who: Identity, name: str) -> Card:
         """The caller's own card; another's is as unknown as one that never was."""
@@ -124,7 +132,7 @@ class CardBook:
     @property
     def grants(self) -> Grants:
         """What was granted so far."""
-        return Grants(self.store, self.clock)
+        return Grants(self.clock)
 
     def judged(self, tx: Connection, dataset_entry: DatasetEntry, proposal: Proposal) -> CounterOffer:
         """The nearest acceptable terms.
@@ -162,7 +170,6 @@ class CardBook:
         """The analyst's measured cards on the records as they are now, oldest first."""
         return held_cards(
             tx,
-            self.store,
             analyst=analyst,
             dataset=dataset_entry.name,
             version=dataset_entry.version,
@@ -236,21 +243,20 @@ class CardBook:
     def stepped(self, card: Card, actor: str, action: str, remark: str = "") -> Card:
         """The card with one more step in its history, and a new etag."""
         step = Step(actor, action, remark, self.clock().replace(microsecond=0))
-        stepped = replace(card, history=(*card.history, step), etag="")
-        return replace(stepped, etag=sha256(card_bytes(stepped))[:32])
+        return replace(card, history=(*card.history, step), etag=secrets.token_hex(16))
 
     def usage(self, tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> CardUsage:
         """What an analyst's cards take of the state."""
         since = self.clock() - timedelta(days=dataset_entry.policy.valid_days)
-        return self.store.usage(tx, analyst, since)
+        return card_usage(tx, analyst, since)
 
-    def open(self, tx: Connection, card: Card, dataset: str) -> Card:
-        """Store a new card, once the log holds it."""
-        self._write_down(tx, card)
-        self.store.insert(
+    def open(self, tx: Connection, *steps: Card) -> Card:
+        """Store a new card as its last step left it, once the log holds all of its steps."""
+        card = self._write_down(tx, steps)
+        insert_card(
             tx,
             card.name,
-            dataset=dataset,
+            dataset=dataset_of(card.name),
             analyst=card.analyst,
             state=card.state,
             body=card_bytes(card),
@@ -259,14 +265,14 @@ class CardBook:
         )
         return card
 
-    def move(self, tx: Connection, old: Card, new: Card) -> Card:
-        """Store a changed card, once the log holds the change.
+    def move(self, tx: Connection, old: Card, *steps: Card) -> Card:
+        """Store a changed card as the last step left it, once the log holds all steps.
 
         Raises:
             StaleEtagError: Somebody changed the card meanwhile.
         """
-        self._write_down(tx, new)
-        self.store.update(
+        new = self._write_down(tx, steps)
+        update_card(
             tx,
             new.name,
             old_etag=old.etag,
@@ -298,19 +304,21 @@ class CardBook:
         attested_card = replace(card, state=state, attestations=(*card.attestations, *facts))
         return self.move(tx, card, self.stepped(attested_card, self.controller, action))
 
-    def _write_down(self, tx: Connection, card: Card) -> None:
-        """One log entry for the newest step."""
-        step, details = card.history[-1], {"state": str(card.state)}
-        if card.offer is not None:
-            details["card_digest"] = card.offer.digest
-        self.log.append(
-            tx,
-            action=step.action,
-            actor=step.actor,
-            resource=card.name,
-            details=details,
-            now=self.clock(),
-        )
+    def _write_down(self, tx: Connection, steps: Sequence[Card]) -> Card:
+        """Log the newest step of each of a card's states; return the last state."""
+        for card in steps:
+            step, details = card.history[-1], {"state": str(card.state)}
+            if card.offer is not None:
+                details["card_digest"] = card.offer.digest
+            self.log.append(
+                tx,
+                action=step.action,
+                actor=step.actor,
+                resource=card.name,
+                details=details,
+                now=self.clock(),
+            )
+        return steps[-1]
 
 
 def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:

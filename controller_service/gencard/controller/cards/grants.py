@@ -13,10 +13,16 @@ from functools import lru_cache
 from sqlalchemy import Connection
 
 from gencard.controller.policy.generators import is_black_box
-from gencard.controller.policy.policy import sums_price
-from gencard.controller.policy.statistics import NEIGHBOURING, price_of
+from gencard.controller.policy.statistics import NEIGHBOURING, price_of, sums_price
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.state.cards import STANDING, CardStore, offer_of, signed_card
+from gencard.controller.state.cards import (
+    STANDING,
+    granted_cards,
+    names_of_measured,
+    names_with_runs,
+    offer_of,
+    signed_card,
+)
 from gencard.core.card.budget import FREE, Neighbouring, Price
 from gencard.core.card.card import CardState
 from gencard.core.card.mechanism import AS_COUNTED, Privacy
@@ -39,7 +45,6 @@ Unit = tuple[Neighbouring, bool]
 class Grants:
     """Cards of all analysts that are in force, have a measured psi, or had runs."""
 
-    store: CardStore
     clock: Callable[[], datetime]
 
     def closed(
@@ -74,12 +79,11 @@ class Grants:
         Args:
             exact: Only exact counts.
         """
-        now, measured_cards = self.clock(), self.store.measured(tx, dataset_entry.name)
+        now, measured_cards = self.clock(), names_of_measured(tx, dataset_entry.name)
         return {
             card.name: card.terms.marginals if exact else card.terms.cliques
             for state, (card, expires) in (
-                (row.state, _granted_card(row.body))
-                for row in self.store.granted(tx, dataset_entry.name)
+                (row.state, _granted_card(row.body)) for row in granted_cards(tx, dataset_entry.name)
             )
             if (card.version, card.coding_digest) == (dataset_entry.version, dataset_entry.coding_digest)
             and not (exact and card.terms.privacy.noisy)
@@ -110,8 +114,8 @@ class Grants:
         The answer of a run tells of the version that it read, as counts do.
         """
         now = self.clock()
-        measured_cards = self.store.measured(tx, dataset) | self.store.with_runs(tx, dataset)
-        for row in self.store.granted(tx, dataset):
+        measured_cards = names_of_measured(tx, dataset) | names_with_runs(tx, dataset)
+        for row in granted_cards(tx, dataset):
             granted_by_card, expires = _grant_and_expiry(row.body)
             if now < expires or row.name in measured_cards:
                 yield granted_by_card
@@ -155,7 +159,7 @@ class Charge:
 
 
 def held_cards(
-    tx: Connection, store: CardStore, *, analyst: str, dataset: str, version: str, coding_digest: str
+    tx: Connection, *, analyst: str, dataset: str, version: str, coding_digest: str
 ) -> tuple[CardTerms, ...]:
     """The analyst's own measured cards on the same records under the same schema, oldest first.
 
@@ -163,7 +167,7 @@ def held_cards(
     """
     return tuple(
         card
-        for card in _measured(tx, store, analyst, dataset)
+        for card in _measured(tx, analyst, dataset)
         if (card.version, card.coding_digest) == (version, coding_digest)
     )
 
@@ -201,9 +205,9 @@ def same_noisy_psi(terms: Proposal, held: Sequence[CardTerms]) -> CardTerms | No
     return next((card for card in reversed(held) if _measured_alike(card.terms, terms)), None)
 
 
-def _measured(tx: Connection, store: CardStore, analyst: str, dataset: str) -> Iterator[CardTerms]:
-    measured_cards = store.measured(tx, dataset)
-    for row in store.granted(tx, dataset, analyst):
+def _measured(tx: Connection, analyst: str, dataset: str) -> Iterator[CardTerms]:
+    measured_cards = names_of_measured(tx, dataset)
+    for row in granted_cards(tx, dataset, analyst):
         if row.state is not CardState.REVOKED and row.name in measured_cards:
             yield _granted_card(row.body)[0]
 

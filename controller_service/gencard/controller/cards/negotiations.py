@@ -12,9 +12,16 @@ from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
-from gencard.controller.state.cards import ENDED, offer_of, signed_card
+from gencard.controller.state.cards import (
+    ENDED,
+    delete_card,
+    list_cards,
+    never_granted_cards,
+    offer_of,
+    signed_card,
+)
 from gencard.controller.state.database import Database
-from gencard.controller.state.idempotency import Request, forget
+from gencard.controller.state.requests import Request, forget_answers
 from gencard.core.card.card import OPEN, Card, CardState, CounterOffer, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (
@@ -74,10 +81,10 @@ class Retention:
         before, pruned, after = self.clock() - timedelta(days=self.keep_days), 0, 0
         while True:
             with self.database.transaction() as tx:
-                rows = self.cards.store.never_granted(tx, before, after, _AT_A_TIME)
+                rows = never_granted_cards(tx, before, after, _AT_A_TIME)
                 pruned += sum(self._prune(tx, card_of_bytes(row.body)) for row in rows)
                 if len(rows) < _AT_A_TIME:
-                    forget(tx, _METHODS, before)
+                    forget_answers(tx, _METHODS, before)
                     return pruned
                 after = rows[-1].number
 
@@ -93,7 +100,7 @@ class Retention:
             details={"state": str(card.state)},
             now=self.clock(),
         )
-        self.cards.store.delete(tx, card.name)
+        delete_card(tx, card.name)
         return True
 
 
@@ -134,10 +141,10 @@ class Negotiations:
             self.cards.quotas.check_new(self.cards.usage(tx, who.uri, dataset_entry))
             name = f"{dataset_entry.name}/cards/{secrets.token_hex(8)}"
             requested = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
-            card = self.cards.open(tx, requested, dataset_entry.name)
             if not dataset_entry.policy.automatic:
-                return card
-            return self.cards.move(tx, card, self._answered(tx, card, dataset_entry, outcome))
+                return self.cards.open(tx, requested)
+            offered = self._answered(tx, requested, dataset_entry, outcome)
+            return self.cards.open(tx, requested, offered)
 
         return self._judged_once(who, request, proposal, make)
 
@@ -153,10 +160,11 @@ class Negotiations:
             fresh = replace(
                 card, proposed=proposal, state=CardState.REQUESTED, turn=Turn.CONTROLLER, offer=None
             )
-            requested = self.cards.move(tx, card, self.cards.stepped(fresh, who.uri, "counter"))
+            requested = self.cards.stepped(fresh, who.uri, "counter")
             if not dataset_entry.policy.automatic:
-                return requested
-            return self.cards.move(tx, requested, self._answered(tx, requested, dataset_entry, outcome))
+                return self.cards.move(tx, card, requested)
+            offered = self._answered(tx, requested, dataset_entry, outcome)
+            return self.cards.move(tx, card, requested, offered)
 
         return self._judged_once(who, request, proposal, make)
 
@@ -178,11 +186,11 @@ class Negotiations:
                 )
             self.cards.grants.check_joins(tx, signed_card(card))
             accepted = replace(card, state=CardState.ACCEPTED, turn=Turn.CONTROLLER)
-            accepted = self.cards.move(tx, card, self.cards.stepped(accepted, who.uri, "accept"))
+            accepted = self.cards.stepped(accepted, who.uri, "accept")
             envelope = self._countersigned(tx, statement, key, signature)
             agreed_card = replace(accepted, state=CardState.AGREED, turn=Turn.NOBODY, envelope=envelope)
             agreed_card = self.cards.stepped(agreed_card, self.cards.controller, "sign")
-            return self.cards.move(tx, accepted, agreed_card)
+            return self.cards.move(tx, card, accepted, agreed_card)
 
         with self._refusals_logged(who, name):
             return self._once(who, request, make)
@@ -210,7 +218,7 @@ class Negotiations:
         """Cards that ``who`` may see, newest first, and the token of the next page."""
         owner = who.uri if who.role is Role.ANALYST else None
         with self.database.reading() as tx:
-            page = self.cards.store.list(tx, analyst=owner, dataset=dataset, before=before, limit=limit)
+            page = list_cards(tx, analyst=owner, dataset=dataset, before=before, limit=limit)
         cards = [self.cards.as_of_now(card_of_bytes(row.body)) for row in page.rows]
         return cards, page.next_token
 
@@ -276,9 +284,15 @@ class Negotiations:
         return card
 
     def _once(self, who: Identity, request: Request, make: Callable[[Connection], Card]) -> Card:
+        made: list[Card] = []
+
+        def answer() -> bytes:
+            made.append(make(tx))
+            return card_bytes(made[0])
+
         with self.database.transaction() as tx:
-            answer = request.once(tx, who, self.cards.clock(), lambda: card_bytes(make(tx)))
-        return card_of_bytes(answer)
+            body = request.once(tx, who, self.cards.clock(), answer)
+        return made[0] if made else card_of_bytes(body)
 
 
 def _fresh(name: str, who: Identity, proposal: Proposal) -> Card:

@@ -27,8 +27,8 @@ from gencard.controller.cluster.orders import (
     RunRefusedError,
 )
 from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.jobs.tasks import Job
-from gencard.controller.sandbox.recipes import PROGRAM, carried
+from gencard.controller.jobs.tasks import ClusterPart
+from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe, carried
 from gencard.core.blackbox import BlackBox
 from gencard.core.dataset import Dataset
 from gencard.core.errors import ClusterError, WorkerError
@@ -230,21 +230,17 @@ class _Batch:
             return not self._is_over
 
 
-def cluster_box(recipe: Job, cluster: Job) -> ClusterBox:
+def cluster_box(recipe: Recipe, cluster: ClusterPart) -> ClusterBox:
     """A box of a recipe, performed by a cluster.
-
-    Args:
-        cluster: As ``jobs.tasks`` describes it.
 
     Raises:
         GeneratorChangedError: The program has another digest than the recipe.
     """
-    bounds = Bounds(cluster["cpu_seconds"], cluster["memory_mib"])
-    description, seconds = recipe, float(bounds.cpu_seconds)
-    if recipe["kind"] == PROGRAM:
-        description = carried(recipe)
-        seconds = float(recipe["limits"]["wall_seconds"])
-    book = OrderBook(secrets.token_hex(16), description, bounds)
+    bounds = Bounds(cluster.cpu_seconds, cluster.memory_mib)
+    there, seconds = recipe, float(bounds.cpu_seconds)
+    if isinstance(recipe, ProgramRecipe):
+        there, seconds = carried(recipe), float(recipe.limits.wall_seconds)
+    book = OrderBook(secrets.token_hex(16), there, bounds)
     # a fit and a sample are two programs
     deadline = 2 * seconds + _SLACK
-    return ClusterBox(cluster["workers"], Path(cluster["folder"]), book, box_of(recipe), deadline)
+    return ClusterBox(cluster.workers, cluster.folder, book, box_of(recipe), deadline)

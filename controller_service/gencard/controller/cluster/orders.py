@@ -7,12 +7,8 @@ Nothing is written to a disk, and no text of an error leaves: it may quote a rec
 """
 
 import json
-import os
-import queue
 import secrets
-import signal
 import sys
-import threading
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -22,18 +18,19 @@ from importlib.resources.abc import Traversable
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from gencard.controller.jobs.process import read_frame, write_frame
+from gencard.controller.jobs.process import served, write_frame
 from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.jobs.tasks import Job
-from gencard.controller.jobs.worker import answer as answer_of_task
-from gencard.controller.jobs.worker import limit
+from gencard.controller.jobs.tasks import JOBS
+from gencard.controller.jobs.worker import ended, limit
 from gencard.controller.sandbox.environment import python_runtime
 from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.sandbox.recipes import PROGRAM, received
+from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe, received
 from gencard.core.blackbox import BlackBox, in_domain
 from gencard.core.dataset import Dataset, wire_codes, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, GeneratorChangedError, InvalidInputError
+from gencard.core.typed_json import PLAIN
+from gencard.core.types import ignore_progress
 from gencard.v1.worker_pb2 import RunAnswer, RunOrder
 from gencard.wire.codecs.table_codec import row_bytes
 from gencard.wire.signatures.canonical import digest_of
@@ -68,7 +65,7 @@ def code_digest() -> str:
         for package in _PACKAGES
         for path, content in sorted(_sources(files(f"gencard.{package}"), ""))
     }
-    return digest_of({"runtime": python_runtime(()), "sources": sources})
+    return digest_of({"runtime": PLAIN.write(python_runtime(())), "sources": sources})
 
 
 def _sources(folder: Traversable, above: str) -> list[tuple[str, bytes]]:
@@ -152,7 +149,7 @@ class OrderBook:
     """
 
     job: str
-    recipe: Job
+    recipe: Recipe
     bounds: Bounds
 
     def order(self, dataset: Dataset, rows: int, seed: int) -> Order:
@@ -160,7 +157,7 @@ class OrderBook:
         message = RunOrder(
             number=secrets.token_bytes(16),
             job=self.job,
-            recipe=json.dumps(self.recipe),
+            recipe=json.dumps(JOBS.write(self.recipe)),
             rows=rows,
             seed=seed,
             cpu_seconds=self.bounds.cpu_seconds,
@@ -200,6 +197,12 @@ def order_of(content: bytes) -> RunOrder:
     raise InvalidInputError(field="order", problem="is not a RunOrder")
 
 
+def recipe_of(order: RunOrder) -> Recipe:
+    """Return the recipe of an order; raises InvalidInputError or ValueError."""
+    recipe: Recipe = JOBS.read(Recipe, json.loads(order.recipe), field="recipe")  # type: ignore[arg-type]  # a union
+    return recipe
+
+
 def failure(order: bytes) -> bytes:
     """Return the answer that the run failed."""
     return RunAnswer(order=sha256(order).digest(), failed=True).SerializeToString()
@@ -219,69 +222,57 @@ class Performer:
 
     def __init__(self, compiled: str = "") -> None:
         self._compiled = compiled
-        self._boxes: dict[str, BlackBox] = {}
+        self._built: tuple[Recipe, BlackBox] | None = None
 
     def __call__(self, order: bytes) -> bytes:
         """Return the answer to an order; never raises."""
-        codes: list[bytes] = []
 
-        def run(_job: Job, _progress: object) -> Job:
+        def run(_progress: object) -> bytes:
             message = order_of(order)
             domain = Domain(tuple(message.attributes), tuple(message.sizes))
             dataset = _dataset(domain, message.records, message.codes)
-            box = self._box(json.loads(message.recipe))
+            box = self._box(recipe_of(message))
             output = box(dataset, message.rows, seed=message.seed)
-            codes.append(_codes(in_domain(output, domain, message.rows)))
-            return {}
+            return _codes(in_domain(output, domain, message.rows))
 
         try:
-            answer_of_task(run, {}, lambda *_: None)
+            _, codes = ended(run, ignore_progress)
         except _RefusedError as error:
             return refusal(order, str(error))
-        if not codes:
+        if codes is None:
             return failure(order)
-        return RunAnswer(order=sha256(order).digest(), codes=codes[0]).SerializeToString()
+        return RunAnswer(order=sha256(order).digest(), codes=codes).SerializeToString()
 
-    def _box(self, recipe: Job) -> BlackBox:
-        name = digest_of({"recipe": recipe})
-        if name not in self._boxes:
+    def _box(self, recipe: Recipe) -> BlackBox:
+        if self._built is None or self._built[0] != recipe:
             try:
-                self._boxes = {name: box_of(_recipe_here(recipe, self._compiled))}
+                self._built = recipe, box_of(_recipe_here(recipe, self._compiled))
             except (GeneratorChangedError, InvalidInputError):
                 raise _RefusedError("box digest") from None
-        return self._boxes[name]
+        return self._built[1]
 
 
 class _RefusedError(BaseException):
     """Passes the handler that ends a run in an error: the run is for another worker."""
 
 
-def _recipe_here(recipe: Job, compiled: str) -> Job:
-    if recipe["kind"] != PROGRAM:
+def _recipe_here(recipe: Recipe, compiled: str) -> Recipe:
+    if not isinstance(recipe, ProgramRecipe):
         return recipe
-    if recipe["isolation"] != Isolation.NAMESPACES:
+    if recipe.isolation is not Isolation.NAMESPACES:
         raise _RefusedError("isolation")
     return received(recipe, compiled)
 
 
 def main() -> None:
     """Perform orders from standard input until it ends; then end, with everything that was started."""
-    channel = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of libraries goes where errors go, not between the answers
-    orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(orders,), daemon=True).start()
+    channel, orders = served()
     perform, order = Performer(*sys.argv[1:]), orders.get()
     bounds = order_of(order)
     limit(bounds.cpu_seconds, bounds.memory_mib)
     while True:
         write_frame(channel, perform(order))
         order = orders.get()
-
-
-def _listen(orders: "queue.SimpleQueue[bytes]") -> None:
-    while (order := read_frame(sys.stdin.buffer)) is not None:
-        orders.put(order)
-    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Each run is performed in a process of its own, bound to one job, which is killed
 when the call is cancelled, and when the worker ends.
 """
 
-import json
 import secrets
 import sys
 import threading
@@ -25,12 +24,11 @@ from gencard.controller.cluster.connections import (
     KEEPALIVE_SECONDS,
     parts_of,
 )
-from gencard.controller.cluster.orders import code_digest, failure, order_of, refusal
+from gencard.controller.cluster.orders import code_digest, failure, order_of, recipe_of, refusal
 from gencard.controller.jobs.process import WorkerProcess
-from gencard.controller.jobs.tasks import Job
 from gencard.controller.people.certificates import CLUSTER_CONTROLLER, MEMBER_FILES
 from gencard.controller.sandbox.environment import CompiledCopies
-from gencard.controller.sandbox.recipes import PROGRAM
+from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe
 from gencard.controller.settings.files import secret_bytes
 from gencard.core.errors import (
     GencardError,
@@ -81,7 +79,7 @@ class Processes:
         """
         try:
             message = order_of(order)
-            compiled = self._compiled(json.loads(message.recipe))
+            compiled = self._compiled(recipe_of(message))
             with self._taken(key, message.job, compiled) as process:
                 if not is_wanted():
                     self.end(key)
@@ -136,11 +134,11 @@ class Processes:
             process.end()
         return None
 
-    def _compiled(self, recipe: Job) -> str:
-        box = recipe.get("box", "")
+    def _compiled(self, recipe: Recipe) -> str:
         # the name becomes a folder of this machine, so it must be one of ours
-        if recipe["kind"] != PROGRAM or (box and box not in BOXES):
+        if not isinstance(recipe, ProgramRecipe) or (recipe.box and recipe.box not in BOXES):
             return ""
+        box = recipe.box
         with self._lock:
             copies = self._copies.setdefault(
                 box, CompiledCopies(self._work / (box or "programs"), [box] if box else [])

@@ -7,21 +7,20 @@ one reason, whatever rule was broken, and also if there is no answer or the work
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from gencard.controller.answers.earlier import Earlier
 from gencard.controller.answers.run_question import Limited, RunQuestion
 from gencard.controller.jobs.measurement import measured, records_as_stored
-from gencard.controller.jobs.tasks import Job
-from gencard.controller.records.schema_file import schema_of_table
+from gencard.controller.jobs.tasks import AnswerJob, AnswerResult
 from gencard.core.answers.answer import Answer, numbers_in_json
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.answers.stored import stored_groups
 from gencard.core.answers.trial import tried
+from gencard.core.card.mechanism import Privacy
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError, TooLargeError
@@ -30,8 +29,8 @@ from gencard.core.output_checks.released import of_rounded_counts, released, und
 from gencard.core.output_checks.rules import (
     OUTPUT_RULES,
     RULES_VERSION,
-    USUAL_RULES,
     Colour,
+    Mark,
     Rule,
     Rules,
     Verdict,
@@ -40,10 +39,8 @@ from gencard.core.output_checks.rules import (
 from gencard.core.output_checks.small_counts.inference import Outcome
 from gencard.core.output_checks.stored import judged_stored, released_stored
 from gencard.core.statistics.marginals import maximal, project, subsets
-from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray, Progress
 from gencard.formulas.answering import answer_of
-from gencard.wire.codecs.privacy_codec import privacy_of_document
 
 Parts = tuple[tuple[str, Verdict], ...]
 
@@ -51,7 +48,7 @@ UNJUDGED = Judgement(())
 """Of an answer from noisy counts, which may leave whatever it says."""
 
 
-def answer(job: Job, progress: Progress) -> Job:
+def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
     """Records -> an answer that the output checks let pass, or their one reason to refuse it.
 
     Raises:
@@ -59,20 +56,20 @@ def answer(job: Job, progress: Progress) -> Job:
         GencardError: The records could not be read, which the caller reports without saying why.
     """
     progress("answer", 0.0)
-    coding = schema_of_table(job["records"]["schema"]).coding
-    run = RunQuestion.new(job, coding)
-    run.check_noise(noisy=job["privacy"] is not None)
-    check_answerable(run, job["numbers"])
-    if job["privacy"] is not None:
-        return _noisy(job, run, coding)
-    rules, earlier = rules_of(job), Earlier.of(job, coding)
+    coding = job.records.schema.coding
+    run = RunQuestion.new(job.question, coding)
+    run.check_noise(noisy=job.privacy is not None)
+    check_answerable(run, job.numbers)
+    if job.privacy is not None:
+        return _noisy(job, job.privacy, run, coding)
+    earlier = Earlier.of(job.before, coding)
     dataset, numbers = records_as_stored(
         [earlier.attributes_with(run)],
         earlier.stored_with(run),
-        job["records"],
-        most_records=job["most_records"],
+        job.records,
+        most_records=job.most_records,
     )
-    return checked(run, earlier, dataset, numbers, rules)
+    return checked(run, earlier, dataset, numbers, job.limits)
 
 
 def check_answerable(run: RunQuestion, most: int) -> None:
@@ -101,7 +98,7 @@ def checked(
     dataset: Dataset,
     numbers: Mapping[str, FloatArray],
     rules: Rules,
-) -> Job:
+) -> AnswerResult:
     """The same from records in memory.
 
     The analysis is computed and judged also after a rule is broken: a refusal must not say by its
@@ -212,29 +209,24 @@ def _checked_stored(
     return released_stored(run.question, groups, rules, outside), judgement.parts
 
 
-def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> Job:
-    return {
-        "answer": result.to_json(),
-        "reasons": [],
-        "rules": RULES_VERSION,
-        "review": judgement.colour is Colour.AMBER,
-        "marks": judgement.marks,
-    }
+def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> AnswerResult:
+    review = judgement.colour is Colour.AMBER
+    return AnswerResult(result.to_json(), (), RULES_VERSION, review, judgement.marks)
 
 
-def _noisy(job: Job, run: RunQuestion, coding: Coding) -> Job:
+def _noisy(job: AnswerJob, privacy: Privacy, run: RunQuestion, coding: Coding) -> AnswerResult:
     """The answer from noisy counts: what the noise promises holds for whatever is made of them."""
     question, about = run.question, tuple(sorted(run.output.attributes))
     cliques = [coding.domain.canonical(dict.fromkeys((*one, *about))) for one in question.cliques]
-    psi = measured(job["records"], maximal(cliques), privacy_of_document(job["privacy"]))
+    psi = measured(job.records, maximal(cliques), privacy)
     try:
         result = answer_of(
             question.text,
             question.kind,
             margins_of(psi),
             question.coding,
-            where=job["where"],
-            missing=job["missing"],
+            where=job.question.where,
+            missing=job.question.missing,
             options=question.options,
         )
     except GencardError:  # the noisy counts alone say so, and they are paid
@@ -242,20 +234,14 @@ def _noisy(job: Job, run: RunQuestion, coding: Coding) -> Job:
     return _passed(result)
 
 
-def _refused(judgement: Judgement) -> Job:
+def _refused(judgement: Judgement) -> AnswerResult:
     """A refusal because of the records: one reason for all; the marks are for stewards alone."""
     return _without_answer([OUTPUT_RULES], judgement.marks)
 
 
-def _without_answer(reasons: Sequence[str], marks: Any = None) -> Job:
-    codes = list(map(str, reasons))
-    return {"answer": None, "reasons": codes, "rules": RULES_VERSION, "review": False, "marks": marks}
+def _without_answer(reasons: Sequence[str], marks: tuple[Mark, ...] | None = None) -> AnswerResult:
+    return AnswerResult(None, tuple(map(str, reasons)), RULES_VERSION, False, marks)
 
 
 def _broken(part: str, rule: Rule) -> Judgement:
     return Judgement(((part, Verdict((rule,))),))
-
-
-def rules_of(job: Job) -> Rules:
-    """The rules that the policy names, else the usual ones."""
-    return PLAIN.read(Rules, job["limits"], field="limits") if job.get("limits") else USUAL_RULES

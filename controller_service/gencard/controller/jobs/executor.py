@@ -1,8 +1,8 @@
 """Jobs in separate processes, behind the interface of ``concurrent.futures.Executor``.
 
-A thread or cluster executor could take its place: what is submitted is a ``Task``, its argument is
-JSON, and its result too. What this one adds: each job runs in a fresh process that can be killed,
-under limits, and never forked from a process that speaks gRPC.
+A thread or cluster executor could take its place: a ``Task`` is submitted with its request, and ends
+with its result. This one runs each job in a fresh process that can be killed, under limits, and never
+forks from a process that speaks gRPC.
 """
 
 import secrets
@@ -13,8 +13,20 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from gencard.controller.jobs.process import Message, WorkerProcess
-from gencard.controller.jobs.tasks import Task, continue_at_once
+from gencard.controller.jobs.process import MalformedMessageError, WorkerProcess, packed, unpacked
+from gencard.controller.jobs.tasks import (
+    JOBS,
+    AnyTask,
+    Crashed,
+    Done,
+    Ending,
+    Failed,
+    Order,
+    Reply,
+    Reported,
+    Task,
+    continue_at_once,
+)
 from gencard.controller.turns import Turn, Turns, trace_id, traced
 from gencard.core.errors import GencardError, JobFailedError, OperationCancelledError
 from gencard.core.types import Progress, ignore_progress
@@ -35,8 +47,8 @@ class _Submission:
     """A job as it was submitted."""
 
     future: Future[Any]
-    task: str
-    job: Message
+    task: AnyTask
+    job: object
     progress: Progress
     hold: Callable[[], None]
     trace: str
@@ -71,7 +83,7 @@ class ProcessExecutor(Executor):
     """
 
     def __init__(self, workers: int, *, cpu_seconds: int, memory_mib: int, report: Report) -> None:
-        self._limits = {"cpu_seconds": cpu_seconds, "memory_mib": memory_mib}
+        self._cpu_seconds, self._memory_mib = cpu_seconds, memory_mib
         self._report = report
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="job")
         self._lock = threading.Lock()
@@ -120,8 +132,7 @@ class ProcessExecutor(Executor):
             arguments.get("hold", continue_at_once),
         )
         future: Future[Any] = Future()
-        job: Any = args[0]
-        submission = _Submission(future, fn.name, job, progress, hold, trace_id())
+        submission = _Submission(future, fn, args[0], progress, hold, trace_id())
         turn = Turn(submission, owner, at_records=fn.at_records, lent=fn.lent)
         with self._lock:
             if not self._open:
@@ -182,7 +193,7 @@ class ProcessExecutor(Executor):
         if not future.cancelled():
             try:
                 with traced(submission.trace):
-                    result = self._run(future, submission.task, submission.job, submission.progress)
+                    result = self._run(submission)
             except BaseException as error:  # it belongs to whoever waits
                 failure = error
             submission.hold()
@@ -200,37 +211,41 @@ class ProcessExecutor(Executor):
         else:
             future.set_exception(failure)
 
-    def _run(self, future: Future[Any], task: str, job: Message, progress: Progress) -> Message:
+    def _run(self, submission: _Submission) -> object:
+        future, task = submission.future, submission.task
         series = self._series[future]
-        process = self._take(future, task, series)
-        request = {"task": task, "job": job, "stays": bool(series), **self._limits}
+        process = self._take(future, task.name, series)
+        order = Order(task.name, self._cpu_seconds, self._memory_mib, stays=bool(series))
         try:
             if future.cancelled():  # between its turn and its process
                 process.kill()
-            for message in process.talk(request):
-                if "progress" in message:
-                    progress(*message["progress"])
-                else:
-                    if message.get("stays"):
-                        self._staying.add(future)
-                    return self._result_of(task, message)
+            for content in process.talk(packed(order, submission.job)):
+                reply, result = received(task, content)
+                if isinstance(reply, Reported):
+                    submission.progress(reply.stage, reply.share)
+                    continue
+                if not isinstance(reply, Crashed) and reply.stays:
+                    self._staying.add(future)
+                return self._outcome(task, reply, result)
+        except MalformedMessageError as fault:
+            raise JobFailedError(incident=self._incident(task.name, f"{fault}")) from None
         finally:
             if future not in self._staying:
                 process.end()
             self._warm()
         if future.cancelled():
             raise OperationCancelledError
-        raise JobFailedError(incident=self._incident(task, "no result was returned"))
+        raise JobFailedError(incident=self._incident(task.name, "no result was returned"))
 
-    def _result_of(self, task: str, message: Message) -> Message:
-        if "result" in message:
-            result: Message = message["result"]
-            return result
-        if "error" in message:
-            error: GencardError | None = error_named(**message["error"])
-            raise error or JobFailedError(incident=self._incident(task, "an unlisted error"))
-        crash = message["crash"]
-        raise JobFailedError(incident=self._incident(task, f"{crash['kind']} at {crash['where']}"))
+    def _outcome(self, task: AnyTask, ending: Ending, result: object) -> object:
+        """Return the result of a job, or raise what it ended with."""
+        if isinstance(ending, Failed):
+            error = error_named(ending.reason, ending.fields)
+            raise error or JobFailedError(incident=self._incident(task.name, "an unlisted error"))
+        if isinstance(ending, Crashed):
+            what = f"{ending.kind} at {ending.where}"
+            raise JobFailedError(incident=self._incident(task.name, what))
+        return result
 
     def _incident(self, task: str, what: str) -> str:
         incident = secrets.token_hex(8)
@@ -316,3 +331,23 @@ def _started() -> WorkerProcess | None:
         return WorkerProcess()
     except OSError:
         return None
+
+
+def received(task: AnyTask, content: bytes) -> tuple[Reply, object]:
+    """Return a message of a worker and the result in it, None where it has none.
+
+    A result is believed only if it has the form of its task's: a worker reads files that others wrote.
+
+    Raises:
+        MalformedMessageError: The content is of another form.
+    """
+    head, body = unpacked(content)
+    try:
+        reply: Reply = JOBS.read(Reply, head, field="message")  # type: ignore[arg-type]  # a union
+        if isinstance(reply, Done):
+            return reply, JOBS.read(task.result, body, field="result")
+        if body is None:
+            return reply, None
+    except (GencardError, ArithmeticError, AttributeError, LookupError, RecursionError):
+        pass  # its text could hold a part of the message
+    raise MalformedMessageError("a message of another form")

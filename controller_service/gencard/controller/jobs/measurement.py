@@ -4,9 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gencard.controller.jobs.tasks import Job, cliques_of, linear_of
-from gencard.controller.records.file_format import FileFormat
-from gencard.controller.records.schema_file import schema_of_table
+from gencard.controller.jobs.tasks import MeasureJob, MeasureResult, Records
 from gencard.controller.records.source import RecordSource, check_values
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
@@ -18,25 +16,24 @@ from gencard.core.statistics import measure as door
 from gencard.core.statistics.linear import Statistic
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray, Progress
-from gencard.wire.codecs.privacy_codec import privacy_of_document, transform_of_document
 from gencard.wire.documents.psi_document import psi_document
 
 
-def measure(job: Job, progress: Progress) -> Job:
+def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
     """Records -> psi; they are the version named before and after, or nothing leaves."""
     progress("measure", 0.0)
     psi = measured(
-        job["records"],
-        [*cliques_of(job["cliques"]), *linear_of(job)],
-        privacy_of_document(job["privacy"]),
-        weights=job["weights"],
-        transform=transform_of_document(job["transform"]),
+        job.records,
+        [*job.cliques, *job.linear],
+        job.privacy,
+        weights=job.weights,
+        transform=job.transform,
     )
-    return {"psi": psi_document(psi).decode()}
+    return MeasureResult(psi_document(psi))
 
 
 def measured(
-    records: Job,
+    records: Records,
     statistics: Sequence[Statistic],
     privacy: Privacy,
     *,
@@ -68,13 +65,13 @@ def _noise() -> Noise:
     return OpenDpNoise()
 
 
-def records_over(cliques: Iterable[Clique], records: Job, *, most_records: int) -> Dataset:
+def records_over(cliques: Iterable[Clique], records: Records, *, most_records: int) -> Dataset:
     """The records over the attributes of these cliques, in memory; see ``records_as_stored``."""
     return records_as_stored(cliques, (), records, most_records=most_records)[0]
 
 
 def records_as_stored(
-    cliques: Iterable[Clique], uncoded: Clique, records: Job, *, most_records: int
+    cliques: Iterable[Clique], uncoded: Clique, records: Records, *, most_records: int
 ) -> tuple[Dataset, dict[str, FloatArray]]:
     """The records over the attributes of some cliques, and some numbers without their coding.
 
@@ -90,18 +87,15 @@ def records_as_stored(
 
 
 @contextmanager
-def opened(records: Job) -> Iterator[RecordSource]:
+def opened(records: Records) -> Iterator[RecordSource]:
     """The records that a job describes; nothing is to be done with them before the context has ended.
 
     Raises:
         DatasetChangedError: They are not the version that the job names, before or after.
     """
-    schema = schema_of_table(records["schema"])
-    place = TableAddress(records["data"]) if records.get("table") else Path(records["data"])
-    file_format = FileFormat(**records["format"])
-    version, salt = records["version"], bytes.fromhex(records["salt"])
-    persons, secret = schema.persons(salt), records.get("secret", "")
-    with open_source(place, schema, file_format, persons, secret=secret) as source:
-        source.confirm(version, salt)
+    schema, persons = records.schema, records.schema.persons(records.salt)
+    place = TableAddress(records.data) if records.is_table else Path(records.data)
+    with open_source(place, schema, records.format, persons, secret=records.secret) as source:
+        source.confirm(records.version, records.salt)
         yield source
-        source.confirm(version, salt)
+        source.confirm(records.version, records.salt)

@@ -1,21 +1,34 @@
-"""One worker process as the service sees it: lines of JSON in and out, killed with its process group."""
+"""One worker process as the service sees it: frames in and out, killed with its process group.
+
+A frame is the number of its bytes, and these. One that holds a message begins with the length of a JSON
+array: head, body, and names with lengths of the body's fields of bytes, which follow it as they are.
+"""
 
 import contextlib
 import json
 import os
+import queue
 import signal
 import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from typing import IO, Any
+from math import isfinite
+from typing import IO
 
+from gencard.controller.jobs.tasks import JOBS
 from gencard.core.errors import JobLimitError
-
-Message = dict[str, Any]
+from gencard.core.json_codecs import Json
 
 _LENGTH = struct.Struct("<Q")
+_HEADER = struct.Struct("<I")
+
+MOST_BYTES = 1 << 30
+"""Bytes of the largest frame: an order of a cluster, or psi as the largest value of a database."""
+
+_PART = 1 << 20
+"""Bytes that are read at a time: memory is taken for what has come, not for what was announced."""
 
 _COMMAND = (sys.executable, "-I", "-m", "gencard.controller.jobs.worker")
 _ENVIRONMENT = {
@@ -29,6 +42,10 @@ _ENVIRONMENT = {
 """The whole environment of a worker; nothing of the service's own is passed on."""
 
 
+class MalformedMessageError(Exception):
+    """A frame that no program of this version sends; the text has no part of it."""
+
+
 def write_frame(file: IO[bytes], content: bytes) -> None:
     """Bytes, after their number in eight bytes."""
     file.write(_LENGTH.pack(len(content)))
@@ -37,13 +54,89 @@ def write_frame(file: IO[bytes], content: bytes) -> None:
 
 
 def read_frame(file: IO[bytes]) -> bytes | None:
-    """What ``write_frame`` wrote; None where there is no more, or where it is cut short."""
+    """Return what ``write_frame`` wrote; None if there is no more, or if it is cut short.
+
+    Raises:
+        MalformedMessageError: More bytes are announced than a frame may have.
+    """
     length = file.read(_LENGTH.size)
     if len(length) < _LENGTH.size:
         return None
-    size = _LENGTH.unpack(length)[0]
-    content = file.read(size)
-    return content if len(content) == size else None
+    left = _LENGTH.unpack(length)[0]
+    if left > MOST_BYTES:
+        raise MalformedMessageError("a frame that is too large")
+    parts = []
+    while left and (part := file.read(min(left, _PART))):
+        parts.append(part)
+        left -= len(part)
+    return None if left else b"".join(parts)
+
+
+def packed(head: object, body: object | None = None) -> bytes:
+    """Write a message as the content of a frame.
+
+    Args:
+        head, body: Dataclasses of ``tasks``.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
+    document: Json | None = None if body is None else JOBS.write(body)
+    fields = {name: one for name, one in (document or {}).items() if isinstance(one, bytes)}
+    rest = document and {name: one for name, one in document.items() if name not in fields}
+    lengths = {name: len(one) for name, one in fields.items()}
+    header = json.dumps([JOBS.write(head), rest, lengths], allow_nan=False).encode()
+    return b"".join((_HEADER.pack(len(header)), header, *fields.values()))
+
+
+def unpacked(content: bytes) -> tuple[object, object]:
+    """Return head and body of a message as JSON, in which fields of bytes are bytes.
+
+    Raises:
+        MalformedMessageError: The content is of another form.
+    """
+    try:
+        (length,) = _HEADER.unpack_from(content)
+        place = _HEADER.size + length
+        header = content[_HEADER.size : place].decode("ascii")
+        head, body, lengths = json.loads(header, parse_float=_finite, parse_constant=_finite)
+        for name, size in lengths.items():
+            if type(size) is not int or size < 0 or name in body:
+                raise ValueError
+            body[name] = content[place : place + size]
+            place += size
+        if place == len(content):
+            return head, body
+    except (struct.error, ValueError, TypeError, AttributeError, RecursionError):
+        pass
+    raise MalformedMessageError("a message of another form")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError
+    return number
+
+
+def served() -> tuple[IO[bytes], "queue.SimpleQueue[bytes]"]:
+    """Begin to serve, in a worker: where it writes frames, and the frames that come.
+
+    Standard output is kept for frames: what a library prints goes where errors go. When standard input
+    ends, so does the process, with everything that it started.
+    """
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    frames: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read_until_the_service_ends, args=(frames,), daemon=True).start()
+    return channel, frames
+
+
+def _read_until_the_service_ends(frames: "queue.SimpleQueue[bytes]") -> None:
+    with contextlib.suppress(MalformedMessageError):
+        while (frame := read_frame(sys.stdin.buffer)) is not None:
+            frames.put(frame)
+    os.killpg(0, signal.SIGKILL)
 
 
 class WorkerProcess:
@@ -73,35 +166,35 @@ class WorkerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def talk(self, request: Message) -> Iterator[Message]:
-        """Send the job; yield the messages of the worker until it ends.
+    def talk(self, request: bytes) -> Iterator[bytes]:
+        """Send a frame; yield the frames of the worker until it ends.
 
         Raises:
             JobLimitError: It ended because it had used its CPU time.
+            MalformedMessageError: It announced a frame that is too large.
         """
         self._send(request)
-        for line in self._process.stdout or ():
-            if line.endswith(b"\n"):  # a line cut short by death says nothing
-                yield json.loads(line)
+        while self._process.stdout and (content := read_frame(self._process.stdout)) is not None:
+            yield content
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         if self.end() == -signal.SIGXCPU:
             raise JobLimitError(what="CPU time")
 
     def exchange(self, content: bytes) -> bytes | None:
         """Send a frame; the frame that comes back, or None where the process has ended."""
-        into, out = self._process.stdin, self._process.stdout
+        self._send(content)
         with contextlib.suppress(OSError, ValueError):
-            if into and out:
-                write_frame(into, content)
-                return read_frame(out)
+            try:
+                return read_frame(self._process.stdout) if self._process.stdout else None
+            except MalformedMessageError:
+                self.kill()
         return None
 
-    def _send(self, request: Message) -> None:
+    def _send(self, content: bytes) -> None:
         # where it has ended already, there will be no answer, and that is handled
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError, ValueError):
             if self._process.stdin:
-                self._process.stdin.write(json.dumps(request).encode() + b"\n")
-                self._process.stdin.flush()
+                write_frame(self._process.stdin, content)
 
     def is_alive(self) -> bool:
         with self._reaping:

@@ -11,46 +11,50 @@ from pathlib import Path
 import numpy as np
 
 from gencard.controller.jobs.measurement import records_over
-from gencard.controller.jobs.synthesis import box_of, computed
-from gencard.controller.jobs.tasks import KEPT_FIT, KEPT_ROWS, Job, cliques_of, linear_of
+from gencard.controller.jobs.synthesis import box_of
+from gencard.controller.jobs.tasks import (
+    KEPT_FIT,
+    KEPT_ROWS,
+    DrawJob,
+    KeepJob,
+    KeepResult,
+    RowsResult,
+)
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.settings.disk import write_whole
 from gencard.core.blackbox import BlackBox, FittingBox, canonicalise
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Domain
+from gencard.core.derived_cells import with_computed
 from gencard.core.errors import BlackBoxError, GencardError, StorageError
 from gencard.core.types import Progress
 
 
-def keep(job: Job, progress: Progress) -> Job:
+def keep(job: KeepJob, progress: Progress) -> KeepResult:
     """Records -> what one run of the black box leaves, in a file; its seed is drawn and forgotten."""
-    recipe, folder = job["recipe"], Path(job["folder"])
     progress("read", 0.0)
-    cliques = [*cliques_of(recipe["cliques"]), *(statistic.clique for statistic in linear_of(recipe))]
-    dataset = records_over(cliques, job["records"], most_records=job["most_records"])
-    box = box_of(recipe)
+    cliques = [*job.recipe.cliques, *(statistic.clique for statistic in job.recipe.linear)]
+    dataset = records_over(cliques, job.records, most_records=job.most_records)
+    box = box_of(job.recipe)
     progress("run", 0.1)
     if isinstance(box, FittingBox):
-        write_whole(folder / KEPT_FIT, [_fit(box, dataset, progress)])
+        write_whole(job.folder / KEPT_FIT, [_fit(box, dataset, progress)])
     else:
-        RowsFile(folder / KEPT_ROWS).write(_rows(box, dataset, job["rows"]))
-    return {}
+        RowsFile(job.folder / KEPT_ROWS).write(_rows(box, dataset, job.rows))
+    return KeepResult()
 
 
-def draw(job: Job, progress: Progress) -> Job:
+def draw(job: DrawJob, progress: Progress) -> RowsResult:
     """What a run left -> rows in a file, in canonical form; sees no record."""
-    folder, rows = Path(job["folder"]), job["rows"]
     progress("sample", 0.0)
-    if (folder / KEPT_ROWS).exists():
-        kept_rows = RowsFile(folder / KEPT_ROWS).dataset()
-        drawn_rows = kept_rows.take(_shuffling().permutation(len(kept_rows))[:rows])
+    if (job.folder / KEPT_ROWS).exists():
+        kept_rows = RowsFile(job.folder / KEPT_ROWS).dataset()
+        drawn_rows = kept_rows.take(_shuffling().permutation(len(kept_rows))[: job.rows])
     else:
-        output = _sampled(box_of(job["recipe"]), _read(folder / KEPT_FIT), rows)
-        domain = Domain(tuple(job["attributes"]), tuple(job["sizes"]))
-        drawn_rows = canonicalise(output, domain, rows, rng=_shuffling())
-    drawn_rows = computed(job, drawn_rows)
-    RowsFile(Path(job["rows_file"])).write(drawn_rows)
-    return {"digest": drawn_rows.digest()}
+        output = _sampled(box_of(job.recipe), _read(job.folder / KEPT_FIT), job.rows)
+        drawn_rows = canonicalise(output, job.domain, job.rows, rng=_shuffling())
+    drawn_rows = with_computed(drawn_rows, job.computed)
+    RowsFile(job.rows_file).write(drawn_rows)
+    return RowsResult(drawn_rows.digest())
 
 
 def _fit(box: FittingBox, dataset: Dataset, progress: Progress) -> bytes:

@@ -1,91 +1,555 @@
-"""The tasks of a worker process, and the JSON that describes a job of each.
+"""The tasks of worker processes, and the messages between the service and its workers.
 
-A task is a name: nothing here opens a record, and the function behind the name is loaded where it
-runs. The descriptions:
-
-    records     {"data": path or address of a table, with "table": true and "secret": its password,
-                 where it is a table's,
-                 "schema": schema as in its TOML file, "version": hex, "salt": hex}
-    recipe      {"kind": "honest" | "adds_marginal" | "copies_rows", "generator": name,
-                 "cliques": [[attribute, ...], ...], "max_cells": int, "zeros": zeros,
-                 "extra": [attribute, ...] (adds_marginal), "share": decimal (copies_rows),
-                 "linear": linear, where there is any}
-                or what ``sandbox.recipes`` says, with "cliques", "linear" and
-                 "values": {attribute: [number of each code, null for missing], ...}
-    linear      linear statistics, as ``core.statistics.linear_json`` writes them
-    zeros       [{"clique": [attribute, ...], "cells": [[code, ...], ...]}, ...]
-
-    measure         {"records": records, "cliques": [[attribute, ...], ...], "privacy": as on a card,
-                     "weights": [int, ...], "transform": as on a card, "linear": linear}
-                    -> {"psi": psi's document}
-    synthesise      {"psi": psi's document, "generator": name, "zeros": zeros, "max_cells": int,
-                     "computed": {attribute: as ``core.derivation.Derivation``, ...},
-                     "rows": int, "seed": int, "rows_file": path to be written}
-                    -> {"digest": hex, of the rows}
-    audit           {"records": records, "recipe": recipe, "plan": plan, "versions": [[name, version]],
-                     "most_records": int, "journal": path of a folder,
-                     "cluster": {"workers": {name: address, ...}, "folder": path, "repeated": share,
-                                 "cpu_seconds": int, "memory_mib": int}, where runs are for workers}
-                    -> {"report": report's JSON object}
-    compare         {"rows_file": path, "measures": [name, ...], "psi": psi's document,
-                     "cliques": [[attribute, ...], ...], "schema": schema as in its TOML file,
-                     "declared": as ``core.evaluation.material.Declared``, "seed": int,
-                     "forbidden": [[attribute, ...], ...], "largest_order": int,
-                     "records": records, where any measure reads them, "holdout": records, where any
-                     measure reads it, "most_records": int}
-                    -> {"measures": [{"name": measure, "found": object or null}, ...]}
-    answer          {"records": records, "kind": kind, "formula": text, "where": text,
-                     "missing": "level" or "drop", "options": JSON text, "numbers": int,
-                     "privacy": as on a card, or null,
-                     "earlier": [{"kind", "formula", "where", "missing", "options": of a run,
-                                  "rules": version under which it ended, where that matters}, ...],
-                     "refused": [as "earlier"], of runs that were refused,
-                     "released": [[attribute, ...], ...], of exact counts that anybody was told,
-                     "rounded": [as ``core.output_checks.populations.Rounded``, ...], of rounded ones,
-                     "limits": as ``core.output_checks.rules.Rules``, where they are not the usual ones,
-                     "most_records": int, "seed": int}
-                    -> {"answer": the answer's JSON object or null, "reasons": [code, ...]: one code
-                        for all refusals that depend on the records,
-                        "rules": version of the output rules, "review": whether a person must look,
-                        "marks": [{"part", "colour", "rules"}, ...], for a steward alone}
-    keep            {"records": records, "recipe": recipe, "rows": int, "folder": path to be written in,
-                     "most_records": int}
-                    -> {}
-    draw            {"recipe": recipe, "attributes": [name, ...], "sizes": [int, ...], "rows": int,
-                     "computed": as above, "folder": path where "keep" wrote,
-                     "rows_file": path to be written}
-                    -> {"digest": hex, of the rows}
-    thin_out        {"records": records, "drawn": path of a rows file, "rows": int,
-                     "rows_file": path to be written, "most_records": int}
-                    -> {"digest": hex, of the rows}
-    look            {"records": records, "cliques": [[attribute, ...], ...], "most_records": int,
-                     "own": [[attribute, ...], ...], of the card itself, "transform": of its counts}
-                    -> {"risk": as ``core.psi_risk.risk.PsiRisk``}, for stewards alone
-    rehearse        {"recipe": see ``sandbox.analyses``, "rows_file": path, "schema": schema as in its
-                     TOML file, "agreed": outputs, "most_numbers": int, "seed": int,
-                     "stored": [attribute, ...], "drawing_seed": int}
-                    -> outputs, as ``core.program_outputs`` writes them
-    run_once        {"recipe": as above, "records": records, "attributes": [name, ...],
-                     "agreed": outputs, "most_numbers": int, "seed": int, "most_records": int,
-                     "stored": [attribute, ...]}
-                    -> outputs
-    run_black_box   {"recipe": recipe, "upload": path of a rows file, "rows": int, "seed": int,
-                     "rows_file": path to be written,
-                     "errors_file": path where a program that fails leaves what it wrote}
-                    -> {"digest": hex, of the rows}
+A task is a name: nothing here opens a record, and the function behind the name is loaded where it runs.
+A message is a frozen dataclass that ``JOBS`` writes and reads strictly: a field that is missing, unknown
+or of another type is an error before any work. Fields of type ``bytes`` of a request or result travel
+beside its JSON, as they are; see ``process``.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
+from __future__ import annotations
 
-from gencard.core.domain import Clique
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.card.mechanism import Privacy, Transform, privacy_with
+from gencard.core.card.noise import Mechanism
+from gencard.core.coding import StructuralZeros
+from gencard.core.derivation import Derivation
+from gencard.core.domain import Clique, Domain
+from gencard.core.json_codecs import Json, Scalar, written
+from gencard.core.output_checks.populations import Rounded
+from gencard.core.output_checks.rules import Mark, Rules
+from gencard.core.program_outputs import Outputs
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.typed_json import PLAIN
+from gencard.core.typed_json import PLAIN, JsonForm, text_scalar
 from gencard.core.types import Progress, ignore_progress
 
-Job = dict[str, Any]
+if TYPE_CHECKING:
+    from gencard.controller.records.file_format import FileFormat
+    from gencard.controller.records.schema_file import PublicSchema
+    from gencard.controller.sandbox.analyses import AnalysisRecipe
+    from gencard.controller.sandbox.recipes import Recipe
+    from gencard.core.audit.report import AuditReport
+    from gencard.core.evaluation.material import Declared, Together
+    from gencard.core.psi_risk.risk import PsiRisk
+    from gencard.wire.documents.answer_document import Question
+
+_MODULES = {
+    "AnalysisRecipe": "controller.sandbox.analyses",
+    "AuditReport": "core.audit.report",
+    "Declared": "core.evaluation.material",
+    "FileFormat": "controller.records.file_format",
+    "PsiRisk": "core.psi_risk.risk",
+    "PublicSchema": "controller.records.schema_file",
+    "Question": "wire.documents.answer_document",
+    "Recipe": "controller.sandbox.recipes",
+    "Together": "core.evaluation.material",
+}
+
+
+class _LateTypes(dict[str, Any]):
+    """Types of fields that are loaded with the first message that has them.
+
+    A worker starts for each job, and most jobs need few of these modules.
+    """
+
+    def __missing__(self, name: str) -> Any:
+        if name not in _MODULES:
+            raise KeyError(name)
+        return getattr(import_module(f"gencard.{_MODULES[name]}"), name)
+
+
+LATE_TYPES = _LateTypes()
+"""Where ``entries_of`` finds the types that this module imports for checkers alone."""
+
+
+def _bytes(value: object) -> bytes:
+    if type(value) is not bytes:
+        raise TypeError
+    return value
+
+
+def _privacy(json: object) -> Privacy | None:
+    if json is None:
+        return None
+    names = PLAIN.read(dict[str, str], json, field="privacy")
+    return privacy_with(Mechanism(names.pop("mechanism", "")), names)
+
+
+JOBS = JsonForm(
+    {
+        **PLAIN.scalars,
+        bytes: Scalar(lambda value: value, _bytes),
+        date: text_scalar(date.isoformat, date.fromisoformat),
+        Path: text_scalar(str, Path),
+    }
+)
+"""How messages are written."""
+
+_HEX = text_scalar(bytes.hex, bytes.fromhex)
+_PRIVACY = Scalar(
+    lambda value: value and {"mechanism": str(value.mechanism), **value.parameters}, _privacy
+)
+"""A mechanism with its parameters, or None."""
+
+_DOCUMENT = Scalar(lambda value: value, lambda json: json)
+"""JSON that is signed or stored as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records that a job opens; they have the version before and after, or nothing leaves.
+
+    Args:
+        data: Path of a file or folder, or the address of a table.
+        is_table: Whether ``data`` is an address.
+        format: How the files are written.
+        version: Salted digest of the records, in hex.
+        salt: Secret of the digests.
+        secret: Password of the table, read anew for each job; empty for none.
+    """
+
+    data: str
+    is_table: bool
+    format: FileFormat
+    schema: PublicSchema
+    version: str
+    salt: bytes = field(repr=False, metadata=written(scalar=_HEX))
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPart:
+    """Workers that perform the runs of an audit.
+
+    Args:
+        workers: Address of each worker, by its name.
+        folder: Files of the controller's certificate.
+        repeated: Share of the runs that this machine repeats.
+        cpu_seconds, memory_mib: Limits of all runs of the job in one process of a worker.
+    """
+
+    workers: Mapping[str, str]
+    folder: Path
+    repeated: float
+    cpu_seconds: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureJob:
+    """Measure psi of the records.
+
+    Args:
+        weights: One for each marginal, by which noise is divided; empty for equal ones.
+    """
+
+    records: Records
+    cliques: tuple[Clique, ...]
+    linear: tuple[LinearStatistic, ...]
+    privacy: Privacy = field(metadata=written(scalar=_PRIVACY))
+    weights: tuple[int, ...]
+    transform: Transform
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureResult:
+    """The document of psi."""
+
+    psi: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SynthesisJob:
+    """Fit a generator to psi and draw rows.
+
+    The job receives psi and the structural zeros, and no other information about the dataset.
+
+    Args:
+        psi: Its document.
+        generator: Name of the generator.
+        computed: How attributes follow from others, by name.
+        max_cells: Most cells of the model.
+        rows_file: File to be written.
+    """
+
+    psi: bytes
+    generator: str
+    zeros: tuple[StructuralZeros, ...]
+    computed: Mapping[str, Derivation]
+    rows: int
+    seed: int
+    max_cells: int
+    rows_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RowsResult:
+    """Digest, in hex, of the rows in the file that the job has written."""
+
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditJob:
+    """Audit a black box at the records.
+
+    Args:
+        versions: Pairs of name and version, which the report states.
+        most_records: Most records that the job holds in memory.
+        journal: Folder in which the runs are kept until the audit has ended.
+        cluster: Workers that perform the runs; None for the process of the job.
+    """
+
+    records: Records
+    recipe: Recipe
+    plan: AuditPlan
+    versions: tuple[tuple[str, str], ...]
+    most_records: int
+    journal: Path
+    cluster: ClusterPart | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The report of an audit; its numbers depend on records."""
+
+    report: AuditReport
+
+
+@dataclass(frozen=True, slots=True)
+class CompareJob:
+    """Evaluate rows beside psi and records.
+
+    Args:
+        measures: Names of the evaluations.
+        psi: Its document.
+        declared: Settings of evaluations, declared for the dataset.
+        together: Attributes that the policy allows to be combined.
+        records: None if no evaluation reads them.
+        holdout: None if no evaluation reads it, or there is none.
+        most_records: Most records that the job holds in memory.
+    """
+
+    rows_file: Path
+    measures: tuple[str, ...]
+    psi: bytes
+    cliques: tuple[Clique, ...]
+    schema: PublicSchema
+    declared: Declared
+    together: Together
+    seed: int
+    records: Records | None
+    holdout: Records | None
+    most_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindingDocument:
+    """Finding of one evaluation.
+
+    Args:
+        name: Name of the evaluation.
+        document: Finding that is stored and served as it is; None if the evaluation is not possible.
+    """
+
+    name: str
+    document: Json | None = field(metadata=written(scalar=_DOCUMENT))
+
+
+@dataclass(frozen=True, slots=True)
+class CompareResult:
+    """Findings, rounded; their numbers depend on records."""
+
+    findings: tuple[FindingDocument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedQuestion:
+    """Question of an earlier run, and how its condition is read.
+
+    Args:
+        rules: Version of the output rules under which it ended; empty if its condition means the same
+            now.
+    """
+
+    question: Question
+    rules: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """All that was or may be released of the same records before.
+
+    Args:
+        earlier: Questions of runs that are answered, or may be.
+        refused: Questions of runs that were refused or have failed; their populations are remembered.
+        released: Marginals that cards have released exactly.
+        rounded: Marginals that cards have released rounded.
+    """
+
+    earlier: tuple[EndedQuestion, ...] = ()
+    refused: tuple[EndedQuestion, ...] = ()
+    released: tuple[Clique, ...] = ()
+    rounded: tuple[Rounded, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerJob:
+    """Answer one question from the records, beside all that was released of them before.
+
+    Args:
+        privacy: Noise of the run; None for exact counts.
+        numbers: Most numbers of the answer.
+        limits: Output rules of the policy.
+        most_records: Most records that the job holds in memory.
+    """
+
+    records: Records
+    question: Question
+    privacy: Privacy | None = field(metadata=written(scalar=_PRIVACY))
+    numbers: int
+    before: Before
+    limits: Rules
+    most_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResult:
+    """An answer that the output rules pass, or their reasons to refuse it.
+
+    Args:
+        answer: Document that the controller signs as it is; None if it was refused.
+        reasons: One code for all refusals that depend on the records.
+        rules: Version of the output rules.
+        review: Whether a person must look.
+        marks: Verdict on each part, for stewards alone; None if nothing was judged.
+    """
+
+    answer: Json | None = field(metadata=written(scalar=_DOCUMENT))
+    reasons: tuple[str, ...]
+    rules: str
+    review: bool
+    marks: tuple[Mark, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeepJob:
+    """Run a black box once at the records, and keep its fit, or else its rows.
+
+    Args:
+        rows: Rows of the run, if the box has no fit.
+        folder: Folder to be written in.
+        most_records: Most records that the job holds in memory.
+    """
+
+    records: Records
+    recipe: Recipe
+    rows: int
+    folder: Path
+    most_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepResult:
+    """Nothing but that the fit or the rows are in the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawJob:
+    """Draw rows from what one run of a black box left; no record is read.
+
+    Args:
+        domain: Domain of the rows.
+        computed: How attributes follow from others, by name.
+        folder: Folder that KEEP has written in.
+        rows_file: File to be written.
+    """
+
+    recipe: Recipe
+    domain: Domain
+    computed: Mapping[str, Derivation]
+    rows: int
+    folder: Path
+    rows_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ThinOutJob:
+    """Leave out drawn rows that replicate unique records.
+
+    Args:
+        drawn: File of the drawn rows.
+        rows: Number of rows to be left.
+        rows_file: File to be written.
+        most_records: Most records that the job holds in memory.
+    """
+
+    records: Records
+    drawn: Path
+    rows: int
+    rows_file: Path
+    most_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class RiskJob:
+    """Compute the risk of exact tables of the records, for stewards alone.
+
+    Args:
+        own: Tables of the card itself, which its checks may refuse.
+        transform: Checks and rounding of the card.
+        most_records: Most records that the job holds in memory.
+    """
+
+    records: Records
+    cliques: tuple[Clique, ...]
+    own: tuple[Clique, ...]
+    transform: Transform
+    most_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class RiskResult:
+    """The risk of psi; its numbers depend on records."""
+
+    risk: PsiRisk
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalJob:
+    """Run an analyst's program on synthetic rows.
+
+    Args:
+        rows_file: File of the rows.
+        agreed: Outputs of the analyst's own dry run, whose shape is agreed.
+        most_numbers: Most numbers of all outputs together.
+        stored: Attributes of which the program gets stored numbers.
+        drawing_seed: Seed of the numbers inside intervals, which take the place of stored ones.
+    """
+
+    recipe: AnalysisRecipe
+    rows_file: Path
+    schema: PublicSchema
+    agreed: Outputs
+    most_numbers: int
+    seed: int
+    stored: Clique
+    drawing_seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramJob:
+    """Run an analyst's program on the records, once.
+
+    Args:
+        attributes: Attributes that the program gets.
+        agreed: Outputs whose shape is agreed.
+        most_numbers: Most numbers of all outputs together.
+        stored: Attributes of which the program gets stored numbers.
+        most_records: Most records that the job holds in memory.
+    """
+
+    recipe: AnalysisRecipe
+    records: Records
+    attributes: Clique
+    agreed: Outputs
+    most_numbers: int
+    seed: int
+    stored: Clique
+    most_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramResult:
+    """Outputs of a program, rounded."""
+
+    outputs: Outputs
+
+
+@dataclass(frozen=True, slots=True)
+class BlackBoxJob:
+    """Run a lent black box on a dataset that its caller made up.
+
+    Args:
+        upload: File of the rows that go in.
+        rows_file: File to be written.
+        errors_file: File for the standard error of a program that fails.
+    """
+
+    recipe: Recipe
+    upload: Path
+    rows: int
+    seed: int
+    rows_file: Path
+    errors_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Head of a message to a worker; the request of its task is the body.
+
+    Args:
+        task: Name of the task.
+        cpu_seconds, memory_mib: Limits of the worker process, for good.
+        stays: Whether the process waits for another job after this one.
+    """
+
+    task: str
+    cpu_seconds: int
+    memory_mib: int
+    stays: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Head of a message from a worker: its progress, a share from 0 to 1 of a stage."""
+
+    event: str = field(init=False, default="progress")
+    stage: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Head of the last message of a job; its result is the body."""
+
+    event: str = field(init=False, default="result")
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Head of the last message of a job that ended with an error of the catalogue."""
+
+    event: str = field(init=False, default="error")
+    reason: str
+    fields: Mapping[str, str]
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """Head of the last message of a job that ended with an unexpected error: its class and place.
+
+    The error's own text may quote a record and does not leave.
+    """
+
+    event: str = field(init=False, default="crash")
+    kind: str
+    where: str
+
+
+Ending = Done | Failed | Crashed
+Reply = Reported | Ending
+
+_Request = TypeVar("_Request")
+_Result = TypeVar("_Result")
 
 
 def continue_at_once() -> None:
@@ -93,10 +557,11 @@ def continue_at_once() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Task(Generic[_Request, _Result]):
     """A function that a worker knows by name, and the module of ``jobs`` that holds it.
 
     Args:
+        request, result: Types of its messages.
         steps: Of progress that an analyst is told, where the job is at records; None for all there are.
         at_records: Whether the job reads records, or runs a black box on what a fit has kept of them.
         lent: Whether the job runs a black box on a caller's own dataset. A lent job must not run at the
@@ -105,25 +570,35 @@ class Task:
 
     name: str
     module: str
+    request: type[_Request]
+    result: type[_Result]
     steps: int | None = None
     at_records: bool = False
     lent: bool = False
 
-    def function(self) -> Callable[[Job, Progress], Job]:
+    def function(self) -> Callable[[_Request, Progress], _Result]:
         """The function, with all that it needs to run."""
         module = import_module(f"gencard.controller.jobs.{self.module}")
-        function: Callable[[Job, Progress], Job] = getattr(module, self.name)
+        function: Callable[[_Request, Progress], _Result] = getattr(module, self.name)
         return function
+
+    def run(self, body: object, progress: Progress) -> _Result:
+        """Do the job of a message.
+
+        Raises:
+            InvalidInputError: The message is of another form; the job has done nothing.
+        """
+        return self.function()(JOBS.read(self.request, body, field=self.name), progress)
 
     def __call__(
         self,
-        job: Job,
+        job: _Request,
         *,
         owner: str = "",  # noqa: ARG002  # whose turn it is, for executors that take turns
         series: str = "",  # noqa: ARG002  # jobs that may share a process, where there are processes
         progress: Progress = ignore_progress,
         hold: Callable[[], None] = continue_at_once,
-    ) -> Job:
+    ) -> _Result:
         """Do the job here, and ``hold`` its end back, however it ends.
 
         For executors whose workers are not processes of this service.
@@ -134,33 +609,29 @@ class Task:
             hold()
 
 
-MEASURE = Task("measure", "measurement", steps=1, at_records=True)
-SYNTHESISE = Task("synthesise", "synthesis")
-AUDIT = Task("audit", "auditing", steps=10, at_records=True)
-COMPARE = Task("compare", "comparison", steps=1, at_records=True)
-THIN_OUT = Task("thin_out", "comparison", steps=1, at_records=True)
-RUN_BLACK_BOX = Task("run_black_box", "synthesis", lent=True)
-ANSWER = Task("answer", "answering", steps=1, at_records=True)
-KEEP = Task("keep", "releasing", steps=10, at_records=True)
-DRAW = Task("draw", "releasing", at_records=True)
-LOOK = Task("look", "comparison", at_records=True)
-REHEARSE = Task("rehearse", "programs", lent=True)
-RUN_ONCE = Task("run_once", "programs", steps=1, at_records=True)
+AnyTask = Task[Any, Any]
+"""A task whose messages only the task itself knows."""
 
-_OF_RELEASES = (MEASURE, SYNTHESISE, KEEP, DRAW, THIN_OUT)
-_OF_QUESTIONS = (AUDIT, COMPARE, LOOK, ANSWER, RUN_BLACK_BOX, REHEARSE, RUN_ONCE)
+MEASURE = Task("measure", "measurement", MeasureJob, MeasureResult, steps=1, at_records=True)
+SYNTHESISE = Task("synthesise", "synthesis", SynthesisJob, RowsResult)
+AUDIT = Task("audit", "auditing", AuditJob, AuditResult, steps=10, at_records=True)
+COMPARE = Task("compare", "comparison", CompareJob, CompareResult, steps=1, at_records=True)
+THIN_OUT = Task("thin_out", "comparison", ThinOutJob, RowsResult, steps=1, at_records=True)
+RUN_BLACK_BOX = Task("run_black_box", "synthesis", BlackBoxJob, RowsResult, lent=True)
+ANSWER = Task("answer", "answering", AnswerJob, AnswerResult, steps=1, at_records=True)
+KEEP = Task("keep", "releasing", KeepJob, KeepResult, steps=10, at_records=True)
+DRAW = Task("draw", "releasing", DrawJob, RowsResult, at_records=True)
+LOOK = Task("look", "comparison", RiskJob, RiskResult, at_records=True)
+REHEARSE = Task("rehearse", "programs", RehearsalJob, ProgramResult, lent=True)
+RUN_ONCE = Task("run_once", "programs", ProgramJob, ProgramResult, steps=1, at_records=True)
+
+_OF_RELEASES: tuple[AnyTask, ...] = (MEASURE, SYNTHESISE, KEEP, DRAW, THIN_OUT)
+_OF_QUESTIONS: tuple[AnyTask, ...] = (
+    *(AUDIT, COMPARE, LOOK, ANSWER),
+    *(RUN_BLACK_BOX, REHEARSE, RUN_ONCE),
+)
 TASKS = {task.name: task for task in (*_OF_RELEASES, *_OF_QUESTIONS)}
 """Everything that a worker can be asked to do."""
 
 KEPT_FIT, KEPT_ROWS = "fit", "rows"
 """Files that ``keep`` leaves in its folder: one of them."""
-
-
-def linear_of(description: Job) -> list[LinearStatistic]:
-    """The linear statistics of a job, recipe or plan."""
-    linear = description.get("linear", [])
-    return list(PLAIN.read(tuple[LinearStatistic, ...], linear, field="linear"))
-
-
-def cliques_of(cliques: Sequence[Sequence[str]]) -> tuple[Clique, ...]:
-    return tuple(tuple(clique) for clique in cliques)

@@ -1,35 +1,35 @@
-"""The worker process: one job in, lines of JSON out.
-
-    in    {"task": ..., "job": {...}, "cpu_seconds": ..., "memory_mib": ..., "stays": bool}
-    out   {"progress": [stage, fraction]}     any number of these, and then one of
-          {"result": {...}}
-          {"error": {"reason": ..., "fields": {...}}}
-          {"crash": {"kind": ..., "where": ...}}      the class of an unexpected error and its place
-          with "stays": true where the process waits for another job, as it was asked to
+"""The worker process: a job comes in, its progress and its end go out, as messages of ``tasks``.
 
 No text of an error leaves, for it may quote a record. Standard input stays open as long as the
 service lives; when it ends, so does the worker, with everything it started.
 """
 
-import json
 import os
-import queue
 import resource
-import signal
-import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, TypeVar
 
 from gencard.controller.jobs import synthesis  # noqa: F401  # loaded while the worker waits: the commonest
-from gencard.controller.jobs.tasks import TASKS, Job
+from gencard.controller.jobs.process import packed, served, unpacked, write_frame
+from gencard.controller.jobs.tasks import (
+    JOBS,
+    TASKS,
+    Crashed,
+    Done,
+    Ending,
+    Failed,
+    Order,
+    Reported,
+)
 from gencard.core.errors import GencardError, JobLimitError
 from gencard.core.types import Progress
 
-Answer = dict[str, Any]
+_Result = TypeVar("_Result")
 
 _MIB = 1 << 20
 _GRACE = 5
@@ -38,35 +38,36 @@ _GRACE = 5
 
 def main() -> None:
     """Do one job, or each job that comes; then end."""
-    channel = _claim_stdout()
-    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read_until_the_service_ends, args=(lines,), daemon=True).start()
-    say, is_limited, stays = Speaker(channel), False, True
+    channel, frames = served()
+    report, is_limited, stays = Reporter(channel), False, True
     while stays:
-        request = json.loads(lines.get())
-        function = TASKS[request["task"]].function()
+        head, body = unpacked(frames.get())
+        order = JOBS.read(Order, head, field="order")
+        task = TASKS[order.task]
+        task.function()  # before the limits, which are for its work
         if not is_limited:
-            limit(request["cpu_seconds"], request["memory_mib"])
+            limit(order.cpu_seconds, order.memory_mib)
             is_limited = True
-        last = answer(function, request["job"], say)
+        ending, result = ended(partial(task.run, body), report)
         # the limit is one for all jobs of this process: another one must not end for the time of these
-        half = request["cpu_seconds"] / 2
-        stays = request.get("stays", False) and "crash" not in last and time.process_time() < half
-        say.line(last | {"stays": True} if stays else last)
+        if order.stays and time.process_time() < order.cpu_seconds / 2:
+            ending = ending if isinstance(ending, Crashed) else replace(ending, stays=True)
+        write_frame(channel, packed(ending, result))
+        stays = not isinstance(ending, Crashed) and ending.stays
     os._exit(0)  # nothing is left to tidy up
 
 
-def answer(function: Callable[[Job, Progress], Job], job: Job, progress: Progress) -> Answer:
-    """Do the job; the last line to be said."""
+def ended(work: Callable[[Progress], _Result], progress: Progress) -> tuple[Ending, _Result | None]:
+    """Do the work of a job: how it ended, and its result if it has one."""
     try:
-        return {"result": function(job, progress)}
+        return Done(), work(progress)
     except GencardError as error:
-        return {"error": {"reason": error.reason, "fields": error.fields}}
+        return Failed(error.reason, error.fields), None
     except MemoryError:
         limited = JobLimitError(what="memory")
-        return {"error": {"reason": limited.reason, "fields": limited.fields}}
+        return Failed(limited.reason, limited.fields), None
     except Exception as error:  # the last place where an error can be caught
-        return {"crash": {"kind": type(error).__name__, "where": _place(error)}}
+        return Crashed(type(error).__name__, _place(error)), None
 
 
 def limit(cpu_seconds: int, memory_mib: int) -> None:
@@ -76,10 +77,10 @@ def limit(cpu_seconds: int, memory_mib: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_mib * _MIB, memory_mib * _MIB))
 
 
-class Speaker:
-    """Writes messages; progress only when a stage begins or another hundredth is done."""
+class Reporter:
+    """Writes progress, only when a stage begins or another hundredth is done."""
 
-    def __init__(self, channel: TextIO) -> None:
+    def __init__(self, channel: IO[bytes]) -> None:
         self._channel = channel
         self._reported = ("", -1)
 
@@ -87,24 +88,7 @@ class Speaker:
         hundredths = (stage, int(100 * fraction))
         if hundredths != self._reported:
             self._reported = hundredths
-            self.line({"progress": [stage, fraction]})
-
-    def line(self, message: Answer) -> None:
-        self._channel.write(json.dumps(message) + "\n")
-        self._channel.flush()
-
-
-def _claim_stdout() -> TextIO:
-    """Keep standard output for the lines; whatever a library prints goes where errors go."""
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return channel
-
-
-def _read_until_the_service_ends(lines: "queue.SimpleQueue[bytes]") -> None:
-    while line := sys.stdin.buffer.readline():
-        lines.put(line)
-    os.killpg(0, signal.SIGKILL)
+            write_frame(self._channel, packed(Reported(stage, float(fraction))))
 
 
 def _place(error: Exception) -> str:

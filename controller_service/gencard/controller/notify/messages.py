@@ -16,8 +16,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from sqlalchemy import Connection, select
 
 from gencard.controller.operations.failures import Refusals
-from gencard.controller.state.first_decisions import FirstDecisions
-from gencard.controller.state.runs import RunStore
+from gencard.controller.state import results, stewards
 from gencard.controller.state.tables import cards
 from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError
@@ -71,15 +70,12 @@ class Waits:
     """Reads what waits for a steward from the state and from certificates."""
 
     refusals: Refusals
-    runs: RunStore
-    firsts: FirstDecisions
     certificates: Certificates
 
     def notices(self, tx: Connection, now: datetime) -> list[Notice]:
         """All that waits now; the reminder among them where something has waited for long."""
-        seconds = (
-            Notice(Kind.SECOND, first.digest, first.created) for first in self.firsts.waiting(tx, now)
-        )
+        firsts = stewards.waiting_first_decisions(tx, now)
+        seconds = (Notice(Kind.SECOND, first.digest, first.time) for first in firsts)
         waiting = [*self._proposals(tx), *self._runs(tx), *self._failures(tx), *seconds]
         if any(now - notice.since >= LONG for notice in waiting):
             day = datetime.combine(now.date(), datetime.min.time(), now.tzinfo)
@@ -93,7 +89,7 @@ class Waits:
             yield Notice(Kind.PROPOSAL, name, time)
 
     def _runs(self, tx: Connection) -> Iterator[Notice]:
-        for run in self.runs.waiting(tx):
+        for run in results.waiting_runs(tx):
             yield Notice(Kind.RUN, run.name, run.created)
 
     def _failures(self, tx: Connection) -> Iterator[Notice]:

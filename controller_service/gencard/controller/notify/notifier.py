@@ -18,9 +18,9 @@ from gencard.controller.controller_state import ControllerState
 from gencard.controller.notify.channels import Attempt, Channel, Fate, channels_of
 from gencard.controller.notify.messages import Message, Waits, certificate_ends, sentences
 from gencard.controller.settings.settings import Settings
+from gencard.controller.state import stewards
 from gencard.controller.state.database import Database
-from gencard.controller.state.outbox import MessageRow, MessageState, Outbox
-from gencard.controller.state.runs import RunStore
+from gencard.controller.state.stewards import MessageRow, MessageState
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError, StorageError
 
@@ -45,7 +45,6 @@ class Post:
     """
 
     database: Database
-    outbox: Outbox
     waits: Waits
     channels: tuple[Channel, ...]
     controller: str
@@ -62,34 +61,34 @@ class Post:
         now = self.clock()
         with self.database.reading() as tx:
             notices = {notice.digest: notice for notice in self.waits.notices(tx, now)}
-            announced, newest = self.outbox.announced(tx), self.outbox.newest(tx)
+            announced, newest = stewards.announced_digests(tx), stewards.newest_message_time(tx)
         fresh = notices.keys() - announced
         recent = newest is not None and now - newest < self.interval
         if announced == notices.keys() or (fresh and recent):
             return False
         with self.database.transaction() as tx:
-            self.outbox.remember(tx, notices.keys())
-            self.outbox.forget(tx, now)
+            stewards.remember_announced(tx, notices.keys())
+            stewards.forget_messages(tx, now)
             for channel in self.channels if fresh else ():
                 kinds = {notices[digest].kind for digest in fresh}
-                self.outbox.add(tx, f"word_{secrets.token_hex(12)}", channel.name, kinds, now)
+                stewards.add_message(tx, f"word_{secrets.token_hex(12)}", channel.name, kinds, now)
         return bool(fresh)
 
     def deliver(self, channel: Channel) -> Attempt | None:
         """Try the oldest message of a channel, where one is due."""
         now = self.clock()
         with self.database.reading() as tx:
-            row = self.outbox.next(tx, channel.name)
+            row = stewards.next_message(tx, channel.name)
         if row is None or row.due > now:
             return None
         with self.database.transaction() as tx:
-            self.outbox.try_begins(tx, row.name, now + _delay(row.tries))
+            stewards.begin_try(tx, row.name, now + _delay(row.tries))
         attempt = channel.send(self.message(row), now) if sentences(row.kinds) else Attempt(Fate.TAKEN)
         if attempt.fate is Fate.FAILED and now - row.created < _GIVE_UP:
             return attempt
         state = MessageState.SENT if attempt.fate is Fate.TAKEN else MessageState.LOST
         with self.database.transaction() as tx:
-            self.outbox.end(tx, row.name, state)
+            stewards.end_message(tx, row.name, state)
         return attempt
 
     def message(self, row: MessageRow) -> Message:
@@ -175,8 +174,7 @@ def post_of(opened: ControllerState) -> Post:
     certificates = partial(_certificates, settings, desk)
     return Post(
         opened.database,
-        Outbox(),
-        Waits(opened.refusals, RunStore(), desk.firsts, certificates),
+        Waits(opened.refusals, certificates),
         channels_of(settings.notify),
         settings.identity.trust_domain,
         link_of(settings),

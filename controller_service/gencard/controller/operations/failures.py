@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -20,9 +20,10 @@ from sqlalchemy import Connection
 from gencard.controller.cards.book import CardBook
 from gencard.controller.jobs import tasks
 from gencard.controller.records.catalogue import dataset_of
+from gencard.controller.state import requests, results
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationStore
-from gencard.controller.state.runs import RunRow, RunState, RunStore
+from gencard.controller.state.requests import UNFINISHED, OperationRow
+from gencard.controller.state.results import RunRow, RunState
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.errors import (
     BlackBoxError,
@@ -119,7 +120,7 @@ def error_of_document(document: bytes | None) -> GencardError:
 
 _BOX_FAILED = "its runs on the records did not finish correctly"
 
-_REFUSAL: Mapping[tasks.Task, Callable[[], GencardError]] = {
+_REFUSAL: Mapping[tasks.AnyTask, Callable[[], GencardError]] = {
     tasks.MEASURE: MeasurementRefusedError,
     tasks.COMPARE: MeasurementRefusedError,
     tasks.ANSWER: MeasurementRefusedError,
@@ -134,7 +135,7 @@ _REFUSAL: Mapping[tasks.Task, Callable[[], GencardError]] = {
 _REASONS = {make().reason for make in _REFUSAL.values()}
 
 
-def as_reported(failure: BaseException, task: tasks.Task, role: Role) -> BaseException:
+def as_reported(failure: BaseException, task: tasks.AnyTask, role: Role) -> BaseException:
     """How a job's failure is told to somebody: as it is, where it says nothing or they may know."""
     if role is not Role.ANALYST or task not in _REFUSAL:
         return failure
@@ -205,9 +206,7 @@ class Refusals:
         most: Of one analyst on one dataset; then no other operation begins.
     """
 
-    store: OperationStore
     most: int
-    runs: RunStore = field(default_factory=RunStore)
 
     def check(self, tx: Connection, who: Identity, resource: str) -> None:
         """Refuse new work where too much was refused or has failed.
@@ -247,16 +246,16 @@ class Refusals:
         """
         for one in self.reviewable(tx):
             if one.name == name:
-                see = self.runs.review if one.signed else self.store.see
+                see = results.review_run if one.signed else requests.mark_seen
                 see(tx, name)
                 return one
         raise NotFoundError(what="operation")
 
     def _counting(self, tx: Connection, dataset: str | None = None) -> list[Refused]:
         """All that count, on one dataset or all, oldest first."""
-        failed = map(Refused.operation, _refused(self.store.unseen(tx)))
+        failed = map(Refused.operation, _refused(requests.unseen_operations(tx)))
         of_dataset = (one for one in failed if dataset in (None, dataset_of(one.resource)))
-        refused = map(Refused.run, self.runs.counted(tx, dataset))
+        refused = map(Refused.run, results.counted_runs(tx, dataset))
         return sorted((*of_dataset, *refused), key=lambda one: one.time)
 
     def _stops(self, one: Refused, numbers: Mapping[tuple[str, str], int]) -> bool:

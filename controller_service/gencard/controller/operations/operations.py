@@ -21,8 +21,9 @@ from gencard.controller.jobs.executor import ProcessExecutor, Report
 from gencard.controller.jobs.tasks import continue_at_once
 from gencard.controller.operations.failures import Refusals, error_document, error_of_document
 from gencard.controller.operations.run import Run, Ticks
+from gencard.controller.state import requests
 from gencard.controller.state.database import Database
-from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
+from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState
 from gencard.controller.turns import Turn, Turns, trace_id, traced, working_for
 from gencard.core.errors import (
     GencardError,
@@ -79,7 +80,7 @@ class Operations:
         bounds: OperationBounds,
     ) -> None:
         self._database, self._refusals, self._executor = database, refusals, executor
-        self._store, self._clock, self._report = refusals.store, clock, report
+        self._clock, self._report = clock, report
         self._bounds = bounds
         self._pool = ThreadPoolExecutor(bounds.coordinators, thread_name_prefix="operation")
         self._turns: Turns[tuple[OperationRow, Ticks, str]] = Turns(bounds.coordinators)
@@ -104,10 +105,13 @@ class Operations:
         """
         self._bounds.check_space()
         self._refusals.check(tx, who, resource)
-        if sum(row.owner == who.uri for row in self._store.unfinished(tx)) >= self._bounds.most_of_one:
+        if (
+            sum(row.owner == who.uri for row in requests.unfinished_operations(tx))
+            >= self._bounds.most_of_one
+        ):
             raise ServiceBusyError(what="unfinished operations of one certificate")
         name = f"operations/{secrets.token_hex(12)}"
-        self._store.create(
+        requests.create_operation(
             tx,
             name=name,
             owner=who.uri,
@@ -125,7 +129,7 @@ class Operations:
             The operation as it was created: who repeats a request gets the same bytes again.
         """
         with self._database.reading() as tx:
-            row = self._store.get(tx, name)
+            row = requests.get_operation(tx, name)
         with self._lock:
             if row.state in UNFINISHED and name not in self._runs and not self._stopping.is_set():
                 self._runs[name] = None
@@ -136,7 +140,7 @@ class Operations:
     def resume(self) -> int:
         """Queue everything that a stop or crash left unfinished; how many."""
         with self._database.reading() as tx:
-            rows = self._store.unfinished(tx)
+            rows = requests.unfinished_operations(tx)
         for row in rows:
             self.begin(row.name)
         return len(rows)
@@ -144,7 +148,7 @@ class Operations:
     def get(self, who: Identity, name: str) -> OperationRow:
         """Raises NotFoundError for an unknown operation, or another's."""
         with self._database.reading() as tx:
-            row = self._store.get(tx, name)
+            row = requests.get_operation(tx, name)
         if who.role is not Role.STEWARD and row.owner != who.uri:
             raise NotFoundError(what="operation")
         return row
@@ -152,7 +156,7 @@ class Operations:
     def page(self, who: Identity, before: str, limit: int) -> tuple[tuple[OperationRow, ...], str]:
         owner = None if who.role is Role.STEWARD else who.uri
         with self._database.reading() as tx:
-            page = self._store.list(tx, owner=owner, before=before, limit=limit)
+            page = requests.list_operations(tx, owner=owner, before=before, limit=limit)
         return page.rows, page.next_token
 
     def cancel(self, who: Identity, name: str) -> None:
@@ -168,7 +172,7 @@ class Operations:
 
     def check(self, tx: Connection, row: OperationRow) -> None:
         """Raises OperationCancelledError where somebody has ended it."""
-        if self._store.get(tx, row.name).state not in UNFINISHED:
+        if requests.get_operation(tx, row.name).state not in UNFINISHED:
             raise OperationCancelledError
 
     def check_refusals(self, tx: Connection, row: OperationRow) -> None:
@@ -177,29 +181,29 @@ class Operations:
 
     def stage(self, tx: Connection, name: str) -> str:
         """The stage that an operation has reported last."""
-        return self._store.get(tx, name).stage
+        return requests.get_operation(tx, name).stage
 
     def others(self, tx: Connection, row: OperationRow) -> bool:
         """Whether another unfinished operation of the same kind works for the same resource."""
         return any(
             (other.kind, other.resource) == (row.kind, row.resource) and other.name != row.name
-            for other in self._store.unfinished(tx)
+            for other in requests.unfinished_operations(tx)
         )
 
     def of_kind(
         self, tx: Connection, kind: str, resource: str | None = None
     ) -> tuple[OperationRow, ...]:
         """Operations of one kind, for one resource or all, oldest first, however they ended."""
-        return self._store.of_kind(tx, kind, resource)
+        return requests.operations_of_kind(tx, kind, resource)
 
     def unfinished(self, tx: Connection, owner: str, kind: str) -> tuple[OperationRow, ...]:
         """Operations of one identity and kind that have not ended, oldest first."""
-        rows = self._store.unfinished(tx)
+        rows = requests.unfinished_operations(tx)
         return tuple(row for row in rows if (row.owner, row.kind) == (owner, kind))
 
     def failures(self, tx: Connection, row: OperationRow, since: datetime) -> tuple[GencardError, ...]:
         """How operations of the same kind for the same resource have failed since then."""
-        failed = self._store.failed(tx, row.kind, row.resource)
+        failed = requests.failed_operations(tx, row.kind, row.resource)
         return tuple(error_of_document(one.error) for one in failed if one.changed >= since)
 
     def finish(self, tx: Connection, name: str, response: bytes) -> None:
@@ -208,7 +212,7 @@ class Operations:
         Raises:
             OperationCancelledError: Somebody ended it before; the transaction must not become true.
         """
-        if not self._store.succeed(tx, name, response, self._clock()):
+        if not requests.succeed_operation(tx, name, response, self._clock()):
             raise OperationCancelledError
 
     def stop(self) -> None:
@@ -273,7 +277,7 @@ class Operations:
 
     def _note(self, name: str, stage: str, permille: int) -> None:
         with self._database.transaction() as tx:
-            going = self._store.progress(tx, name, stage, permille, self._clock())
+            going = requests.report_progress(tx, name, stage, permille, self._clock())
         if not going:
             raise OperationCancelledError
 
@@ -281,8 +285,8 @@ class Operations:
         now = self._clock()
         with self._database.transaction() as tx:
             if isinstance(error, OperationCancelledError):
-                ended_row = self._store.cancel(tx, row.name, now)
+                ended_row = requests.cancel_operation(tx, row.name, now)
             else:
-                ended_row = self._store.fail(tx, row.name, error_document(error), now)
+                ended_row = requests.fail_operation(tx, row.name, error_document(error), now)
             if ended_row:
                 self._runners[row.kind].undo(tx, row, error)

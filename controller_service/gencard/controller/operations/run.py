@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.tasks import Job, Task
+from gencard.controller.jobs.tasks import AnyTask, Task
 from gencard.controller.operations.failures import as_reported
-from gencard.controller.state.operations import OperationRow
+from gencard.controller.state.requests import OperationRow
 from gencard.core.errors import (
     GencardError,
     OperationCancelledError,
@@ -27,6 +27,9 @@ from gencard.core.errors import (
 from gencard.core.generators.registry import source_digest
 from gencard.core.types import Progress
 from gencard.wire.signatures.identity import Identity, Role
+
+_Request = TypeVar("_Request")
+_Result = TypeVar("_Result")
 
 COMPUTES = ("gencard", "numpy", "scipy")
 
@@ -104,7 +107,7 @@ class Run:
         request: dict[str, Any] = json.loads(self.row.request)
         return request
 
-    def job(self, task: Task, description: Job) -> Job:
+    def job(self, task: Task[_Request, _Result], request: _Request) -> _Result:
         """Run one job to its end in a process of its own, and return at a tick.
 
         Raises:
@@ -114,22 +117,21 @@ class Run:
         """
         with self._lock:
             self.check()
-            self._job = self.executor.submit(
+            self._job = job = self.executor.submit(
                 task,
-                description,
+                request,
                 owner=self.row.owner,
                 progress=self._telling(task),
                 hold=self._hold,
             )
         with suppress(CancelledError):
-            self._follow(self._job)
-            failure = self._job.exception()
+            self._follow(job)
+            failure = job.exception()
             self.check()  # what was cancelled tells nothing, a failure neither
             if failure is not None:
                 raise as_reported(failure, task, self._role) from None
-            result: Job = self._job.result()
-            return result
-        self.executor.await_end(self._job)
+            return job.result()
+        self.executor.await_end(job)
         raise self._refusal or OperationCancelledError
 
     def rest(self) -> None:
@@ -185,7 +187,7 @@ class Run:
                 self.executor.await_end(job)
             raise
 
-    def _telling(self, task: Task) -> Progress:
+    def _telling(self, task: AnyTask) -> Progress:
         """Analysts hear of work at records in few steps: when each is done may depend on them."""
         report = self._progress if self.ticks.left() is None else self._hear
         if task.steps is None or self._role is not Role.ANALYST:

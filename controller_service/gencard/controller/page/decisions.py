@@ -10,10 +10,10 @@ from gencard.controller.page.passkeys import Ceremonies
 from gencard.controller.page.security import Form
 from gencard.controller.page.sessions import Session
 from gencard.controller.page.views import Done
-from gencard.controller.stewards.actions import Action, Decision, Kind
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
 from gencard.wire.documents.enrolment import grouped
+from gencard.wire.steward import Action, Decision, Kind
 
 _LONGEST_NUMBER = 12
 
@@ -195,5 +195,5 @@ def request_id_of(form: Form) -> str:
 
 def _notice(decision: Decision) -> str:
     if decision.done:
-        return _DONE[decision.action.kind]
+        return _DONE[Kind(decision.kind)]
     return "Your decision is in the log. It takes effect when another steward makes the same decision."

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 
 from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog
+from gencard.controller.state.log import EventLog
 from gencard.controller.state.tables import passkey_links, passkeys
 from gencard.core.errors import InvalidInputError, NotFoundError, UnauthenticatedError
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from gencard.controller.policy.generators import READS_RECORDS as GENERATOR_READS_RECORDS
 from gencard.controller.policy.generators import is_black_box
-from gencard.controller.policy.policy import Policy
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import FREE, Price
@@ -19,6 +18,7 @@ from gencard.core.errors import RecordsProtectedError
 from gencard.core.evaluation.evaluation import Evaluation
 from gencard.core.evaluation.material import Together
 from gencard.core.evaluation.registry import EVALUATIONS, evaluation_named, price_in_statistics
+from gencard.core.policy import Policy
 
 NOISE = "the card has noise, which other numbers about the records would undo"
 TRANSFORM = "the card has rounding or checks, which other numbers about the records would undo"

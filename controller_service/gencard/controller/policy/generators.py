@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gencard.controller.boxes.generator_facts import Facts
-from gencard.controller.policy.policy import PRICE, Policy
-from gencard.controller.policy.statistics import NEIGHBOURING, PERSON, nearest_privacy
+from gencard.controller.policy.statistics import NEIGHBOURING, PERSON, PRICE, nearest_privacy
 from gencard.core.card.budget import Neighbouring, decimal_of
 from gencard.core.card.card import Change, Refusal
 from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal, Tier
 from gencard.core.generators.registry import GENERATORS, takes_linear
+from gencard.core.policy import Policy
 
 GENERATOR = "GENERATOR_NOT_ALLOWED"
 READS_RECORDS = "GENERATOR_READS_RECORDS"

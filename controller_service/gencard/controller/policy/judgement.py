@@ -12,14 +12,17 @@ from dataclasses import dataclass, replace
 from gencard.controller.boxes.generator_facts import Facts, facts_of_generators
 from gencard.controller.policy.evaluation import with_analyses, with_measures, with_uniques_kept
 from gencard.controller.policy.generators import generator_choice, is_black_box, why_no_moments
-from gencard.controller.policy.policy import PRICE, Policy, affordable, check_values
 from gencard.controller.policy.statistics import (
     FORBIDDEN,
+    PRICE,
     TRANSFORM,
     acceptable_cliques,
+    affordable_moments,
+    check_values,
     chosen,
     measured_as,
     objection,
+    offered_moments,
     price_of,
 )
 from gencard.core.card.card import Change, CounterOffer, Refusal
@@ -31,13 +34,14 @@ from gencard.core.errors import TooLargeError, TooManyRecordsError
 from gencard.core.generators.contract import LinearGenerator
 from gencard.core.generators.registry import Zeros, generator_named
 from gencard.core.generators.trial_fit import check_fittable
+from gencard.core.policy import Policy
 
 _ONE_TRIAL = threading.Lock()
 """A trial of a fit takes seconds of a core; one at a time leaves the others to everybody's calls."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProposalLimits:
     """Hard bounds of the service: over these a proposal is refused, not negotiated."""
 
     marginal_cells: int
@@ -48,7 +52,7 @@ class Limits:
     records: int = 2_000_000
 
 
-def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
+def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> None:
     """Refuse what no negotiation should even look at.
 
     Raises:
@@ -68,7 +72,7 @@ def check_size(proposal: Proposal, domain: Domain, limits: Limits) -> None:
             raise TooLargeError(what=what, limit=f"{limits.marginal_cells} cells")
 
 
-def check_readable(terms: Proposal, records: int | None, limits: Limits) -> None:
+def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits) -> None:
     """Refuse work that holds records in memory, of a dataset that declares too many of them.
 
     Args:
@@ -84,7 +88,7 @@ def check_readable(terms: Proposal, records: int | None, limits: Limits) -> None
 
 
 def check_model(
-    terms: Proposal, domain: Domain, limits: Limits, zeros: Callable[[Domain], Zeros]
+    terms: Proposal, domain: Domain, limits: ProposalLimits, zeros: Callable[[Domain], Zeros]
 ) -> None:
     """Refuse terms to which the generator fits no model; of a black box nothing is known beforehand.
 
@@ -126,7 +130,7 @@ def judge(
     proposal: Proposal,
     policy: Policy,
     domain: Domain,
-    limits: Limits,
+    limits: ProposalLimits,
     closed: Mapping[Mechanism, str],
     *,
     zeros: Callable[[Domain], Zeros] = no_zeros,
@@ -200,8 +204,9 @@ def _acceptable_statistics(
     terms: Proposal, privacy: Privacy, policy: Policy, domain: Domain, facts: Facts
 ) -> tuple[Proposal, tuple[Change, ...], tuple[Change, ...]] | Refusal:
     """The terms with acceptable statistics, so measured; changes of these, and of the transform."""
-    moments, fewer = policy.moments.offered(
+    moments, fewer = offered_moments(
         terms.moments,
+        policy,
         lambda clique: objection(clique, policy, domain),
         why_no_moments(terms.generator, facts),
         TRANSFORM if policy.transform != AS_COUNTED and not privacy.noisy else None,
@@ -212,7 +217,7 @@ def _acceptable_statistics(
     terms, transform_changes = measured_as(terms, privacy, policy.transform)
     cliques, changes = acceptable_cliques(terms, policy, domain)
     most = policy.most_per_card.statistics
-    moments, dropped = affordable(terms, cliques, domain, policy.most_marginals, most)
+    moments, dropped = affordable_moments(terms, cliques, domain, policy.most_marginals, most)
     changes = (*changes, *fewer, *dropped)
     if not cliques and not moments:
         return _nothing_left(changes)

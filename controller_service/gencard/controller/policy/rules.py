@@ -21,8 +21,7 @@ from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.identities import Enrolled
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog, keep_rules, kept_rules
-from gencard.controller.state.events import LONGEST_DETAIL
+from gencard.controller.state.log import LONGEST_DETAIL, EventLog, keep_rules, kept_rules
 from gencard.core.generators.registry import GENERATORS
 from gencard.wire.signatures.canonical import json_bytes, sha256
 from gencard.wire.signatures.dsse import key_id

@@ -1,11 +1,10 @@
 """Which marginals a policy allows, how they are measured, and what that costs. No record is read."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import comb, prod
 
-from gencard.controller.policy.policy import NUMBER, ORDER, PRICE, Policy, sums_price
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Change, Refusal
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, Exact, Privacy, Transform
@@ -14,10 +13,18 @@ from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import Moment
+from gencard.core.policy import Policy
 from gencard.core.statistics.marginals import Attributes, check_subsets, dimension, subsets
 
 CELLS = "TOO_MANY_CELLS"
 FORBIDDEN = "FORBIDDEN_TOGETHER"
+MOMENT = "MOMENT_NOT_OFFERED"
+NUMBER = "TOO_MANY_MARGINALS"
+ORDER = "ORDER_TOO_HIGH"
+PRICE = "PRICE_TOO_HIGH"
+
+MOST_VALUES = 100_000
+"""Values of all functions of one card together: they travel with psi."""
 
 MOST_PARTS = 50_000
 """Smaller cliques that are looked at in search of a counter-offer."""
@@ -213,3 +220,77 @@ def weights_for(cliques: Sequence[Clique], terms: Proposal) -> tuple[int, ...]:
         for clique in cliques
         if weighted
     )
+
+
+def offered_moments(
+    moments: Sequence[Moment],
+    policy: Policy,
+    forbidden: Callable[[Clique], str | None],
+    *others: str | None,
+) -> tuple[list[Moment], list[Change]]:
+    """Return the moments to which there is no objection, and a change for each other one.
+
+    Args:
+        forbidden: Why a marginal on the attributes is not acceptable; None if it is.
+        others: Objections to every moment of the card; None for none.
+    """
+
+    def objection(moment: Moment) -> str | None:
+        order = ORDER if moment.order > policy.moments.highest else None
+        own = order if moment.kind in policy.moments.kinds else MOMENT
+        return next(filter(None, (own, forbidden(moment.attributes), *others)), None)
+
+    return _sorted_out(moments, objection)
+
+
+def affordable_moments(
+    terms: Proposal, cliques: Sequence[Clique], domain: Domain, most: int, statistics: int
+) -> tuple[list[Moment], list[Change]]:
+    """Keep moments while number and price allow, after the marginals on the cliques.
+
+    Args:
+        most: Moments in one card.
+        statistics: Cap on the price of exact counts.
+    """
+    left = statistics - dimension(domain, cliques)
+    moments: list[Moment] = []
+
+    def objection(moment: Moment) -> str | None:
+        if len(moments) == most:
+            return NUMBER
+        if not terms.privacy.noisy and sums_price(cliques, [*moments, moment], domain) > left:
+            return PRICE
+        moments.append(moment)
+        return None
+
+    return _sorted_out(terms.moments, objection)
+
+
+def check_values(moments: Sequence[Moment], domain: Domain) -> None:
+    """Raises TooLargeError where the functions together have too many values."""
+    if sum(moment.values(domain) for moment in moments) > MOST_VALUES:
+        raise TooLargeError(what="The number of values of the moments", limit=MOST_VALUES)
+
+
+def sums_price(cliques: Sequence[Clique], moments: Sequence[Moment], domain: Domain) -> int:
+    """Most independent statistics that exact moments add to marginals on the cliques.
+
+    Each adds its sums, or what the marginal on its attributes would add, whichever is less; without
+    any marginal, the number of records too.
+    """
+    count = 1 if moments and not cliques else 0
+    known = dimension(domain, cliques) + count
+    prices = (
+        min(moment.functions(domain), dimension(domain, [*cliques, moment.attributes]) - known)
+        for moment in moments
+    )
+    return sum(prices) + count
+
+
+def _sorted_out(
+    moments: Sequence[Moment], objection: Callable[[Moment], str | None]
+) -> tuple[list[Moment], list[Change]]:
+    """Moments without objection, and a change for each other one."""
+    reasons = {moment: objection(moment) for moment in moments}
+    changes = [Change("moments", str(moment), "", why) for moment, why in reasons.items() if why]
+    return [moment for moment, why in reasons.items() if why is None], changes

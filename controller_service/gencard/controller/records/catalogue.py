@@ -4,15 +4,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gencard.controller.policy.policy import Policy
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.domain import Domain
 from gencard.core.errors import NotFoundError
 from gencard.core.evaluation.material import NOTHING_DECLARED, Declared
+from gencard.core.policy import Policy
 from gencard.core.types import VersionKind
-from gencard.wire.codecs.schema_codec import coding_digest
+from gencard.wire.documents.schema_document import coding_digest
 
 PREFIX = "datasets/"
 

@@ -37,20 +37,26 @@ MARKS_OF_PATTERNS = "*?["
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """The format of a CSV file; of a Parquet file, ``trim`` and the marks of numbers and dates in texts.
+    """How a file of records is written, if its format is not the usual one; ``init`` drafts it.
+
+    In Parquet files, ``trim`` and the marks of numbers and dates apply to texts.
 
     Args:
-        encoding: As Python names it.
-        delimiter: One character; empty: see ``stated``.
-        quote: One character, or empty for none.
-        escape: What stands before a quotation mark inside a value; None: another one.
-        comment: What a line begins with that is no record; empty: every line is one.
-        header: The first record holds the names of the columns; else they are column0, column1, ...
-        skip: Lines before the header.
-        decimal: The mark before decimals.
-        thousands: The mark between thousands; empty: none.
-        dates: Formats of dates as in strftime, besides ISO 8601, the first that fits.
-        trim: Spaces around values do not count.
+        encoding: Encoding of a CSV file, by its name in Python, such as ``cp1252``.
+        delimiter: Character between the values of a CSV file. By default that of the first lines in
+            UTF-8, and a comma in other encodings.
+        quote: Quotation mark of a CSV file, one character; empty if there is none. In UTF-8, other
+            marks than the default ones require ``delimiter``.
+        escape: Character before a quotation mark inside a value. By default the quotation mark is
+            doubled.
+        comment: Character with which lines begin that are no records, in UTF-8; empty if there is none.
+        header: ``false`` if the first record does not hold the names of the columns: they are then
+            ``column0``, ``column1`` and so on, with as many digits as the last one.
+        skip: Lines before the header of a CSV file. In UTF-8, lines to skip require ``delimiter``.
+        decimal: Decimal separator of numbers: a point or a comma.
+        thousands: Thousands separator of numbers, one character; it must differ from ``decimal``.
+        dates: Formats of dates besides ISO 8601, such as ``%d.%m.%Y``; the first that fits is used.
+        trim: ``true`` ignores spaces before and after values.
 
     Raises:
         InvalidInputError: A mark is not one character, two marks are the same, the encoding is unknown,

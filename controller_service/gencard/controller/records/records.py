@@ -33,7 +33,7 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
     schema = read_schema(entry.schema_file)
     for place in (entry.data, entry.holdout):
         if isinstance(place, Path):
-            check_detected(place, entry.format.format())
+            check_detected(place, entry.format)
     with _opened(entry, schema) as source:
         digest = source.digest(salt)
         version, kind = source.version(salt, digest), source.version_kind
@@ -41,13 +41,13 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
     return DatasetEntry(
         name=f"{PREFIX}{entry.name}",
         schema=schema,
-        policy=entry.policy.policy(),
+        policy=entry.policy,
         data=entry.data,
-        format=entry.format.format(),
+        format=entry.format,
         version=version,
         digest=digest,
         holdout=_holdout(entry, schema, salt),
-        declared=entry.measures.declared(),
+        declared=entry.measures,
         version_kind=kind,
         covers_values=covers_values,
     )
@@ -137,7 +137,7 @@ _NAMED_CELLS = 3
 
 def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
     """Count the cells that an exact release of the pairs would show; raises DatasetError."""
-    domain, policy = schema.coding.domain, entry.policy.policy()
+    domain, policy = schema.coding.domain, entry.policy
     threshold = policy.transform.threshold or FEW
     pairs = [
         pair for pair in combinations(domain.attributes, 2) if objection(pair, policy, domain) is None
@@ -197,5 +197,5 @@ def _opened(
     entry: DatasetTable, schema: PublicSchema, place: Path | TableAddress | None = None
 ) -> AbstractContextManager[RecordSource]:
     place = place or entry.data
-    file_format, persons = entry.format.format(), schema.persons()
+    file_format, persons = entry.format, schema.persons()
     return open_source(place, schema, file_format, persons, secret=secret_of(place))

@@ -18,10 +18,11 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import NOTHING_LEARNT
 from gencard.controller.operations.run import Run
 from gencard.controller.records.catalogue import DatasetEntry
+from gencard.controller.sandbox.recipes import Recipe
 from gencard.controller.settings.disk import KEPT, StateFiles, write_whole
+from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database
-from gencard.controller.state.releases import ReleaseStore
 from gencard.core.card.card import Card
 from gencard.core.errors import (
     BoxRunFailedError,
@@ -32,7 +33,6 @@ from gencard.core.errors import (
 )
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.documents.receipt import AuditedBox
-from gencard.wire.signatures.canonical import Document
 
 _FAILED = "failed"
 """Stands in a card's folder where the run of its black box failed."""
@@ -50,7 +50,6 @@ class BoxRelease:
 
     database: Database
     card_audits: CardAudits
-    store: ReleaseStore
     jobs: Descriptions
     files: StateFiles
 
@@ -76,7 +75,7 @@ class BoxRelease:
         if any((folder / name).exists() for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS)):
             return
         with self.database.transaction() as tx:
-            if self.store.list(tx, card=card.name, limit=1).rows:
+            if results.list_releases(tx, card=card.name, limit=1).rows:
                 raise StorageError
             usable = in_force(self.card_audits.cards.card(tx, card.name))
             self._log(tx, card, self.audited(tx, usable))
@@ -90,7 +89,7 @@ class BoxRelease:
         )
         self._run_once(run, job, folder / _FAILED)
 
-    def _run_once(self, run: Run, job: tasks.Job, failed: Path) -> None:
+    def _run_once(self, run: Run, job: tasks.KeepJob, failed: Path) -> None:
         """One error for all ends that may depend on a record, and no other run after it.
 
         Of a run that was cancelled nothing stays, or the next one's time would tell how far it was.
@@ -129,10 +128,9 @@ class BoxRelease:
             folder=self._folder(card),
             rows_file=rows_file,
         )
-        digest: str = run.job(tasks.DRAW, job)["digest"]
-        return digest
+        return run.job(tasks.DRAW, job).digest
 
-    def _recipe(self, card: Card, dataset_entry: DatasetEntry) -> Document:
+    def _recipe(self, card: Card, dataset_entry: DatasetEntry) -> Recipe:
         """Raises GeneratorChangedError where it would build another box than the card's."""
         boxes, terms = self.card_audits.boxes, offer_of(card).terms
         boxes.check_unchanged(signed_card(card))

@@ -23,12 +23,12 @@ from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.settings.disk import ROWS, StateFiles
+from gencard.controller.state import results
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page
-from gencard.controller.state.idempotency import Request
 from gencard.controller.state.ledger import FIT, Ledger
-from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.releases import PsiRow, PsiStore, ReleaseRow, ReleaseStore
+from gencard.controller.state.requests import OperationRow, Request
+from gencard.controller.state.results import PsiRow, ReleaseRow
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.card import Card, CardState
 from gencard.core.errors import (
@@ -63,8 +63,6 @@ class Releases:
     database: Database
     cards: CardBook
     ledger: Ledger
-    psis: PsiStore
-    store: ReleaseStore
     operations: Operations
     files: StateFiles
     card_audits: CardAudits
@@ -134,7 +132,7 @@ class Releases:
 
     def _check_room(self, tx: Connection, card: Card, rows: int) -> None:
         """Raises TooLargeError where the card has as many or as large releases as it may have."""
-        number, rows_held = self.store.held(tx, card.name)
+        number, rows_held = results.released_under(tx, card.name)
         for row in self.operations.unfinished(tx, card.analyst, KIND):
             if row.resource == card.name:
                 number, rows_held = number + 1, rows_held + int(json.loads(row.request)["rows"])
@@ -151,7 +149,7 @@ class Releases:
 
     def _check_quota(self, tx: Connection, who: Identity, size: int) -> None:
         """Raises QuotaExceededError where the caller may have no more releases, or none so large."""
-        number, bytes_held = self.store.held_by(tx, who.uri)
+        number, bytes_held = results.released_to(tx, who.uri)
         unfinished = self.operations.unfinished(tx, who.uri, KIND)
         to_come = sum(int(json.loads(row.request).get("bytes", 0)) for row in unfinished)
         self.cards.quotas.check_release(number + len(unfinished), bytes_held + to_come + size)
@@ -167,7 +165,7 @@ class Releases:
         """Releases of a card, newest first."""
         with self.database.reading() as tx:
             self.cards.seen(tx, who, card)
-            return self.store.list(tx, card=card, before=before, limit=limit)
+            return results.list_releases(tx, card=card, before=before, limit=limit)
 
     def psi(self, who: Identity, card: str) -> bytes:
         """Psi's document.
@@ -180,7 +178,7 @@ class Releases:
             readable_card = self.cards.readable(tx, who, card)
             if readable_card.offer is not None and is_private(readable_card):
                 raise NoPsiError
-            row = self.psis.find(tx, card)
+            row = results.find_psi(tx, card)
         if row is None:
             raise CardStateError(state=readable_card.state)
         return row.document
@@ -197,7 +195,10 @@ class Releases:
         Raises:
             CardStateError: It has one already.
         """
-        if offer_of(card).terms.without_uniques and self.store.list(tx, card=card.name, limit=1).rows:
+        if (
+            offer_of(card).terms.without_uniques
+            and results.list_releases(tx, card=card.name, limit=1).rows
+        ):
             raise CardStateError(state=card.state)
 
     def hold(self, tx: Connection, who: Identity, card: str) -> None:
@@ -208,7 +209,7 @@ class Releases:
             CardStateError, CardExpiredError: The card does not allow it.
         """
         kind = FIT if is_private(self.cards.card(tx, card)) else SPENT_ON
-        paid_line = self.psis.find(tx, card) or self.ledger.settled(tx, resource=card, kind=FIT)
+        paid_line = results.find_psi(tx, card) or self.ledger.settled(tx, resource=card, kind=FIT)
         if paid_line or self.ledger.held(tx, resource=card, kind=kind):
             return
         if self.same_psi(tx, card) is not None:
@@ -233,7 +234,7 @@ class Releases:
         source = same_noisy_psi(
             agreed_card.terms, self.cards.held(tx, agreed_card.analyst, dataset_entry)
         )
-        return None if source is None else self.psis.get(tx, source.name)
+        return None if source is None else results.get_psi(tx, source.name)
 
     def _price(self, tx: Connection, card: Card) -> Price:
         """The offered price, or less where the analyst came to hold some of the statistics since.
@@ -251,7 +252,7 @@ class Releases:
         return price if price.fits(signed.price) else signed.price
 
     def _seen(self, tx: Connection, who: Identity, name: str) -> ReleaseRow:
-        row = self.store.get(tx, name)
+        row = results.get_release(tx, name)
         self.cards.readable(tx, who, row.card, what="release")
         return row
 

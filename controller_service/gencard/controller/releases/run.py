@@ -27,10 +27,11 @@ from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import SPENT_ON, Releases
 from gencard.controller.settings.disk import ROWS, StoredFile, flush_folder
+from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.ledger import FIT
-from gencard.controller.state.operations import OperationRow
-from gencard.controller.state.releases import ReleaseRow
+from gencard.controller.state.requests import OperationRow
+from gencard.controller.state.results import ReleaseRow
 from gencard.core.card.card import Card, CardState
 from gencard.core.errors import GencardError, OperationCancelledError, StorageError
 from gencard.core.types import VersionKind
@@ -117,7 +118,7 @@ class ReleaseRun:
             dataset_entry, version, drawn=drawn_file, rows=rows, rows_file=rows_file
         )
         with single_attempt():
-            self._publish(run, card, run.job(tasks.THIN_OUT, job)["digest"], rows_file)
+            self._publish(run, card, run.job(tasks.THIN_OUT, job).digest, rows_file)
 
     def _synthesised(
         self,
@@ -139,12 +140,11 @@ class ReleaseRun:
             seed=seed,
             rows_file=rows_file,
         )
-        digest: str = run.job(tasks.SYNTHESISE, job)["digest"]
-        return digest
+        return run.job(tasks.SYNTHESISE, job).digest
 
     def _stored(self, card: Card) -> bytes | None:
         with self.releases.database.reading() as tx:
-            row = self.releases.psis.find(tx, card.name)
+            row = results.find_psi(tx, card.name)
         return None if row is None else row.document
 
     def _shared(self, run: Run, card: Card) -> bytes | None:
@@ -155,7 +155,7 @@ class ReleaseRun:
             if row is None:
                 return None
             self._log(tx, "measure", card.name, {"psi_digest": row.digest, "held_by": row.card})
-            self.releases.psis.put(tx, card.name, row.document, row.digest, self.cards.clock())
+            results.put_psi(tx, card.name, row.document, row.digest, self.cards.clock())
             line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
             if line is not None:  # held before another card of the analyst drew the same noise
                 self.releases.ledger.void(tx, line.line, self.cards.clock())
@@ -169,8 +169,7 @@ class ReleaseRun:
             self.releases.hold(tx, Identity.of(run.row.owner), card.name)
         agreed_card = signed_card(card)
         job = self.jobs.measure(dataset_entry, agreed_card.version, agreed_card.terms)
-        result = run.job(tasks.MEASURE, job)
-        psi: bytes = result["psi"].encode()
+        psi = run.job(tasks.MEASURE, job).psi
         with self.releases.database.transaction() as tx:
             now = self.cards.clock()
             line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
@@ -178,7 +177,7 @@ class ReleaseRun:
                 raise OperationCancelledError
             self.cards.usable(tx, Identity.of(run.row.owner), card.name)
             self._log(tx, "measure", card.name, {"psi_digest": sha256(psi)})
-            self.releases.psis.put(tx, card.name, psi, sha256(psi), now)
+            results.put_psi(tx, card.name, psi, sha256(psi), now)
             self.releases.ledger.settle(tx, line.line, now)
         return psi
 
@@ -225,7 +224,7 @@ class ReleaseRun:
             audited = self.black_boxes.audited(tx, usable)
             self.releases.check_first(tx, usable)
             without, private = offer_of(card).terms.without_uniques, is_private(card)
-            psi_digest = "" if private else self.releases.psis.get(tx, card.name).digest
+            psi_digest = "" if private else results.get_psi(tx, card.name).digest
             details = {"data_digest": digest} | ({} if private else {"psi_digest": psi_digest})
             entry = self._log(tx, "release", name, details)
             receipt = Receipt(
@@ -246,7 +245,7 @@ class ReleaseRun:
             )
             signed = sign(receipt_statement(receipt), [self.cards.signing_key(tx)])
             row = _row_of(receipt, signed, run, file_name, now)
-            self.releases.store.insert(tx, row)
+            results.insert_release(tx, row)
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, self.response(row))
 

@@ -1,22 +1,18 @@
 """Programs of analysts in a sandbox: one file of Python or R, declared libraries, outputs of one shape.
 
-{"program": text, "libraries": [name, ...], "environment": see ``sandbox.recipes``,
- "isolation": word, "limits": {name: int}}
-
 What leaves is the numbers of outputs whose shape was agreed before; whatever else happens at the records
 is one error, the same for all causes.
 """
 
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from gencard.controller.sandbox.boxes import ignore_hundredths
 from gencard.controller.sandbox.environment import (
     ANALYSES,
     PYTHON,
     Environment,
-    environment_of_document,
 )
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
@@ -33,7 +29,7 @@ from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError, 
 from gencard.core.program_outputs import START, Outputs, check_outputs, difference_in_shape
 from gencard.run.r_language import R, bytes_of_r_request, is_r, start_file
 from gencard.wire.box_request import NOTHING_STORED, BoxRequest, BoxTask, StoredNumbers
-from gencard.wire.signatures.canonical import Document, sha256
+from gencard.wire.signatures.canonical import sha256
 
 LIBRARIES = ("numpy", "scipy", *ANALYSES)
 """Distributions that a program in Python may declare."""
@@ -100,6 +96,23 @@ def _environment(program: Program, compiled: str) -> Environment:
     return program.environment(compiled) if program.is_python else r_environment(program.libraries)
 
 
+@dataclass(frozen=True, slots=True)
+class AnalysisRecipe:
+    """How a job runs a program of an analyst.
+
+    Args:
+        program: Its text.
+        libraries: Distributions or packages of R that it declares.
+        environment: Parts of the machine that its sandbox shows.
+    """
+
+    program: str
+    libraries: tuple[str, ...]
+    environment: Environment
+    isolation: Isolation
+    limits: SandboxLimits
+
+
 def analysis_recipe(
     text: str,
     libraries: Collection[str],
@@ -107,8 +120,8 @@ def analysis_recipe(
     isolation: Isolation,
     *,
     compiled: str = "",
-) -> Document:
-    """How a job runs the program.
+) -> AnalysisRecipe:
+    """Describe how a job runs the program.
 
     Args:
         compiled: A folder of compiled copies; see ``environment.CompiledCopies``.
@@ -118,13 +131,13 @@ def analysis_recipe(
         GeneratorChangedError: A distribution changes while it is read.
     """
     program = analysis_program(text, libraries)
-    return {
-        "program": text,
-        "libraries": list(program.libraries),
-        "environment": asdict(_environment(program, compiled)),
-        "isolation": str(isolation),
-        "limits": asdict(replace(limits, fit_mib=1)),
-    }
+    return AnalysisRecipe(
+        text,
+        tuple(program.libraries),
+        _environment(program, compiled),
+        isolation,
+        replace(limits, fit_mib=1),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,13 +153,12 @@ class SandboxedAnalysis:
     most_numbers: int
 
     @classmethod
-    def of_recipe(cls, recipe: Document, most_numbers: int) -> "SandboxedAnalysis":
+    def of_recipe(cls, recipe: AnalysisRecipe, most_numbers: int) -> "SandboxedAnalysis":
         """Raises GeneratorChangedError where a distribution was changed since it was compared."""
-        environment = environment_of_document(recipe["environment"])
-        environment.check_unchanged()
-        limits, isolation = SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"])
-        program = analysis_program(recipe["program"], recipe["libraries"])
-        return cls(program, Sandbox(limits, isolation, environment), most_numbers)
+        recipe.environment.check_unchanged()
+        program = analysis_program(recipe.program, recipe.libraries)
+        sandbox = Sandbox(recipe.limits, recipe.isolation, recipe.environment)
+        return cls(program, sandbox, most_numbers)
 
     def outputs(
         self, dataset: Dataset, coding: Coding, stored: StoredNumbers = NOTHING_STORED, *, seed: int

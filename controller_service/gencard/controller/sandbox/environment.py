@@ -14,7 +14,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from glob import glob
 from hashlib import sha256
@@ -22,11 +22,10 @@ from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from gencard.controller.sandbox.distributions import Checked, checked, stamp_of
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
-from gencard.wire.signatures.canonical import Document
+from gencard.core.json_codecs import written
 
 PYTHON = "python"
 """As the first word of a command: the controller's own interpreter, with Gencard to import."""
@@ -68,6 +67,33 @@ _UNDECLARED = (
     "/usr/local/lib/python3*/site-packages",
 )
 """Where packages lie that no box declares: hidden from Python, since its digest does not cover them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A distribution as digests of programs name it.
+
+    Args:
+        record: SHA-256, in hex, of its files' hashes; see ``distributions.Installed``.
+    """
+
+    name: str
+    version: str
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """All that runs a program and is part of its digest.
+
+    Args:
+        interpreter: Name and version of Python; of an interpreter of the system, SHA-256 of its file.
+        distributions: Of a program in Python.
+    """
+
+    interpreter: str = ""
+    libc: str = ""
+    distributions: tuple[Distribution, ...] = field(default=(), metadata=written(omit=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +145,6 @@ class Environment:
         return (_records(again), again.entries) == (self.records, self.distributions)
 
 
-def environment_of_document(document: Mapping[str, Any]) -> Environment:
-    """From ``dataclasses.asdict``, which may have been JSON in between."""
-    return Environment(
-        tuple(document["shown"]),
-        tuple(document["hidden"]),
-        tuple((path, target) for path, target in document["links"]),
-        document["compiled"],
-        tuple(document["distributions"]),
-        document["stamp"],
-        tuple(document.get("libraries", ())),
-        document.get("records", ""),
-    )
-
-
 def python_environment(libraries: Iterable[str], compiled: str = "") -> Environment:
     """The controller's interpreter, Gencard, and distributions with all that they require.
 
@@ -161,16 +173,14 @@ def _stamp(distributions: str, compiled: str) -> str:
     return f"{distributions} {stamp_of([compiled])}" if compiled else distributions
 
 
-def python_runtime(libraries: Iterable[str]) -> Document:
+def python_runtime(libraries: Iterable[str]) -> Runtime:
     """Interpreter and C library by version, distributions by version and RECORD; raises the same."""
-    return {
-        "distributions": [
-            {"name": each.name, "version": each.version, "record": each.record}
-            for each in checked((*BASE, *libraries)).distributions
-        ],
-        "interpreter": f"{platform.python_implementation()} {platform.python_version()}",
-        "libc": libc(),
-    }
+    installed = checked((*BASE, *libraries)).distributions
+    return Runtime(
+        f"{platform.python_implementation()} {platform.python_version()}",
+        libc(),
+        tuple(Distribution(each.name, each.version, each.record) for each in installed),
+    )
 
 
 def libc() -> str:

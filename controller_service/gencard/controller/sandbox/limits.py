@@ -12,7 +12,7 @@ import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -56,17 +56,18 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """Bounds of one run; a job's own bounds hold besides, where they are lower.
+    """Limits of one run; a job's own limits hold too, where they are lower.
 
     Args:
-        memory_mib: Memory of all processes and files together. What ``work_mib`` leaves of it is divided
-            equally among the processes, as address space of each.
-        cpu_seconds: CPU time of each process.
-        wall_seconds: Time of the whole run.
-        processes: Processes at a time. One may have threads and starts no other process; of several,
-            each thread counts as a process.
-        work_mib: Files in the working folder, which are memory.
-        fit_mib: The largest fit that is kept.
+        memory_mib: Memory of all processes and files together, in MiB, at least 64. What ``work_mib``
+            leaves is divided equally among ``processes`` and must be at least 16 for each.
+        cpu_seconds: CPU time of each process, in seconds; then the process is killed.
+        wall_seconds: Duration of the run, in seconds; then the run is ended.
+        processes: Processes at the same time: 1 for Python, about 8 for a shell script. With 1, the
+            process may have up to 16 threads and start no other process; with more, each thread
+            counts as a process.
+        work_mib: Size of the files in the working folder, in MiB. They are kept in memory.
+        fit_mib: Size of the fit that a black box returns, in MiB; a run with a larger one fails.
     """
 
     memory_mib: int = 2_048
@@ -91,6 +92,26 @@ class SandboxLimits:
     def tasks(self) -> int:
         """Processes and threads at a time."""
         return self.processes if self.processes > 1 else _THREADS
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings(SandboxLimits):
+    """Sandbox of black boxes and of analysts' programs: isolation, and limits of one run.
+
+    The limits of the job in ``[limits]`` hold too, where they are lower.
+
+    Args:
+        isolation: ``namespaces`` closes the sandbox with bubblewrap: no network, no other files, no
+            other processes. ``processes`` isolates nothing; it is refused without ``insecure_dev`` in
+            ``[server]``.
+    """
+
+    isolation: Isolation = Isolation.NAMESPACES
+
+    @property
+    def limits(self) -> SandboxLimits:
+        """The limits alone, as digests of runs contain them."""
+        return SandboxLimits(**{one.name: getattr(self, one.name) for one in fields(SandboxLimits)})
 
 
 def bounds_of(limits: SandboxLimits, *, others: int = 0) -> dict[str, tuple[int, int]]:

@@ -13,13 +13,15 @@ from gencard.controller.sandbox.environment import (
     PYTHON,
     SCRIPTS,
     Environment,
+    Runtime,
     libc,
     python_environment,
     python_runtime,
 )
 from gencard.core.errors import InvalidInputError
+from gencard.core.typed_json import PLAIN
 from gencard.wire.box_request import BoxRequest, bytes_of_request
-from gencard.wire.signatures.canonical import Document, digest_of
+from gencard.wire.signatures.canonical import digest_of
 
 MOST_FILES = 200
 MOST_BYTES = 16 << 20
@@ -131,7 +133,7 @@ class Program:
         """
         return python_environment(self.libraries, compiled) if self.is_python else Environment()
 
-    def runtime(self) -> Document:
+    def runtime(self) -> Runtime:
         """What runs it: Python and the C library by version, distributions by name, version and RECORD.
 
         An interpreter of the system is named by the content of its file.
@@ -141,7 +143,7 @@ class Program:
         """
         return python_runtime(self.libraries) if self.is_python else self._system_runtime()
 
-    def digest(self, runtime: Document) -> str:
+    def digest(self, runtime: Runtime) -> str:
         """SHA-256, in hex, of what its author and the steward chose, and of what runs it.
 
         Gencard itself is not in it: the controller is trusted to run what it says.
@@ -155,11 +157,11 @@ class Program:
                 "command": list(self.command),
                 "files": {path: hashlib.sha256(content).hexdigest() for path, content in self.files},
                 "parameters": dict(self.parameters),
-                "runtime": runtime,
+                "runtime": PLAIN.write(runtime),
             }
         )
 
-    def _system_runtime(self) -> Document:
+    def _system_runtime(self) -> Runtime:
         """The interpreter that the command names, or the first line of the script that it names."""
         first = self.command[0]
         if first.startswith("./"):
@@ -168,7 +170,7 @@ class Program:
             first = first if line.startswith(b"#!") else ""
         path = Path(first)
         content = path.read_bytes() if first and path.is_file() else b""
-        return {"interpreter": hashlib.sha256(content).hexdigest(), "libc": libc()}
+        return Runtime(hashlib.sha256(content).hexdigest(), libc())
 
 
 def _imports_in(text: bytes) -> Iterator[str]:

@@ -1,32 +1,78 @@
-"""Programs in sandboxes, as the settings name them and as a job is told of them.
-
-{"kind": "program", "box": name in the registry, or empty, "folder": path, or empty,
- "command": [word, ...], "parameters": {name: word}, "libraries": [name, ...], "digest": hex,
- "runtime": see ``Program.runtime``, "environment": {"shown": [path, ...], ..., "stamp": hex},
- "isolation": word, "limits": {name: int}}
+"""Recipes of black boxes: how a job builds each, from the settings and from what was compared before.
 
 The service compares distributions with their RECORDs; a job refuses what has changed since, by the
 stamp, and reads the files of a program again. For another machine ``carried`` puts the files in place of
-folder, runtime and environment: "files": {path: base64, ...}; ``received`` finds the others there.
+folder, runtime and environment; ``received`` finds the others there.
 """
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from gencard.boxes.reference import ReferenceRecipe
 from gencard.controller.sandbox.boxes import SandboxedProgram, built_in_program, sandboxed_box
-from gencard.controller.sandbox.environment import environment_of_document
+from gencard.controller.sandbox.environment import Environment, Runtime
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.blackbox import BlackBox
 from gencard.core.domain import Clique
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
+from gencard.core.json_codecs import Scalar, written
+from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.typed_json import AS_IT_IS
 from gencard.wire.box_request import Values
-from gencard.wire.signatures.canonical import Document
 
 PROGRAM = "program"
+
+
+def _bytes_of_base64(json: object) -> bytes:
+    return b64decode(AS_IT_IS[str].of_json(json), validate=True)
+
+
+_FILES = Scalar(
+    lambda files: files and {path: b64encode(data).decode() for path, data in files.items()},
+    lambda json: None if json is None else {path: _bytes_of_base64(data) for path, data in json.items()},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRecipe:
+    """A program, or a box of the registry, that runs in a sandbox.
+
+    Args:
+        box: Name in the registry; empty for a program of the settings.
+        folder: Folder of the program; empty for a box of the registry, and on another machine.
+        command, parameters, libraries: See ``program.Program``.
+        digest: SHA-256, in hex, that cards name it by.
+        runtime: Part of the digest.
+        environment: Parts of the machine that its sandbox shows.
+        isolation, limits: The sandbox.
+        cliques, linear: Statistics of the card; the box hears of their attributes.
+        values: For ordered attributes, the number that each code stands for, None for missing.
+        files: Content of each file by its path, if the program comes from another machine.
+    """
+
+    kind: str = field(init=False, default=PROGRAM)
+    box: str
+    folder: str
+    command: tuple[str, ...]
+    parameters: Mapping[str, str]
+    libraries: tuple[str, ...]
+    digest: str
+    runtime: Runtime
+    environment: Environment
+    isolation: Isolation = Isolation.NAMESPACES
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
+    cliques: tuple[Clique, ...] = ()
+    linear: tuple[LinearStatistic, ...] = ()
+    values: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    files: Mapping[str, bytes] | None = field(default=None, metadata=written(scalar=_FILES))
+
+
+Recipe = ReferenceRecipe | ProgramRecipe
+"""How a job builds a black box."""
 
 
 def program_recipe(
@@ -34,7 +80,7 @@ def program_recipe(
     command: tuple[str, ...],
     parameters: Mapping[str, str],
     libraries: tuple[str, ...] = (),
-) -> Document:
+) -> ProgramRecipe:
     """A program as it stands in its folder now.
 
     Raises:
@@ -45,38 +91,32 @@ def program_recipe(
     return _recipe(program, box="", folder=str(folder))
 
 
-def built_in_recipe(box: str, parameters: Mapping[str, str]) -> Document:
+def built_in_recipe(box: str, parameters: Mapping[str, str]) -> ProgramRecipe:
     """A box of the registry with these parameters; raises as ``program_recipe`` and ``box_named``."""
     return _recipe(built_in_program(box, parameters), box=box, folder="")
 
 
-def _recipe(program: Program, *, box: str, folder: str) -> Document:
+def _recipe(program: Program, *, box: str, folder: str) -> ProgramRecipe:
     runtime = program.runtime()
-    return {
-        "kind": PROGRAM,
-        "box": box,
-        "folder": folder,
-        "command": list(program.command),
-        "parameters": dict(program.parameters),
-        "libraries": list(program.libraries),
-        "digest": program.digest(runtime),
-        "runtime": runtime,
-        "environment": asdict(program.environment()),
-    }
+    return ProgramRecipe(
+        box,
+        folder,
+        tuple(program.command),
+        dict(program.parameters),
+        tuple(program.libraries),
+        program.digest(runtime),
+        runtime,
+        program.environment(),
+    )
 
 
-def imports_of(recipe: Document) -> tuple[str, ...]:
+def imports_of(recipe: ProgramRecipe) -> tuple[str, ...]:
     """Imports of a program from its declared distributions; see ``program.Program.imports``."""
-    return _program_of(recipe).imports(environment_of_document(recipe["environment"]))
-
-
-def in_sandbox(recipe: Document, limits: SandboxLimits, isolation: Isolation) -> Document:
-    """The same recipe, with the sandbox that it runs in."""
-    return {**recipe, "isolation": str(isolation), "limits": asdict(limits)}
+    return _program_of(recipe).imports(recipe.environment)
 
 
 def sandboxed_box_of(
-    recipe: Document,
+    recipe: ProgramRecipe,
     *,
     workload: tuple[Clique, ...] = (),
     values: Values | None = None,
@@ -91,23 +131,17 @@ def sandboxed_box_of(
 
     Raises:
         GeneratorChangedError: What is there now has another digest.
-        InvalidInputError: The recipe is of another kind, or its program cannot be read.
+        InvalidInputError: Its program cannot be read.
     """
-    if recipe["kind"] != PROGRAM:
-        raise InvalidInputError(field="black_box", problem="is of an unknown kind")
-    environment = environment_of_document(recipe["environment"])
-    environment.check_unchanged()
-    limits, isolation = SandboxLimits(**recipe["limits"]), Isolation(recipe["isolation"])
-    sandbox = Sandbox(limits, isolation, environment, check_seconds=check_seconds)
+    recipe.environment.check_unchanged()
+    sandbox = Sandbox(recipe.limits, recipe.isolation, recipe.environment, check_seconds=check_seconds)
     program = checked_program(recipe)
-    if recipe["box"]:
-        return sandboxed_box(
-            recipe["box"], program.parameters, sandbox, workload=workload, values=values
-        )
+    if recipe.box:
+        return sandboxed_box(recipe.box, program.parameters, sandbox, workload=workload, values=values)
     return SandboxedProgram(program, sandbox, workload, values or {})
 
 
-def checked_program(recipe: Document) -> Program:
+def checked_program(recipe: ProgramRecipe) -> Program:
     """The program of a recipe as it lies there now.
 
     Raises:
@@ -115,12 +149,12 @@ def checked_program(recipe: Document) -> Program:
         InvalidInputError: It cannot be read.
     """
     program = _program_of(recipe)
-    if program.digest(recipe["runtime"] if program.is_python else program.runtime()) != recipe["digest"]:
+    if program.digest(recipe.runtime if program.is_python else program.runtime()) != recipe.digest:
         raise GeneratorChangedError.since_start()
     return program
 
 
-def carried(recipe: Document) -> Document:
+def carried(recipe: ProgramRecipe) -> ProgramRecipe:
     """The recipe for another machine, which has no files of this one.
 
     Raises:
@@ -128,12 +162,11 @@ def carried(recipe: Document) -> Document:
         InvalidInputError: They cannot be read.
     """
     program = checked_program(recipe)
-    files = {} if recipe["box"] else {path: b64encode(data).decode() for path, data in program.files}
-    left = ("folder", "runtime", "environment")
-    return {**{name: recipe[name] for name in recipe if name not in left}, "files": files}
+    files = {} if recipe.box else dict(program.files)
+    return replace(recipe, folder="", runtime=Runtime(), environment=Environment(), files=files)
 
 
-def received(recipe: Document, compiled: str = "") -> Document:
+def received(recipe: ProgramRecipe, compiled: str = "") -> ProgramRecipe:
     """The recipe of another machine for this one: the same program, by the interpreter that is here.
 
     Args:
@@ -143,21 +176,22 @@ def received(recipe: Document, compiled: str = "") -> Document:
         GeneratorChangedError: With the interpreter and the distributions here it has another digest.
         InvalidInputError: A distribution is not installed here.
     """
-    program = _program_of({**recipe, "folder": ""})
-    here = {**recipe, "folder": "", "runtime": program.runtime()}
-    if program.digest(here["runtime"]) != recipe["digest"]:
+    # only its own files: a folder that the recipe names is one of the other machine
+    here = replace(recipe, folder="", files=recipe.files or {})
+    program = _program_of(here)
+    runtime = program.runtime()
+    if program.digest(runtime) != recipe.digest:
         raise GeneratorChangedError
-    return {**here, "environment": asdict(program.environment(compiled))}
+    return replace(here, runtime=runtime, environment=program.environment(compiled))
 
 
-def _program_of(recipe: Document) -> Program:
-    if recipe["box"]:
-        return built_in_program(recipe["box"], recipe["parameters"])
-    if "files" in recipe:
+def _program_of(recipe: ProgramRecipe) -> Program:
+    if recipe.box:
+        return built_in_program(recipe.box, recipe.parameters)
+    if recipe.files is not None:
         # these come from another machine: no file may lie outside the program's folder
-        if any(PurePosixPath(path).is_absolute() or ".." in path.split("/") for path in recipe["files"]):
+        if any(PurePosixPath(path).is_absolute() or ".." in path.split("/") for path in recipe.files):
             raise InvalidInputError(field="files", problem="has a path outside the program's folder")
-        files = tuple((path, b64decode(data)) for path, data in sorted(recipe["files"].items()))
-        return Program(tuple(recipe["command"]), files, recipe["parameters"], tuple(recipe["libraries"]))
-    folder = Path(recipe["folder"])
-    return Program.read(folder, recipe["command"], recipe["parameters"], recipe["libraries"])
+        files = tuple(sorted(recipe.files.items()))
+        return Program(recipe.command, files, recipe.parameters, recipe.libraries)
+    return Program.read(Path(recipe.folder), recipe.command, recipe.parameters, recipe.libraries)

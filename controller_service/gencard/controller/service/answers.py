@@ -10,10 +10,10 @@ from gencard.controller.answers.decisions import question_of
 from gencard.controller.answers.programs import Programs
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import operation_message, page_size, request_of
-from gencard.controller.state.runs import RunRow, RunState
+from gencard.controller.state.results import RunRow, RunState
 from gencard.v1 import answers_pb2 as pb
 from gencard.v1 import answers_pb2_grpc
-from gencard.wire.codecs.card_codec import timestamp
+from gencard.wire.codec import timestamp
 from gencard.wire.documents.answer_document import Question
 
 STATE = {

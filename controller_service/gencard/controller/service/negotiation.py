@@ -1,44 +1,26 @@
 """CatalogService and NegotiationService: what there is to choose from, and cards."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import grpc
 
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.negotiations import Negotiations
-from gencard.controller.policy.policy import Policy
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.records.encoding import PLAIN
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import page_and_token, page_size, request_of
-from gencard.core.card.terms import Tier
+from gencard.core.card.terms import Proposal
+from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute
 from gencard.core.coding import Attribute
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
-from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codecs.card_codec import (
-    analyses_message,
-    card_message,
-    kind_message,
-    proposal_of,
-)
-from gencard.wire.codecs.privacy_codec import (
-    claim_message,
-    mechanism_message,
-    price_message,
-    privacy_message,
-    transform_message,
-)
-from gencard.wire.codecs.schema_codec import DeclaredAttribute, declared_message, zeros_message
+from gencard.wire.codec import message_of, messages_of, value_of
+from gencard.wire.codecs.card_codec import card_message
 
-TIER = {
-    Tier.BY_CONSTRUCTION: catalog.TIER_BY_CONSTRUCTION,
-    Tier.PRIVATE: catalog.TIER_PRIVATE,
-    Tier.AUDITED: catalog.TIER_AUDITED,
-}
 SECONDS_A_DAY = 86_400
 
 
@@ -56,89 +38,49 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         self, request: catalog.ListDatasetsRequest, context: grpc.ServicerContext
     ) -> catalog.ListDatasetsResponse:
         page, token = page_and_token([*self.catalogue], request, attrgetter("name"))
-        return catalog.ListDatasetsResponse(datasets=map(_summary, page), next_page_token=token)
+        return catalog.ListDatasetsResponse(
+            datasets=[_entry(one, whole=False) for one in page], next_page_token=token
+        )
 
     def GetDataset(
         self, request: catalog.GetDatasetRequest, context: grpc.ServicerContext
     ) -> catalog.GetDatasetResponse:
-        return catalog.GetDatasetResponse(dataset=_whole(self.catalogue.named(request.name)))
+        return catalog.GetDatasetResponse(dataset=_entry(self.catalogue.named(request.name), whole=True))
 
     def ListGenerators(
         self, request: catalog.ListGeneratorsRequest, context: grpc.ServicerContext
     ) -> catalog.ListGeneratorsResponse:
         entries, token = page_and_token(self.boxes.catalogue(), request, attrgetter("name"))
-        generators = [
-            catalog.Generator(
-                name=entry.name,
-                tier=TIER[entry.tier],
-                description=entry.description,
-                digest=entry.digest,
-                needs=entry.needs,
-                bound=entry.bound,
-                most_cells=entry.most_cells,
-                cell_bytes=entry.cell_bytes,
-                parameters=[
-                    catalog.Parameter(name=name, value=value) for name, value in entry.parameters.items()
-                ],
-                claim=None if entry.claim is None else claim_message(entry.claim),
-                reviewed_by=entry.reviewed_by,
-            )
-            for entry in entries
-        ]
+        generators = messages_of(entries, catalog.Generator)
         return catalog.ListGeneratorsResponse(generators=generators, next_page_token=token)
 
 
-def _summary(dataset_entry: DatasetEntry) -> catalog.Dataset:
-    return catalog.Dataset(
-        name=dataset_entry.name,
-        title=dataset_entry.schema.title,
-        description=dataset_entry.schema.description,
-        declared_by=dataset_entry.schema.declared_by,
-        version=dataset_entry.version,
-        records=dataset_entry.schema.records,
-        most_records=dataset_entry.schema.most_records,
-    )
-
-
-def _whole(dataset_entry: DatasetEntry) -> catalog.Dataset:
-    message = _summary(dataset_entry)
+def _entry(dataset_entry: DatasetEntry, *, whole: bool) -> catalog.Dataset:
+    """The public description of a dataset; attributes, zeros and policy only if ``whole``."""
     schema = dataset_entry.schema
-    message.attributes.extend(
-        declared_message(_declared(one, schema)) for one in schema.coding.attributes
+    summary = CatalogueEntry(
+        name=dataset_entry.name,
+        title=schema.title,
+        description=schema.description,
+        declared_by=schema.declared_by,
+        version=dataset_entry.version,
+        records=schema.records,
+        most_records=schema.most_records,
     )
-    message.structural_zeros.extend(zeros_message(zeros) for zeros in schema.coding.structural_zeros)
-    message.policy.CopyFrom(_policy(dataset_entry.policy))
-    return message
+    if whole:
+        summary = replace(
+            summary,
+            attributes=tuple(_declared(one, schema) for one in schema.coding.attributes),
+            structural_zeros=schema.coding.structural_zeros,
+            policy=dataset_entry.policy.public,
+        )
+    return message_of(summary, catalog.Dataset)
 
 
 def _declared(attribute: Attribute, schema: PublicSchema) -> DeclaredAttribute:
     reading = schema.readings.get(attribute.name, PLAIN)
     groups = schema.groups.get(attribute.name, {})
     return DeclaredAttribute(attribute, reading.absent, reading.age_at, reading.other, groups)
-
-
-def _policy(policy: Policy) -> catalog.Policy:
-    return catalog.Policy(
-        largest_order=policy.largest_order,
-        largest_marginal_cells=policy.largest_marginal_cells,
-        most_marginals=policy.most_marginals,
-        most_rows=policy.most_rows,
-        forbidden=[common.Clique(attributes=clique) for clique in policy.forbidden],
-        generators=policy.generators,
-        mechanisms=[mechanism_message(mechanism) for mechanism in policy.mechanisms],
-        most_per_card=price_message(policy.most_per_card),
-        automatic=policy.automatic,
-        valid_seconds=policy.valid_days * SECONDS_A_DAY,
-        noise=None if policy.noise is None else privacy_message(policy.noise),
-        transform=transform_message(policy.transform),
-        moments=map(kind_message, policy.moments.kinds),
-        highest_moment=policy.moments.highest,
-        measures=policy.measures,
-        without_uniques=policy.without_uniques,
-        analyses=analyses_message(policy.analyses.most),
-        steward_releases=policy.analyses.steward,
-        two_stewards=policy.decided_by_two,
-    )
 
 
 ALL = "datasets/-"
@@ -156,7 +98,7 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     def ProposeCard(
         self, request: pb.ProposeCardRequest, context: grpc.ServicerContext
     ) -> pb.ProposeCardResponse:
-        proposal = proposal_of(request.terms)
+        proposal = value_of(Proposal, request.terms)
         if request.validate_only:
             card = self.negotiations.price(identity(), proposal)
         else:
@@ -182,7 +124,7 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
             identity(),
             request.name,
             request.etag,
-            proposal_of(request.terms),
+            value_of(Proposal, request.terms),
             request_of("CounterCard", request),
         )
         return pb.CounterCardResponse(card=card_message(card))

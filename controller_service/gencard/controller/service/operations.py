@@ -14,27 +14,30 @@ from google.protobuf.message import Message
 from gencard.controller.operations.failures import error_of_document
 from gencard.controller.operations.operations import Operations
 from gencard.controller.service.guard import identity
-from gencard.controller.state.accounts import Account, Scope
-from gencard.controller.state.audits import AuditRow
 from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog, all_changes
-from gencard.controller.state.idempotency import Request
-from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.operations import UNFINISHED, OperationRow, OperationState
-from gencard.controller.state.releases import EvaluationRow, ReleaseRow
+from gencard.controller.state.ledger import Account, Ledger, Scope
+from gencard.controller.state.log import EventLog, all_changes
+from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState, Request
+from gencard.controller.state.results import AuditRow, EvaluationRow, ReleaseRow
 from gencard.core.audit.report import Verdict
-from gencard.core.card.budget import Spend, SpendState
 from gencard.core.errors import (
     GencardError,
     InvalidInputError,
     InvalidNumberError,
     OperationCancelledError,
 )
-from gencard.v1 import answers_pb2, audit_pb2, ledger_pb2, ledger_pb2_grpc, measures_pb2, synthesis_pb2
+from gencard.v1 import (
+    answers_pb2,
+    audit_pb2,
+    common_pb2,
+    ledger_pb2,
+    ledger_pb2_grpc,
+    measures_pb2,
+    synthesis_pb2,
+)
 from gencard.v1.synthesis_pb2 import OperationProgress
-from gencard.wire.codecs.card_codec import timestamp
+from gencard.wire.codec import message_of, messages_of, timestamp
 from gencard.wire.codecs.error_table import status_message
-from gencard.wire.codecs.privacy_codec import price_message
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Role
 
@@ -55,7 +58,6 @@ RESPONSE: dict[str, type[Message]] = {
 }
 LONGEST_WAIT = 30.0
 LOOK_EVERY = 0.1
-SPEND_STATE = {state: ledger_pb2.Spend.State.Value(f"STATE_{state.name}") for state in SpendState}
 VERDICT = {
     Verdict.NO_EVIDENCE: audit_pb2.VERDICT_NO_EVIDENCE,
     Verdict.LEAKAGE: audit_pb2.VERDICT_LEAKAGE,
@@ -261,7 +263,7 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
                 tx, analyst=owner, before=request.page_token, limit=page_size(request.page_size)
             )
         return ledger_pb2.ListSpendsResponse(
-            spends=map(_line, page.rows), next_page_token=page.next_token
+            spends=messages_of(page.rows, ledger_pb2.Spend), next_page_token=page.next_token
         )
 
     def GetBudget(
@@ -271,7 +273,9 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
         cap = self.ledger.cap(account)
         with self.database.reading() as tx:
             spent = self.ledger.spent(tx, account)
-        return ledger_pb2.GetBudgetResponse(cap=price_message(cap), spent=price_message(spent))
+        return ledger_pb2.GetBudgetResponse(
+            cap=message_of(cap, common_pb2.Price), spent=message_of(spent, common_pb2.Price)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,16 +318,3 @@ class LogServicer(ledger_pb2_grpc.LogServiceServicer):
     ) -> ledger_pb2.GetKeyHistoryResponse:
         with self.database.reading() as tx:
             return ledger_pb2.GetKeyHistoryResponse(changes=all_changes(tx))
-
-
-def _line(spend: Spend) -> ledger_pb2.Spend:
-    return ledger_pb2.Spend(
-        name=f"ledger/{spend.line}",
-        dataset=spend.dataset,
-        analyst=spend.analyst,
-        resource=spend.resource,
-        kind=spend.kind,
-        price=price_message(spend.price),
-        state=SPEND_STATE[spend.state],
-        create_time=timestamp(spend.created),
-    )

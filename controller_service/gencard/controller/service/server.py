@@ -357,8 +357,8 @@ def stand_by(
         Whether it leads; False where the wait was ended.
 
     Raises:
-        InvalidInputError: The address cannot be listened on.
-        StorageError: The database was made by a newer version of Gencard.
+        InvalidInputError: The address cannot be listened on, or a newer or unknown version of Gencard
+            wrote the database.
     """
     if leadership.try_lead():
         return True

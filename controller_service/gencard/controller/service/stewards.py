@@ -1,34 +1,23 @@
 """StewardService: the stewards' desk on the wire."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from operator import attrgetter
 
 import grpc
 from google.longrunning import operations_pb2
-from google.protobuf.timestamp_pb2 import Timestamp
 
-from gencard.controller.answers.decisions import question_of
 from gencard.controller.service.guard import identity, tls_key
 from gencard.controller.service.operations import operation_message, page_and_token, page_size
-from gencard.controller.state.events import Event
-from gencard.controller.state.first_decisions import FirstDecision
-from gencard.controller.state.runs import RunRow
-from gencard.controller.stewards.actions import Action, Kind, arguments_bytes, arguments_of
-from gencard.controller.stewards.cards import CardView
+from gencard.controller.stewards.answers import summary_of
 from gencard.controller.stewards.desk import Desk
-from gencard.controller.stewards.people import PersonView
-from gencard.controller.stewards.reading import AccountView
-from gencard.controller.stewards.registers import RefusalView
 from gencard.controller.stewards.risk import RiskView
 from gencard.core.errors import InvalidInputError
-from gencard.v1 import negotiation_pb2, steward_pb2_grpc
 from gencard.v1 import steward_pb2 as pb
-from gencard.wire.codecs.card_codec import card_message, terms_message, timestamp
-from gencard.wire.codecs.privacy_codec import price_message
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.v1 import steward_pb2_grpc
+from gencard.wire.codec import message_of, messages_of, timestamp, value_of
+from gencard.wire.signatures.canonical import document_of
+from gencard.wire.steward import Action, Kind, LogLine, check_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,87 +33,41 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
         self, request: pb.ListQueueRequest, context: grpc.ServicerContext
     ) -> pb.ListQueueResponse:
         page = self.desk.queue(identity(), page_size(request.page_size), request.page_token)
-        waiting = [
-            pb.Waiting(
-                resource=one.resource,
-                kind=one.kind,
-                waits_for=one.waits_for,
-                text=one.text,
-                who=one.who,
-                since=timestamp(one.since),
-            )
-            for one in page.rows
-        ]
+        waiting = messages_of(page.rows, pb.Waiting)
         return pb.ListQueueResponse(waiting=waiting, next_page_token=page.next_token)
 
     def GetReview(
         self, request: pb.GetReviewRequest, context: grpc.ServicerContext
     ) -> pb.GetReviewResponse:
-        return _review(self.desk.card(identity(), request.name))
+        review = self.desk.card(identity(), request.name)
+        return pb.GetReviewResponse(review=message_of(review, pb.CardReview))
 
     def GetPreview(
         self, request: pb.GetPreviewRequest, context: grpc.ServicerContext
     ) -> pb.GetPreviewResponse:
-        arguments = arguments_of(request.arguments)
+        check_arguments(request.arguments)
+        arguments = document_of(request.arguments, "arguments") if request.arguments else {}
         preview = self.desk.preview(identity(), _kind(request.kind), request.resource, arguments)
-        return pb.GetPreviewResponse(
-            shown=preview.shown,
-            document=json_bytes(preview.document),
-            two=preview.two,
-            first_decisions=map(_first, preview.firsts),
-        )
+        return pb.GetPreviewResponse(preview=message_of(preview, pb.Preview))
 
     def Decide(self, request: pb.DecideRequest, context: grpc.ServicerContext) -> pb.DecideResponse:
-        action = Action(
-            _kind(request.kind),
-            request.resource,
-            arguments_of(request.arguments),
-            request.reason,
-            request.shown,
-        )
+        check_arguments(request.action.arguments)
+        action = value_of(Action, request.action)
         decision = self.desk.decide(identity(), action, request.request_id, tls_key())
-        return pb.DecideResponse(
-            digest=decision.digest,
-            by=decision.by,
-            done=decision.done,
-            time=timestamp(decision.time),
-            expire_time=_moment(decision.expires),
-            result=dict(decision.result),
-        )
+        return pb.DecideResponse(decision=message_of(decision, pb.Decision))
 
     def ListAnswersToReview(
         self, request: pb.ListAnswersToReviewRequest, context: grpc.ServicerContext
     ) -> pb.ListAnswersToReviewResponse:
         rows, token = page_and_token(self.desk.answers(identity()), request, attrgetter("name"))
-        return pb.ListAnswersToReviewResponse(answers=map(_answer, rows), next_page_token=token)
+        answers = messages_of(map(summary_of, rows), pb.AnswerSummary)
+        return pb.ListAnswersToReviewResponse(answers=answers, next_page_token=token)
 
     def GetAnswerReview(
         self, request: pb.GetAnswerReviewRequest, context: grpc.ServicerContext
     ) -> pb.GetAnswerReviewResponse:
-        view = self.desk.answer(identity(), request.name)
-        numbers = [
-            pb.ReviewedNumber(
-                output=cell.output,
-                row=cell.row,
-                column=cell.column,
-                value=cell.value,
-                dry=cell.dry,
-                colour=str(cell.verdict.colour),
-                rules=map(str, cell.verdict.broken),
-            )
-            for cell in view.cells
-        ]
-        return pb.GetAnswerReviewResponse(
-            answer=_answer(view.row),
-            numbers=numbers,
-            program=view.program,
-            document=b"" if view.answer is None else json.dumps(view.answer).encode(),
-            marks=b"" if view.marks is None else json.dumps(view.marks).encode(),
-            reasons=view.reasons,
-            two=view.two,
-            shown=view.shown,
-            first_decisions=map(_first, view.firsts),
-        )
+        review = self.desk.answer(identity(), request.name)
+        return pb.GetAnswerReviewResponse(review=message_of(review, pb.AnswerReview))
 
     def ListAccounts(
         self, request: pb.ListAccountsRequest, context: grpc.ServicerContext
@@ -133,21 +76,24 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
         page, token = page_and_token(
             accounts, request, lambda one: f"{one.dataset} {one.scope} {one.holder}"
         )
-        return pb.ListAccountsResponse(accounts=map(_account, page), next_page_token=token)
+        return pb.ListAccountsResponse(
+            accounts=messages_of(page, pb.BudgetAccount), next_page_token=token
+        )
 
     def ListPeople(
         self, request: pb.ListPeopleRequest, context: grpc.ServicerContext
     ) -> pb.ListPeopleResponse:
         uri = attrgetter("uri")
         people, token = page_and_token(sorted(self.desk.people(identity()), key=uri), request, uri)
-        return pb.ListPeopleResponse(people=map(_person, people), next_page_token=token)
+        return pb.ListPeopleResponse(people=messages_of(people, pb.Person), next_page_token=token)
 
     def SearchLog(
         self, request: pb.SearchLogRequest, context: grpc.ServicerContext
     ) -> pb.SearchLogResponse:
         size = page_size(request.page_size)
         page = self.desk.search_log(identity(), request.query, size, request.page_token)
-        return pb.SearchLogResponse(entries=map(_entry, page.rows), next_page_token=page.next_token)
+        entries = messages_of(page.rows, pb.LogLine, LogLine)
+        return pb.SearchLogResponse(entries=entries, next_page_token=page.next_token)
 
     def GetLogEntry(
         self, request: pb.GetLogEntryRequest, context: grpc.ServicerContext
@@ -162,7 +108,7 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
     ) -> pb.ListRefusalsResponse:
         refusals = self.desk.refusals(identity())
         page, token = page_and_token(refusals, request, attrgetter("operation"))
-        return pb.ListRefusalsResponse(refusals=map(_refusal, page), next_page_token=token)
+        return pb.ListRefusalsResponse(refusals=messages_of(page, pb.Failure), next_page_token=token)
 
     def RunRisk(
         self, request: pb.RunRiskRequest, context: grpc.ServicerContext
@@ -182,109 +128,6 @@ def _kind(text: str) -> Kind:
     raise InvalidInputError(field="kind", problem=f"must be one of {', '.join(Kind)}")
 
 
-def _moment(time: datetime | None) -> Timestamp | None:
-    return None if time is None else timestamp(time)
-
-
-def _first(first: FirstDecision) -> pb.FirstDecision:
-    return pb.FirstDecision(
-        digest=first.digest,
-        kind=first.kind,
-        resource=first.resource,
-        arguments=arguments_bytes(first.arguments),
-        shown=first.shown,
-        reason=first.reason,
-        who=first.actor,
-        time=timestamp(first.created),
-        expire_time=timestamp(first.expires),
-    )
-
-
-def _review(view: CardView) -> pb.GetReviewResponse:
-    offer, together = view.offer, view.together
-    changes = (
-        negotiation_pb2.Change(field=one.field, old=one.old, new=one.new, reason=one.reason)
-        for one in view.changes
-    )
-    return pb.GetReviewResponse(
-        card=card_message(view.card),
-        offer=None if offer is None else terms_message(offer.terms),
-        changes=changes,
-        price=None if offer is None else price_message(offer.price),
-        refusal="" if view.refusal is None else view.refusal.message,
-        two=view.two,
-        shown=view.shown,
-        attributes=together.attributes,
-        together=_matrices(together.here, together.before),
-        granted=together.cards,
-        first_decisions=map(_first, view.firsts),
-    )
-
-
-def _matrices(here: Sequence[Sequence[bool]], before: Sequence[Sequence[bool]]) -> Sequence[pb.Together]:
-    rows = zip(here, before, strict=True)
-    return [pb.Together(here=one, before=other) for one, other in rows]
-
-
-def _answer(row: RunRow) -> pb.AnswerToReview:
-    question = question_of(row)
-    return pb.AnswerToReview(
-        name=row.name,
-        analyst=row.submitter,
-        kind=question.kind,
-        formula=question.formula,
-        where=question.where,
-        missing=question.missing,
-        options=question.options,
-        create_time=timestamp(row.created),
-    )
-
-
-def _account(account: AccountView) -> pb.BudgetAccount:
-    return pb.BudgetAccount(
-        scope=str(account.scope),
-        dataset=account.dataset,
-        holder=account.holder,
-        cap=price_message(account.cap),
-        spent=price_message(account.spent),
-        reserved=price_message(account.reserved),
-    )
-
-
-def _person(person: PersonView) -> pb.Person:
-    return pb.Person(
-        uri=person.uri,
-        fingerprint=person.fingerprint,
-        disabled=person.disabled,
-        certificate_until=_moment(person.certificate_until),
-        last_seen=_moment(person.last_seen),
-        shown=person.shown,
-    )
-
-
-def _entry(event: Event) -> pb.LogEntry:
-    return pb.LogEntry(
-        index=event.index,
-        time=timestamp(event.time),
-        actor=event.actor,
-        action=event.action,
-        resource=event.resource,
-        details=dict(event.details),
-    )
-
-
-def _refusal(refusal: RefusalView) -> pb.FailureAtRecords:
-    return pb.FailureAtRecords(
-        operation=refusal.operation,
-        analyst=refusal.analyst,
-        kind=refusal.kind,
-        resource=refusal.resource,
-        reason=refusal.reason,
-        time=timestamp(refusal.time),
-        shown=refusal.shown,
-    )
-
-
 def _risk(view: RiskView) -> pb.GetRiskResponse:
     report = view.report
     worst = []
@@ -300,5 +143,5 @@ def _risk(view: RiskView) -> pb.GetRiskResponse:
         report=b"" if report is None else json.dumps(report.json()).encode(),
         worst=worst,
         cards=view.cards,
-        time=_moment(view.time),
+        time=None if view.time is None else timestamp(view.time),
     )

@@ -6,40 +6,48 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, PositiveInt
 from pydantic_core import PydanticCustomError
 
-from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.settings.files import Section
+from gencard.controller.sandbox.limits import SandboxLimits
+from gencard.controller.settings.files import PartOf, Section, TableOf
 from gencard.core.card.budget import ZERO, Claim, Neighbouring, decimal_of, delta_of
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import GENERATORS
 
+_DECLARED = "Declared by {}, and not proved."
 
-class ClaimTable(Section):
-    """Privacy guarantee that somebody declares for a program; it is shown as such, and not checked."""
 
-    by: str = Field(pattern=r"^[^\s\x00-\x1f][^\x00-\x1f]{0,199}$")
-    """Who declares it, in up to 200 characters."""
-    epsilon: Decimal
-    """Epsilon of one run, from 1e-9 to 1,000,000."""
-    delta: Decimal = ZERO
-    """Delta of one run, from 1e-18 to below 1; 0 for pure differential privacy."""
-    neighbouring: Neighbouring
-    """Neighbouring relation: ``add-remove`` or ``replace-one``."""
+def _person(sentence: str) -> str:
+    before, after = _DECLARED.split("{}")
+    return sentence.removeprefix(before).removesuffix(after)
 
-    @model_validator(mode="after")
-    def _is_a_claim(self) -> "ClaimTable":
-        self.claim()
-        return self
 
-    def claim(self) -> Claim:
-        return Claim(
-            f"Declared by {self.by}, and not proved.",
-            decimal_of(str(self.epsilon), "black_boxes.claim.epsilon"),
-            delta_of(str(self.delta), "black_boxes.claim.delta") if self.delta else ZERO,
-            self.neighbouring,
-        )
+def _epsilon(number: Decimal) -> Decimal:
+    return decimal_of(str(number), "black_boxes.claim.epsilon")
+
+
+def _delta(number: Decimal) -> Decimal:
+    return delta_of(str(number), "black_boxes.claim.delta") if number else ZERO
+
+
+CLAIM = TableOf(
+    "Privacy guarantee that somebody declares for a program; it is shown as such, and not checked.",
+    sentence=Annotated[
+        str,
+        Field(
+            alias="by",
+            pattern=r"^[^\s\x00-\x1f][^\x00-\x1f]{0,199}$",
+            description="Who declares it, in up to 200 characters.",
+        ),
+        AfterValidator(_DECLARED.format),
+        PlainSerializer(_person),
+    ],
+    epsilon=(Annotated[Decimal, AfterValidator(_epsilon)], ...),
+    delta=Annotated[Decimal, AfterValidator(_delta)],
+    neighbouring=(Neighbouring, ...),
+)
+"""Of ``Claim``."""
 
 
 NAME = r"^[a-z][a-z0-9_-]{0,62}$"
@@ -63,49 +71,18 @@ Generator = Annotated[Name, AfterValidator(_known)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
-class CellTable(Section):
-    """Sandbox of black boxes and of analysts' programs: isolation, and limits of one run.
+_LIMITS = {
+    "memory_mib": Annotated[int, Field(ge=64)],
+    **dict.fromkeys(("cpu_seconds", "wall_seconds", "processes", "work_mib", "fit_mib"), PositiveInt),
+}
 
-    The limits of the job in ``[limits]`` hold too, where they are lower.
-    """
+SANDBOX = TableOf(**_LIMITS)
+"""Of ``SandboxSettings``."""
 
-    isolation: Isolation = Isolation.NAMESPACES
-    """``namespaces`` closes the sandbox with bubblewrap: no network, no other files, no other processes.
-    ``processes`` isolates nothing; it is refused without ``insecure_dev`` in ``[server]``."""
-    memory_mib: Annotated[int, Field(ge=64)] = 2_048
-    """Memory of all processes and files together, in MiB, at least 64. What ``work_mib`` leaves is
-    divided equally among ``processes`` and must be at least 16 for each."""
-    cpu_seconds: PositiveInt = 900
-    """CPU time of each process, in seconds; then the process is killed."""
-    wall_seconds: PositiveInt = 1_200
-    """Duration of the run, in seconds; then the run is ended."""
-    processes: PositiveInt = 1
-    """Processes at the same time. With 1, the process may have up to 16 threads and start no other
-    process; with more, each thread counts as a process."""
-    work_mib: PositiveInt = 64
-    """Size of the files in the working folder, in MiB. They are kept in memory."""
-    fit_mib: PositiveInt = 256
-    """Size of the fit that a black box returns, in MiB; a run with a larger one fails."""
-
-    def bounds(self) -> SandboxLimits:
-        return SandboxLimits(**{name: value for name, value in self if name != "isolation"})
-
-
-class CellLimitsTable(Section):
-    """Limits of one black box. A limit that is not set is that of ``[cell]``."""
-
-    memory_mib: Annotated[int, Field(ge=64)] | None = None
-    """Memory of all processes and files together, in MiB, at least 64."""
-    cpu_seconds: PositiveInt | None = None
-    """CPU time of each process, in seconds."""
-    wall_seconds: PositiveInt | None = None
-    """Duration of the run, in seconds."""
-    processes: PositiveInt | None = None
-    """Processes at the same time: 1 for Python, about 8 for a shell script."""
-    work_mib: PositiveInt | None = None
-    """Size of the files in the working folder, in MiB."""
-    fit_mib: PositiveInt | None = None
-    """Size of the fit that the black box returns, in MiB."""
+LIMITS = PartOf(
+    SandboxLimits, "Limits of one black box. A limit that is not set is that of ``[cell]``.", **_LIMITS
+)
+"""Of some fields of ``SandboxLimits``."""
 
 
 class ReviewTable(Section):
@@ -127,13 +104,12 @@ class _InCell(Section):
     """The review, which a black box of tier ``audited`` needs before cards can name it."""
     parameters: Mapping[str, str] = Field(default_factory=dict)
     """Parameters by name; all values are text in quotes."""
-    limits: CellLimitsTable = CellLimitsTable()
+    limits: Annotated[Mapping[str, int], LIMITS] = Field(default_factory=dict)
     """Its own limits in the sandbox."""
 
-    def limits_in(self, cell: CellTable) -> SandboxLimits:
-        """The cell's bounds, with those that are the box's own."""
-        own = {name: value for name, value in self.limits if value is not None}
-        return replace(cell.bounds(), **own)
+    def limits_in(self, limits: SandboxLimits) -> SandboxLimits:
+        """Return the limits of ``[cell]``, with those that are the box's own."""
+        return replace(limits, **self.limits)
 
 
 class ProgramBox(_InCell):
@@ -151,7 +127,7 @@ class ProgramBox(_InCell):
     author: Author = ""
     """Author, in up to 200 characters. Evidence of audits is pooled over black boxes of one name and
     author on one dataset."""
-    claim: ClaimTable | None = None
+    claim: Annotated[Claim, CLAIM] | None = None
     """Privacy guarantee that the author or somebody else declares."""
 
 

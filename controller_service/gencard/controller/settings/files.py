@@ -6,15 +6,28 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
+from functools import partial, reduce
+from inspect import getdoc
+from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    ValidationError,
+    create_model,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from gencard.core.errors import InvalidInputError
 from gencard.files import SETTINGS_LIMIT, open_file, read_file
@@ -53,6 +66,97 @@ class Section(BaseModel):
     """A table of a TOML file: nothing missing, nothing unknown, nothing changed later."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TableOf:
+    """Annotation of a dataclass that a table of a TOML file states, by the names of its fields.
+
+    ``format: Annotated[FileFormat, TableOf()]``: pydantic checks names and types, unknown names are
+    refused at each level, and the constructor of the dataclass checks the rest.
+
+    Args:
+        purpose: Description of the table in the reference, if not that of the dataclass.
+        forms: Form of a field in the file, if not its type: an annotation, or that and a default; None
+            for a field that no file states.
+    """
+
+    def __init__(self, purpose: str = "", /, **forms: Any) -> None:
+        self._purpose, self._forms = purpose, forms
+        self._sections: dict[type, type[Section]] = {}
+
+    def section(self, kind: type) -> type[Section]:
+        """Return the model of the table; its docstring is that of the dataclasses that it states."""
+        if kind not in self._sections:
+            doc = "\n\n".join(getdoc(one) or "" for one in kind.__mro__ if is_dataclass(one))
+            if self._purpose:
+                doc = f"{self._purpose}\n\n{doc[doc.index('Args:') :]}"
+            self._sections[kind] = create_model(
+                kind.__name__,
+                __base__=Section,
+                __doc__=doc,
+                __module__=kind.__module__,
+                **self._entries(kind),
+            )
+        return self._sections[kind]
+
+    def __get_pydantic_core_schema__(self, kind: type, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def read(value: object, section_of: Callable[[object], Section]) -> object:
+            if is_dataclass(value):
+                return value  # a default
+            return self._value(kind, dict(iter(section_of(value))))  # a field may be called keys
+
+        return core_schema.no_info_wrap_validator_function(
+            read,
+            handler.generate_schema(self.section(kind)),
+            serialization=core_schema.plain_serializer_function_ser_schema(partial(self._table, kind)),
+        )
+
+    def _entries(self, kind: type) -> dict[str, Any]:
+        hints = get_type_hints(kind, include_extras=True)
+        entries: dict[str, Any] = {}
+        for field in fields(kind):
+            form = self._forms.get(field.name, _form(hints[field.name]))
+            default = field.default if field.default_factory is MISSING else field.default_factory()
+            usual = ... if default is MISSING else default
+            if form is not None:
+                entries[field.name] = form if isinstance(form, tuple) else (form, usual)
+        return entries
+
+    def _value(self, kind: type, values: Table) -> Any:
+        return kind(**values)
+
+    def _table(self, kind: type, value: Any) -> Table:
+        """Return the table that states a value."""
+        section = self.section(kind)
+        stated = {name: getattr(value, name) for name in section.model_fields}
+        return section.model_construct(**stated).model_dump(by_alias=True)
+
+
+class PartOf(TableOf):
+    """Annotation of a dictionary of some fields of a dataclass: those that a table states."""
+
+    def __init__(self, kind: type, purpose: str, /, **forms: Any) -> None:
+        super().__init__(purpose, **forms)
+        self._kind = kind
+
+    def section(self, _kind: type) -> type[Section]:
+        return super().section(self._kind)
+
+    def _entries(self, kind: type) -> dict[str, Any]:
+        return {name: (form | None, None) for name, (form, _) in super()._entries(kind).items()}
+
+    def _value(self, _kind: type, values: Table) -> Table:
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _table(self, kind: type, value: Table) -> Table:
+        return self.section(kind).model_construct(**value).model_dump()
+
+
+def _form(hint: Any) -> Any:
+    """Return the form of a field by its type: a dataclass, also an optional one, is a table in turn."""
+    if isinstance(hint, UnionType):
+        return reduce(or_, map(_form, get_args(hint)))
+    return Annotated[hint, TableOf()] if is_dataclass(hint) else hint
 
 
 def read_table(path: Path) -> Table:

@@ -16,22 +16,26 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gencard.controller.records.file_format import FileFormat
+from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.tables.address import TableAddress, place_of
-from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.settings.boxes import BoxEntry, CellTable, LendingTable, Name
+from gencard.controller.sandbox.limits import Isolation, SandboxSettings
+from gencard.controller.settings.boxes import SANDBOX, BoxEntry, LendingTable, Name
 from gencard.controller.settings.files import (
     Address,
     Section,
     Table,
+    TableOf,
     is_loopback,
     read_table,
     refusal_of,
 )
-from gencard.controller.settings.policy import Caps, MeasuresTable, PolicyTable
+from gencard.controller.settings.policy import CAPS, MEASURES, POLICY
 from gencard.controller.settings.stewards import NotifyTable, PageTable
+from gencard.controller.state.ledger import Caps
 from gencard.core.errors import InvalidInputError
+from gencard.core.evaluation.material import NOTHING_DECLARED, Declared
 from gencard.core.generators.registry import GENERATORS
+from gencard.core.policy import Policy
 
 
 class Server(Section):
@@ -261,40 +265,6 @@ class ClusterTable(Section):
         )
 
 
-class FormatTable(Section):
-    """How a file of records is written, if its format is not the usual one; ``init`` drafts it."""
-
-    encoding: str = "utf-8"
-    """Encoding of a CSV file, by its name in Python, such as ``cp1252``."""
-    delimiter: str = ""
-    """Character between the values of a CSV file. By default that of the first lines in UTF-8, and a
-    comma in other encodings."""
-    quote: str = '"'
-    """Quotation mark of a CSV file, one character; empty if there is none. In UTF-8, other marks than
-    the default ones require ``delimiter``."""
-    escape: str | None = None
-    """Character before a quotation mark inside a value. By default the quotation mark is doubled."""
-    comment: str = ""
-    """Character with which lines begin that are no records, in UTF-8; empty if there is none."""
-    header: bool = True
-    """``false`` if the first record does not hold the names of the columns: they are then ``column0``,
-    ``column1`` and so on, with as many digits as the last one."""
-    skip: int = 0
-    """Lines before the header of a CSV file. In UTF-8, lines to skip require ``delimiter``."""
-    decimal: str = "."
-    """Decimal separator of numbers: a point or a comma."""
-    thousands: str = ""
-    """Thousands separator of numbers, one character; it must differ from ``decimal``."""
-    dates: tuple[str, ...] = ()
-    """Formats of dates besides ISO 8601, such as ``%d.%m.%Y``; the first that fits is used."""
-    trim: bool = False
-    """``true`` ignores spaces before and after values."""
-
-    def format(self) -> FileFormat:
-        """Raises InvalidInputError where the marks are not possible."""
-        return FileFormat(**self.model_dump())
-
-
 def _place(value: object) -> object:
     return place_of(value) if isinstance(value, str) else value
 
@@ -318,13 +288,13 @@ class DatasetTable(Section):
     holdout: Place | None = None
     """Records of other people of the same population, under the same schema, for evaluations. No release
     is made from them."""
-    format: FormatTable = FormatTable()
+    format: Annotated[FileFormat, TableOf()] = USUAL
     """Format of the files of ``data`` and ``holdout``."""
-    measures: MeasuresTable = MeasuresTable()
+    measures: Annotated[Declared, MEASURES] = NOTHING_DECLARED
     """What evaluations use."""
-    policy: PolicyTable
+    policy: Annotated[Policy, POLICY]
     """What a card may contain."""
-    caps: Caps
+    caps: Annotated[Caps, CAPS]
     """Budgets."""
 
 
@@ -344,7 +314,7 @@ class Settings(BaseSettings):
     page: PageTable | None = None
     metrics: MetricsTable | None = None
     cluster: ClusterTable | None = None
-    cell: CellTable = CellTable()
+    cell: Annotated[SandboxSettings, SANDBOX] = SandboxSettings()
     datasets: tuple[DatasetTable, ...] = ()
     black_boxes: tuple[BoxEntry, ...] = ()
     lending: LendingTable = LendingTable()

@@ -6,7 +6,6 @@ import typer
 from rich.markup import escape
 
 from gencard.controller.answers.decisions import STEWARD, question_of
-from gencard.controller.answers.review import Cell
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -20,14 +19,13 @@ from gencard.controller.shell.terminal import (
     say_json,
     table,
 )
-from gencard.controller.state.runs import RunRow, RunTier
-from gencard.controller.stewards.actions import Kind
-from gencard.controller.stewards.answers import AnswerView
+from gencard.controller.stewards.answers import summary_of
 from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.shell import new_typer, visible
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
+from gencard.wire.steward import AnswerReview, AnswerSummary, Kind, ReviewedNumber
 
 app = new_typer(help="Show, release or refuse answers waiting for a steward.", no_args_is_help=True)
 
@@ -42,7 +40,7 @@ def list_answers(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     with local_desk(config, None) as desk:
         rows = desk.desk.answers(desk.who)
     if as_json:
-        say_json([_facts(row) for row in rows])
+        say_json([_facts(summary_of(row)) for row in rows])
         return
     for row in rows:
         console.print(f"[bold]{row.name}[/]", soft_wrap=True)
@@ -62,12 +60,12 @@ def show(
     """Show every number of a waiting answer, with its mark. The dry run's number stands beside it."""
     with local_desk(config, None) as desk:
         view = desk.desk.answer(desk.who, name)
-    if view.row.tier is RunTier.CHECKED:
-        say_json({**_facts(view.row), "answer": view.answer, "marks": view.marks})
+    if not view.summary.reviewed:
+        say_json({**_facts(view.summary), "answer": view.document, "marks": view.marks})
     elif program:
         typer.echo(visible(view.program.expandtabs(4)))
     elif as_json:
-        say_json({**_facts(view.row), "numbers": [_cell_document(cell) for cell in view.cells]})
+        say_json({**_facts(view.summary), "numbers": [_cell_document(cell) for cell in view.cells]})
     else:
         _say(view)
 
@@ -115,23 +113,23 @@ def refuse(
         say(f"Refused {name}: {charged} statistic charged, log entry {entry}.")
 
 
-def _say(view: AnswerView) -> None:
-    row = view.row
-    console.print(f"[bold]{row.name}[/]", soft_wrap=True)
-    console.print(f"  analyst   {short_name(row.submitter)}")
-    console.print(f"  program   {question_of(row).formula} (show --program prints it)", soft_wrap=True)
+def _say(view: AnswerReview) -> None:
+    run = view.summary
+    console.print(f"[bold]{run.name}[/]", soft_wrap=True)
+    console.print(f"  analyst   {short_name(run.analyst)}")
+    console.print(f"  program   {run.question.formula} (show --program prints it)", soft_wrap=True)
     cells = view.cells
     if view.reasons:
         console.print(f"  no output: {', '.join(view.reasons)} on the records; it can only be refused")
     for output in dict.fromkeys(cell.output for cell in cells):
         lines = table(escape(output), "row", "column", "records", "dry run", "mark", "rules")
         for cell in (one for one in cells if one.output == output):
-            colour = cell.verdict.colour
+            colour = cell.mark
             mark = f"[{_STYLES[colour]}]{colour}[/]"
             values = _text(cell.value), _text(cell.dry)
             lines.add_row(escape(cell.row), escape(cell.column), *values, mark, ", ".join(cell.marks))
         console.print(lines)
-    colours = [cell.verdict.colour for cell in cells]
+    colours = [cell.mark for cell in cells]
     counts = ", ".join(f"{colours.count(colour)} {colour}" for colour in Colour)
     console.print(
         f"{len(cells)} numbers: {counts}. Read the program: marks rely on the counts that it reports."
@@ -142,18 +140,17 @@ def _text(value: Number) -> str:
     return "missing" if value is None else f"{value:.{DIGITS}g}"
 
 
-def _facts(row: RunRow) -> dict[str, Any]:
-    question = question_of(row)
+def _facts(run: AnswerSummary) -> dict[str, Any]:
     return {
-        "name": row.name,
-        "analyst": row.submitter,
-        "kind": question.kind,
-        "formula": question.formula,
-        "created": time_text(row.created),
+        "name": run.name,
+        "analyst": run.analyst,
+        "kind": run.question.kind,
+        "formula": run.question.formula,
+        "created": time_text(run.time),
     }
 
 
-def _cell_document(cell: Cell) -> dict[str, Any]:
+def _cell_document(cell: ReviewedNumber) -> dict[str, Any]:
     facts = {name: getattr(cell, name) for name in ("output", "row", "column", "value", "dry")}
-    marks = {"mark": cell.verdict.colour, "rules": list(cell.verdict.broken)}
+    marks = {"mark": cell.mark, "rules": list(cell.rules)}
     return facts | marks | {"leaves": cell.leaving}

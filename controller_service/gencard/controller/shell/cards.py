@@ -18,15 +18,15 @@ from gencard.controller.shell.terminal import (
     local_desk,
     say_json,
 )
-from gencard.controller.stewards.actions import Kind
+from gencard.controller.state.cards import list_cards
 from gencard.core.card.budget import FREE
 from gencard.core.card.card import Card, CardState, Offer
 from gencard.core.card.terms import Proposal
 from gencard.wire.codecs.card_codec import card_of_bytes
-from gencard.wire.codecs.privacy_codec import price_document
-from gencard.wire.documents.card_document import terms_document
+from gencard.wire.documents.card_document import price_document, terms_document
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
+from gencard.wire.steward import Kind
 
 CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD")]
 Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]
@@ -46,7 +46,7 @@ def show(
         if name is not None:
             _say(state.cards.card(tx, name), as_json)
             return
-        rows = state.cards.store.list(tx, limit=PAGE).rows
+        rows = list_cards(tx, limit=PAGE).rows
         cards = [state.cards.as_of_now(card_of_bytes(row.body)) for row in rows]
     visible = [card for card in cards if not waiting or card.state is CardState.REQUESTED]
     if as_json:

@@ -36,10 +36,10 @@ from gencard.controller.shell.terminal import (
     service_statement,
     table,
 )
-from gencard.controller.state.cards import ENDED, CardStore, as_of
+from gencard.controller.state.cards import ENDED, as_of, list_cards
 from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog
 from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.log import EventLog
 from gencard.controller.upkeep.readiness import check_caps
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.shell import new_typer
@@ -121,8 +121,8 @@ def _dataset_document(entry: DatasetTable) -> dict[str, object]:
         "records": str(entry.data),
         "schema": str(entry.schema_file),
         "reviewed": read_schema(entry.schema_file).reviewed,
-        "policy": entry.policy.policy().summary,
-        "caps": caps_text(entry.caps.caps().in_words()),
+        "policy": entry.policy.summary,
+        "caps": caps_text(entry.caps.in_words()),
     }
 
 
@@ -162,7 +162,7 @@ def _open_cards(settings: Settings, dataset: str) -> list[str]:
     with database.reading() as tx:
         if (last := EventLog.last(tx)) is not None:
             now = max(now, last.time)
-        rows = CardStore().list(tx, dataset=f"{PREFIX}{dataset}", limit=1_000_000).rows
+        rows = list_cards(tx, dataset=f"{PREFIX}{dataset}", limit=1_000_000).rows
         cards = [as_of(card_of_bytes(row.body), now) for row in rows]
     database.close()
     return [card.name for card in cards if card.state not in ENDED]

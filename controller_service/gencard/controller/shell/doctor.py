@@ -35,7 +35,7 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state import tables
 from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog, ahead_of
+from gencard.controller.state.log import EventLog, ahead_of
 from gencard.controller.wiring import tls_files
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 

@@ -20,14 +20,14 @@ from gencard.controller.shell.terminal import (
     say_json,
     table,
 )
-from gencard.controller.state.accounts import Account, Scope
-from gencard.controller.stewards.actions import Kind
+from gencard.controller.state.ledger import Account, Scope
 from gencard.core.card.budget import Spend
 from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.shell import new_typer
-from gencard.wire.codecs.privacy_codec import price_document
+from gencard.wire.documents.card_document import price_document
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
+from gencard.wire.steward import Kind
 
 app = new_typer(help="Show spending; settle or void a reservation.", invoke_without_command=True)
 Line = Annotated[int, typer.Argument(help="Number of the ledger line.")]

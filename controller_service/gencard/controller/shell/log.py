@@ -9,7 +9,6 @@ import typer
 from rich.markup import escape
 from sqlalchemy import Connection
 
-from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.shell.terminal import (
     HERE,
@@ -22,10 +21,10 @@ from gencard.controller.shell.terminal import (
     say_json,
     steward_uri,
 )
-from gencard.controller.state.cards import ENDED, CardRow, as_of
+from gencard.controller.state.cards import ENDED, CardRow, as_of, list_cards
 from gencard.controller.state.database import LARGEST_PAGE
-from gencard.controller.state.events import Event, event_of
-from gencard.controller.state.events import verify as verify_log
+from gencard.controller.state.log import Event, event_of
+from gencard.controller.state.log import verify as verify_log
 from gencard.shell import new_typer
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.documents.key_history import LOG
@@ -114,7 +113,7 @@ def correct_clock(
         with state.database.transaction() as tx:
             actor = steward_uri(state.settings, steward)
             event = state.log.correct(tx, actor=actor, details=details, now=now)
-            cards = [as_of(card_of_bytes(row.body), now) for row in _all_cards(tx, state)]
+            cards = [as_of(card_of_bytes(row.body), now) for row in _all_cards(tx)]
     say(f"Log entry {event.index}: the clock counts again, {event.time:%Y-%m-%d %H:%M:%S} UTC.")
     before = time_of(event.details["before"])
     for card in cards:
@@ -123,11 +122,11 @@ def correct_clock(
             say(f"  {card.offer.expire_time:%Y-%m-%d}; end it with `gencard-controller revoke`.")
 
 
-def _all_cards(tx: Connection, state: ControllerState) -> Iterator[CardRow]:
-    page = state.cards.store.list(tx, limit=LARGEST_PAGE)
+def _all_cards(tx: Connection) -> Iterator[CardRow]:
+    page = list_cards(tx, limit=LARGEST_PAGE)
     yield from page.rows
     while page.next_token:
-        page = state.cards.store.list(tx, before=page.next_token, limit=LARGEST_PAGE)
+        page = list_cards(tx, before=page.next_token, limit=LARGEST_PAGE)
         yield from page.rows
 
 

@@ -26,7 +26,6 @@ from gencard.controller.shell.terminal import (
     say_json,
     table,
 )
-from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.people import RequestView
 from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer
@@ -39,6 +38,7 @@ from gencard.wire.documents.enrolment import (
 )
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Role
+from gencard.wire.steward import Kind
 
 Fingerprint = Annotated[
     str | None,

@@ -31,13 +31,13 @@ from gencard.controller.shell.terminal import (
     steward_uri,
     table,
 )
-from gencard.controller.stewards.actions import Action, Kind
 from gencard.controller.stewards.people import reachable
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
 from gencard.wire.documents.enrolment import PERSONS
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import Role
+from gencard.wire.steward import Action, Kind
 
 app = new_typer(help="Add, list, disable or enable people; give stewards passkeys.")
 
@@ -204,9 +204,9 @@ def list_people(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
         views = desk.desk.people(desk.who)
     documents = [
         {
-            "name": person.name,
-            "role": person.role,
-            "project": person.project,
+            "name": person.identity.name,
+            "role": person.identity.role,
+            "project": person.identity.project,
             "certificate until": _day(person.certificate_until),
             "last in the log": time_text(person.last_seen) if person.last_seen else "",
             "state": "disabled" if person.disabled else "enabled",

@@ -29,14 +29,15 @@ from gencard.controller.shell.terminal import (
     say_json,
     table,
 )
-from gencard.controller.state.audits import AuditRow, AuditStore
-from gencard.controller.stewards.actions import Kind
+from gencard.controller.state import results
+from gencard.controller.state.results import AuditRow
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
+from gencard.wire.steward import Kind
 
 audits_app = new_typer(help="Show or clear audit evidence, by black box.", invoke_without_command=True)
 
@@ -49,7 +50,7 @@ def show_audits(context: typer.Context, config: ConfigFile = HERE, as_json: AsJs
     if context.invoked_subcommand is not None:
         return
     with controller_state(config) as state, state.database.reading() as tx:
-        rows = sorted(AuditStore().counting(tx), key=_family)
+        rows = sorted(results.counting_audits(tx), key=_family)
     families = [_family_document(list(tries)) for _, tries in groupby(rows, key=_family)]
     if as_json:
         say_json(families)

@@ -21,7 +21,6 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.stewards.risk import ExactTables, RiskState, RiskView
 from gencard.core.psi_risk.risk import PsiRisk
-from gencard.core.typed_json import PLAIN
 
 WIDEST_HEAT_MAP = 16
 """Attributes beyond which the table of pairs would not fit a terminal."""
@@ -54,11 +53,10 @@ def _look(opened: ControllerState, dataset_entry: DatasetEntry, tables: ExactTab
     limits = opened.settings.limits
     jobs = Descriptions(opened.salt, limits.model_cells, limits.records)
     with console.status("Reading the records") as status:
-        answer = tasks.LOOK(
+        return tasks.LOOK(
             jobs.look(dataset_entry, tables.cliques, tables.own, tables.transform),
             progress=lambda step, share: status.update(f"Examining {step}: {share:.0%}"),
-        )
-    return PLAIN.read(PsiRisk, answer["risk"], field="risk")
+        ).risk
 
 
 def _say(view: RiskView, report: PsiRisk) -> None:

@@ -26,7 +26,7 @@ from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, sa
 from gencard.core.coding import Edges, Labels
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
-from gencard.wire.codecs.schema_codec import coding_digest
+from gencard.wire.documents.schema_document import coding_digest
 
 app = new_typer(help="Show, change or review the public schema of a dataset.")
 

@@ -47,8 +47,7 @@ from gencard.controller.shell.terminal import (
     say_in_force,
     table,
 )
-from gencard.controller.state.event_log import ahead_of
-from gencard.controller.state.events import Event
+from gencard.controller.state.log import Event, ahead_of
 from gencard.controller.upkeep import logs
 from gencard.controller.upkeep.backup import is_served
 from gencard.controller.upkeep.readiness import (
@@ -153,7 +152,7 @@ def _say_uncovered(entry: DatasetTable, catalogue: Catalogue) -> None:
 
 def _say_dropped_runs(entry: DatasetTable) -> None:
     """Say that no card of exact counts has runs, because the policy checks or rounds counts."""
-    policy = entry.policy.policy()
+    policy = entry.policy
     if policy.transform == AS_COUNTED or policy.analyses.most == NO_ANALYSES:
         return
     say(
@@ -309,7 +308,7 @@ def _say_small_tables(entry: DatasetTable, counted: SmallCells) -> None:
     console.print(tables)
     if len(counted.tables) > MOST_TABLES:
         say(f"And {len(counted.tables) - MOST_TABLES:,} more.")
-    if entry.policy.policy().transform.checks and Mechanism.EXACT in entry.policy.mechanisms:
+    if entry.policy.transform.checks and Mechanism.EXACT in entry.policy.mechanisms:
         say(
             f"{entry.name}: a card with one of these tables in exact counts is refused at the records. "
             "Merge the levels in the schema, forbid the pair in the policy, or offer noise."

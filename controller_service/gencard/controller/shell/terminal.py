@@ -24,15 +24,14 @@ from gencard.controller.people.identities import read_identities
 from gencard.controller.policy.rules import RuleLog, rules_of
 from gencard.controller.reloading import InForce, digest_of
 from gencard.controller.settings.settings import Settings
-from gencard.controller.state.event_log import kept_rules
-from gencard.controller.state.events import Event
 from gencard.controller.state.leadership import fence_of_machine
-from gencard.controller.stewards.actions import Action, Kind
+from gencard.controller.state.log import Event, kept_rules
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.upkeep.backup import is_served
 from gencard.core.errors import GencardError, StorageError
 from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.steward import Action, Kind
 
 console = Console(highlight=False)
 

@@ -120,145 +120,147 @@ class CardUsage:
     size: int
 
 
-class CardStore:
-    """Cards, changed only by whoever has read the newest etag."""
-
-    def insert(
-        self,
-        tx: Connection,
-        name: str,
-        *,
-        dataset: str,
-        analyst: str,
-        state: CardState,
-        body: bytes,
-        etag: str,
-        now: datetime,
-    ) -> None:
-        """Raises StorageError, at the end of the transaction's block, where the name is taken."""
-        tx.execute(
-            insert(cards).values(
-                name=name,
-                dataset=dataset,
-                analyst=analyst,
-                state=state,
-                body=body,
-                etag=etag,
-                created=now,
-                changed=now,
-            )
+def insert_card(
+    tx: Connection,
+    name: str,
+    *,
+    dataset: str,
+    analyst: str,
+    state: CardState,
+    body: bytes,
+    etag: str,
+    now: datetime,
+) -> None:
+    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    tx.execute(
+        insert(cards).values(
+            name=name,
+            dataset=dataset,
+            analyst=analyst,
+            state=state,
+            body=body,
+            etag=etag,
+            created=now,
+            changed=now,
         )
+    )
 
-    def update(
-        self,
-        tx: Connection,
-        name: str,
-        *,
-        old_etag: str,
-        new_etag: str,
-        state: CardState,
-        body: bytes,
-        now: datetime,
-    ) -> None:
-        """Change a card by one conditional UPDATE.
 
-        Raises:
-            NotFoundError: There is no such card.
-            StaleEtagError: The card is not as it was when ``old_etag`` was read; nothing was changed.
-        """
-        fresh = update(cards).where(cards.c.name == name, cards.c.etag == old_etag)
-        if tx.execute(fresh.values(etag=new_etag, state=state, body=body, changed=now)).rowcount != 1:
-            self.get(tx, name)
-            raise StaleEtagError()
-        if state in ENDED:
-            tx.execute(delete(risks).where(risks.c.card == name))
+def update_card(
+    tx: Connection,
+    name: str,
+    *,
+    old_etag: str,
+    new_etag: str,
+    state: CardState,
+    body: bytes,
+    now: datetime,
+) -> None:
+    """Change a card by one conditional UPDATE.
 
-    def get(self, tx: Connection, name: str) -> CardRow:
-        """Raises NotFoundError where there is no such card."""
-        row = tx.execute(select(cards).where(cards.c.name == name)).mappings().one_or_none()
-        if row is None:
-            raise NotFoundError(what="card")
-        return _row_of(row)
-
-    def named(self, tx: Connection, names: Collection[str]) -> list[CardRow]:
-        """Those of the names that are cards."""
-        query = select(cards).where(cards.c.name.in_([*names]))
-        return [_row_of(row) for row in tx.execute(query).mappings()]
-
-    def usage(self, tx: Connection, analyst: str, offered_since: datetime) -> CardUsage:
-        """What an analyst's cards take; offers made before ``offered_since`` have expired."""
-        requested = cards.c.state == CardState.REQUESTED
-        offered = and_(cards.c.state == CardState.OFFERED, cards.c.changed >= offered_since)
-        is_open = case((or_(requested, offered), 1), else_=0)
-        size = func.coalesce(func.sum(func.length(cards.c.body)), 0)
-        query = select(func.coalesce(func.sum(is_open), 0), func.count(), size)
-        row = tx.execute(query.where(cards.c.analyst == analyst)).one()
-        return CardUsage(*map(int, row))
-
-    def never_granted(
-        self, tx: Connection, before: datetime, after_number: int, limit: int
-    ) -> tuple[CardRow, ...]:
-        """Cards last changed before a time that do not stand and that nothing was made of, by number.
-
-        Some were agreed and ended unused: the signatures in the body tell.
-        """
-        has_entries = or_(
-            *(
-                exists().where(table.c.card == cards.c.name)
-                for table in (psis, releases, audits, measures, runs)
-            ),
-            exists().where(lines.c.resource == cards.c.name),
-        )
-        query = select(cards).where(
-            cards.c.changed < before,
-            cards.c.number > after_number,
-            cards.c.state.not_in(sorted(STANDING)),
-            ~has_entries,
-        )
-        return tuple(map(_row_of, tx.execute(query.order_by(cards.c.number).limit(limit)).mappings()))
-
-    def delete(self, tx: Connection, name: str) -> None:
-        """Remove a card; whatever refers to it keeps it, but for its risk."""
+    Raises:
+        NotFoundError: There is no such card.
+        StaleEtagError: The card is not as it was when ``old_etag`` was read; nothing was changed.
+    """
+    fresh = update(cards).where(cards.c.name == name, cards.c.etag == old_etag)
+    if tx.execute(fresh.values(etag=new_etag, state=state, body=body, changed=now)).rowcount != 1:
+        get_card(tx, name)
+        raise StaleEtagError()
+    if state in ENDED:
         tx.execute(delete(risks).where(risks.c.card == name))
-        tx.execute(delete(cards).where(cards.c.name == name))
 
-    def list(
-        self,
-        tx: Connection,
-        *,
-        analyst: str | None = None,
-        dataset: str | None = None,
-        before: str = "",
-        limit: int = 50,
-    ) -> Page[CardRow]:
-        """Cards, newest first, of one analyst, on one dataset, or all."""
-        query = only(select(cards), (cards.c.analyst, analyst), (cards.c.dataset, dataset))
-        return page_of(tx, query, cards.c.number, _row_of, before=before, limit=limit)
 
-    def granted(
-        self, tx: Connection, dataset: str, analyst: str | None = None
-    ) -> tuple[GrantedCard, ...]:
-        """Every card on a dataset, of one analyst or of anybody, that still says something about it.
+def get_card(tx: Connection, name: str) -> CardRow:
+    """Raises NotFoundError where there is no such card."""
+    row = tx.execute(select(cards).where(cards.c.name == name)).mappings().one_or_none()
+    if row is None:
+        raise NotFoundError(what="card")
+    return _row_of(row)
 
-        That is each card that stands, and each, even if ended, whose psi was measured, whose black box
-        was fitted, or under which runs have read records.
-        """
-        counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED, _HAS_RUNS)
-        query = select(cards.c.name, cards.c.state, cards.c.body).order_by(cards.c.number)
-        query = only(query.where(cards.c.dataset == dataset, counts), (cards.c.analyst, analyst))
-        return tuple(
-            GrantedCard(name, CardState(state), bytes(body)) for name, state, body in tx.execute(query)
-        )
 
-    def measured(self, tx: Connection, dataset: str) -> frozenset[str]:
-        """Names of the cards whose psi was measured, or whose black box of tier private was fitted."""
-        query = select(cards.c.name).where(cards.c.dataset == dataset, _MEASURED)
-        return frozenset(tx.execute(query).scalars())
+def cards_named(tx: Connection, names: Collection[str]) -> list[CardRow]:
+    """Those of the names that are cards."""
+    query = select(cards).where(cards.c.name.in_([*names]))
+    return [_row_of(row) for row in tx.execute(query).mappings()]
 
-    def with_runs(self, tx: Connection, dataset: str) -> frozenset[str]:
-        """Names of the cards under which runs have read records, or may be reading them."""
-        query = select(cards.c.name).where(cards.c.dataset == dataset, _HAS_RUNS)
-        return frozenset(tx.execute(query).scalars())
+
+def card_usage(tx: Connection, analyst: str, offered_since: datetime) -> CardUsage:
+    """What an analyst's cards take; offers made before ``offered_since`` have expired."""
+    requested = cards.c.state == CardState.REQUESTED
+    offered = and_(cards.c.state == CardState.OFFERED, cards.c.changed >= offered_since)
+    is_open = case((or_(requested, offered), 1), else_=0)
+    size = func.coalesce(func.sum(func.length(cards.c.body)), 0)
+    query = select(func.coalesce(func.sum(is_open), 0), func.count(), size)
+    row = tx.execute(query.where(cards.c.analyst == analyst)).one()
+    return CardUsage(*map(int, row))
+
+
+def never_granted_cards(
+    tx: Connection, before: datetime, after_number: int, limit: int
+) -> tuple[CardRow, ...]:
+    """Cards last changed before a time that do not stand and that nothing was made of, by number.
+
+    Some were agreed and ended unused: the signatures in the body tell.
+    """
+    has_entries = or_(
+        *(
+            exists().where(table.c.card == cards.c.name)
+            for table in (psis, releases, audits, measures, runs)
+        ),
+        exists().where(lines.c.resource == cards.c.name),
+    )
+    query = select(cards).where(
+        cards.c.changed < before,
+        cards.c.number > after_number,
+        cards.c.state.not_in(sorted(STANDING)),
+        ~has_entries,
+    )
+    return tuple(map(_row_of, tx.execute(query.order_by(cards.c.number).limit(limit)).mappings()))
+
+
+def delete_card(tx: Connection, name: str) -> None:
+    """Remove a card; whatever refers to it keeps it, but for its risk."""
+    tx.execute(delete(risks).where(risks.c.card == name))
+    tx.execute(delete(cards).where(cards.c.name == name))
+
+
+def list_cards(
+    tx: Connection,
+    *,
+    analyst: str | None = None,
+    dataset: str | None = None,
+    before: str = "",
+    limit: int = 50,
+) -> Page[CardRow]:
+    """Cards, newest first, of one analyst, on one dataset, or all."""
+    query = only(select(cards), (cards.c.analyst, analyst), (cards.c.dataset, dataset))
+    return page_of(tx, query, cards.c.number, _row_of, before=before, limit=limit)
+
+
+def granted_cards(tx: Connection, dataset: str, analyst: str | None = None) -> tuple[GrantedCard, ...]:
+    """Every card on a dataset, of one analyst or of anybody, that still says something about it.
+
+    That is each card that stands, and each, even if ended, whose psi was measured, whose black box
+    was fitted, or under which runs have read records.
+    """
+    counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED, _HAS_RUNS)
+    query = select(cards.c.name, cards.c.state, cards.c.body).order_by(cards.c.number)
+    query = only(query.where(cards.c.dataset == dataset, counts), (cards.c.analyst, analyst))
+    return tuple(
+        GrantedCard(name, CardState(state), bytes(body)) for name, state, body in tx.execute(query)
+    )
+
+
+def names_of_measured(tx: Connection, dataset: str) -> frozenset[str]:
+    """Names of the cards whose psi was measured, or whose black box of tier private was fitted."""
+    query = select(cards.c.name).where(cards.c.dataset == dataset, _MEASURED)
+    return frozenset(tx.execute(query).scalars())
+
+
+def names_with_runs(tx: Connection, dataset: str) -> frozenset[str]:
+    """Names of the cards under which runs have read records, or may be reading them."""
+    query = select(cards.c.name).where(cards.c.dataset == dataset, _HAS_RUNS)
+    return frozenset(tx.execute(query).scalars())
 
 
 # Two lists, made once in a query: a question for each card would read the whole ledger each time.

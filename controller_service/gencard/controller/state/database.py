@@ -18,21 +18,16 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
-    inspect,
     make_url,
     select,
-    text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
+from gencard.controller.state.migration import NEWEST, revision_of, upgrade
 from gencard.controller.state.tables import leader
 from gencard.controller.turns import Door
 from gencard.core.errors import InvalidInputError, NotLeadingError, StorageError, forget_frames
-
-_MIGRATIONS = Path(__file__).parent / "migrations"
-_NEWEST = "0014"
-"""The last of them: what the table ``alembic_version`` holds once all have been run."""
 
 _FOREIGN = (SQLAlchemyError, sqlite3.Error)
 _WRITES = "gencard_writes"
@@ -112,16 +107,17 @@ class Database:
         return self._engine.dialect.name != "sqlite"
 
     def migrate(self) -> None:
-        """Bring the tables to the newest version, in one transaction.
+        """Bring the tables to the newest revision, in one transaction.
 
         Raises:
-            StorageError: The database cannot be used, or was made by a newer version of Gencard.
+            StorageError: The database cannot be used.
+            InvalidInputError: It was written by a newer or unknown version of Gencard.
         """
         with self.reading() as tx:
-            if _version(tx) == _NEWEST:
+            if revision_of(tx) == NEWEST:
                 return
         with self.transaction() as tx:
-            _upgrade(tx)
+            upgrade(tx)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -180,27 +176,6 @@ class Database:
     def close(self) -> None:
         """Close the idle connections."""
         self._engine.dispose()
-
-
-def _version(tx: Connection) -> str:
-    """The last migration that was run; empty if none was."""
-    if not inspect(tx).has_table("alembic_version"):
-        return ""
-    return str(tx.scalar(text("SELECT version_num FROM alembic_version")))
-
-
-def _upgrade(tx: Connection) -> None:
-    # half as slow to import as all of SQLAlchemy, and needed once for each version of Gencard
-    from alembic import command  # noqa: PLC0415
-    from alembic.config import Config  # noqa: PLC0415
-    from alembic.util import CommandError  # noqa: PLC0415
-
-    config = Config(attributes={"connection": tx})
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    with suppress(CommandError):
-        command.upgrade(config, "head")
-        return
-    raise StorageError
 
 
 @contextmanager

@@ -90,7 +90,8 @@ class Leadership:
         """Take the lead if nobody has it; sessions of earlier leaders are ended first.
 
         Raises:
-            StorageError: The database cannot be reached, or was made by a newer version of Gencard.
+            StorageError: The database cannot be reached.
+            InvalidInputError: It was written by a newer or unknown version of Gencard.
         """
         try:
             if not self._try_lock():
@@ -260,7 +261,8 @@ def fence_of_machine(url: str, folder: Path) -> Fence | None:
         folder: Of the machine's controller.
 
     Raises:
-        StorageError: The database cannot be reached, or was made by a newer version of Gencard.
+        StorageError: The database cannot be reached.
+        InvalidInputError: It was written by a newer or unknown version of Gencard.
     """
     database = Database(url)
     try:

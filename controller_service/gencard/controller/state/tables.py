@@ -1,4 +1,4 @@
-"""The tables, as the newest migration leaves them, and their column types; a test compares the two."""
+"""The tables of the newest revision, and their column types; ``migration`` makes them."""
 
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
@@ -66,6 +67,15 @@ metadata = MetaData(
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     }
 )
+
+
+revision = Table(
+    "alembic_version",
+    metadata,
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""One row: the revision of all tables. By this name earlier versions refuse a state newer than they."""
 
 
 def _number() -> Column[int]:
@@ -303,6 +313,22 @@ first_decisions = Table(
     Column("keys", Text, nullable=False),
     Column("created", Instant, nullable=False),
     Index(None, "resource"),
+    sqlite_autoincrement=True,
+)
+
+announced = Table("announced", metadata, Column("digest", String(64), primary_key=True))
+
+messages = Table(
+    "messages",
+    metadata,
+    _number(),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("channel", String(20), nullable=False),
+    Column("kinds", Text, nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("due", Instant, nullable=False),
+    Column("created", Instant, nullable=False),
     sqlite_autoincrement=True,
 )
 

@@ -7,55 +7,28 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.answers.decisions import STEWARD, Decisions, Outcome, question_of
-from gencard.controller.answers.review import Cell, Review
-from gencard.controller.policy.policy import TwoStewards
+from gencard.controller.answers.review import Review
 from gencard.controller.records.catalogue import dataset_of
-from gencard.controller.state.first_decisions import FirstDecision
-from gencard.controller.state.runs import RunRow, RunTier
+from gencard.controller.state import results
+from gencard.controller.state.results import RunRow, RunTier
 from gencard.controller.stewards.actions import (
-    Action,
     Applied,
     Demands,
     InTheState,
-    Kind,
     argument,
     refuse_others,
     texts,
 )
 from gencard.core.errors import InvalidInputError
+from gencard.core.policy import TwoStewards
 from gencard.core.program_outputs import DIGITS
-from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import Document, sha256
+from gencard.wire.steward import Action, AnswerReview, AnswerSummary, FirstDecision, Kind
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerView:
-    """An answer that waits, for stewards' eyes alone: its numbers come from the records.
-
-    Args:
-        cells: Of a reviewed run, every number beside that of the dry run, with its verdict.
-        program: Of a reviewed run, its text.
-        answer: Of a checked run, the answer as the core writes it; None where the rules refused it.
-        marks: Of a checked run, what the rules say of each number.
-        reasons: Codes of the rules that refused it.
-        two: Releasing needs two stewards.
-        shown: Digest for decisions on this answer.
-    """
-
-    row: RunRow
-    question: Question
-    cells: tuple[Cell, ...]
-    program: str
-    answer: Any
-    marks: Any
-    reasons: tuple[str, ...]
-    two: bool
-    shown: str
-    firsts: tuple[FirstDecision, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.row.name
+def summary_of(row: RunRow) -> AnswerSummary:
+    """A run whose answer waits, without its numbers."""
+    return AnswerSummary(row.name, row.submitter, question_of(row), row.created)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +50,18 @@ class AnswerEffect(InTheState):
             NotFoundError: No such run.
             InvalidInputError: It does not wait.
         """
-        row = self.decisions.store.get(tx, name)
+        row = results.get_run(tx, name)
         return row, Outcome.of(row)
 
     def view(
         self, tx: Connection, name: str, shown: str, firsts: tuple[FirstDecision, ...], *, two: bool
-    ) -> AnswerView:
+    ) -> AnswerReview:
         """All of a waiting answer."""
         row, outcome = self.waiting(tx, name)
         reviewed = row.tier is RunTier.REVIEWED
         review = Review.of(outcome) if reviewed else None
-        return AnswerView(
-            row,
-            question_of(row),
+        return AnswerReview(
+            summary_of(row),
             () if review is None else tuple(review.cells()),
             "" if review is None else review.program,
             None if reviewed else outcome.answer,
@@ -102,7 +74,7 @@ class AnswerEffect(InTheState):
 
     def demands(self, tx: Connection, action: Action) -> Demands:
         """Releasing what a program gave may need two by itself."""
-        row = self.decisions.store.get(tx, action.resource)
+        row = results.get_run(tx, action.resource)
         release = action.kind is Kind.RELEASE_ANSWER
         under = {TwoStewards.REVIEWED_RUNS} if release and row.tier is RunTier.REVIEWED else ()
         return Demands(dataset_of(row.name), release, frozenset(under), row.submitter)

@@ -9,12 +9,11 @@ from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
 from gencard.controller.people.signing_keys import SigningKey, key_history
-from gencard.controller.state.accounts import Account
-from gencard.controller.state.audits import AuditRow, AuditStore
+from gencard.controller.state import results
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.database import Database, Page
-from gencard.controller.state.releases import ReleaseRow, ReleaseStore
-from gencard.controller.state.runs import ENDED, RunRow, RunStore
+from gencard.controller.state.ledger import Account
+from gencard.controller.state.results import SIGNED, AuditRow, ReleaseRow, RunRow
 from gencard.controller.stewards.budget import days_of
 from gencard.controller.stewards.log_reading import ProvenEntry, Step, proven, steps
 from gencard.core.audit.report import AuditReport, Verdict
@@ -84,18 +83,18 @@ def release_views(
     Raises:
         InvalidInputError: The token ``before`` was not given by this list.
     """
-    page = ReleaseStore().list(tx, dataset=dataset, before=before, limit=limit)
+    page = results.list_releases(tx, dataset=dataset, before=before, limit=limit)
     return Page(tuple(_release(tx, row, cards, keys) for row in page.rows), page.next_token)
 
 
 def release_view(tx: Connection, name: str, cards: CardBook, keys: KeyHistory) -> ReleaseView:
     """One release; raises NotFoundError where there is none of this name."""
-    return _release(tx, ReleaseStore().get(tx, name), cards, keys)
+    return _release(tx, results.get_release(tx, name), cards, keys)
 
 
 def audit_view(tx: Connection, name: str, keys: KeyHistory) -> AuditView:
     """One audit; raises NotFoundError where none of this name has ended."""
-    row = AuditStore().get(tx, name)
+    row = results.get_audit(tx, name)
     return AuditView(row, _report(row), _signature_problem(row.attestation or b"", keys))
 
 
@@ -194,7 +193,7 @@ class Archive:
     def audits(self, dataset: str | None = None, token: str = "", limit: int = PAGE) -> Page[AuditRow]:
         """Audits that have ended, newest first; raises as ``releases``."""
         with self.database.reading() as tx:
-            return AuditStore().list(tx, dataset=dataset, before=token, limit=limit)
+            return results.list_audits(tx, dataset=dataset, before=token, limit=limit)
 
     def audit(self, name: str) -> AuditView:
         """One audit; raises NotFoundError where none of this name has ended."""
@@ -204,13 +203,13 @@ class Archive:
     def evidence(self) -> tuple[BoxEvidence, ...]:
         """What the audits that count come to, by dataset and black box."""
         with self.database.reading() as tx:
-            return evidence(AuditStore().counting(tx))
+            return evidence(results.counting_audits(tx))
 
     def decided_answers(self, limit: int = PAGE) -> tuple[RunRow, ...]:
         """The newest answers that were released or refused."""
         with self.database.reading() as tx:
-            page = RunStore().list(tx, limit=limit)
-        return tuple(row for row in page.rows if row.state in ENDED)
+            page = results.list_runs(tx, limit=limit)
+        return tuple(row for row in page.rows if row.state in SIGNED)
 
     def proof(self, index: int) -> ProvenEntry:
         """An entry of the log with its proof; signs a checkpoint where the log has grown.

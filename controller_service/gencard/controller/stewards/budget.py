@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from sqlalchemy import Connection, func, select
 
-from gencard.controller.state.accounts import Account, accounts_of, price_of
+from gencard.controller.state.ledger import Account, accounts_of, price_of
 from gencard.controller.state.tables import CURRENCIES, lines
 from gencard.core.card.budget import ZERO, Price, SpendState
 

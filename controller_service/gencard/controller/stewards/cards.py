@@ -8,20 +8,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
-from gencard.controller.policy.policy import TwoStewards
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import offer_of
-from gencard.controller.state.first_decisions import FirstDecision
-from gencard.controller.stewards.actions import (
-    Action,
-    Applied,
-    Demands,
-    InTheState,
-    Kind,
-    argument,
-    refuse_others,
-)
-from gencard.core.card.card import Card, CardState, Change, CounterOffer
+from gencard.controller.stewards.actions import Applied, Demands, InTheState, argument, refuse_others
+from gencard.core.card.card import Card, CardState, CounterOffer
 from gencard.core.card.offer_changes import STEWARD, changes_between
 from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
@@ -34,55 +24,13 @@ from gencard.core.errors import (
     ProposalRefusedError,
     TooLargeError,
 )
-from gencard.wire.codecs.privacy_codec import price_document
-from gencard.wire.documents.card_document import terms_document, terms_of_document
+from gencard.core.policy import TwoStewards
+from gencard.wire.documents.card_document import price_document, terms_document, terms_of_document
 from gencard.wire.signatures.canonical import Document, sha256, time_text
 from gencard.wire.signatures.dsse import REVOCATION, sign, statement
+from gencard.wire.steward import Action, Kind, Together
 
 _REFUSALS = (ProposalRefusedError, TooLargeError, NotFittableError, InvalidInputError, NotFoundError)
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """Which attributes are released together, as square matrices over ``attributes``.
-
-    Args:
-        here: True where this card, as offered or as it would be, releases a table of both; the
-            diagonal for an attribute alone.
-        before: The same of all other cards that were granted on the present records, to anybody.
-        cards: Names of those cards.
-    """
-
-    attributes: tuple[str, ...]
-    here: tuple[tuple[bool, ...], ...]
-    before: tuple[tuple[bool, ...], ...]
-    cards: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CardView:
-    """A card as a steward sees it.
-
-    Args:
-        offer: What ``approve`` would offer: terms, changes, price; None where it cannot.
-        refusal: Why it cannot; None where it can.
-        two: Approving needs two stewards.
-        shown: Digest for decisions on this card.
-        firsts: Decisions on it that wait for a second steward.
-    """
-
-    card: Card
-    offer: CounterOffer | None
-    refusal: GencardError | None
-    two: bool
-    shown: str
-    together: Together
-    firsts: tuple[FirstDecision, ...] = ()
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """What is asked -> what would be offered."""
-        return () if self.offer is None else self.offer.changes
 
 
 @dataclass(frozen=True, slots=True)

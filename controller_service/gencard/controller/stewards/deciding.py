@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.people.identities import Enrolled
+from gencard.controller.state import stewards
 from gencard.controller.state.database import Database
-from gencard.controller.state.event_log import EventLog
-from gencard.controller.state.first_decisions import FirstDecision, FirstDecisions
-from gencard.controller.state.idempotency import Request
-from gencard.controller.stewards.actions import Action, Decision, Demands, Effect, Kind
+from gencard.controller.state.log import EventLog
+from gencard.controller.state.requests import Request
+from gencard.controller.state.stewards import StoredDecision
+from gencard.controller.stewards.actions import Demands, Effect
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
 from gencard.controller.stewards.people import PersonEffect
@@ -23,8 +24,17 @@ from gencard.core.errors import (
     StaleEtagError,
     UnauthenticatedError,
 )
-from gencard.wire.signatures.canonical import Document, digest_of, document_of, sha256
+from gencard.wire.signatures.canonical import (
+    Document,
+    digest_of,
+    document_of,
+    json_bytes,
+    sha256,
+    time_of,
+    time_text,
+)
 from gencard.wire.signatures.identity import Identity, Role, short_name
+from gencard.wire.steward import Action, Decision, FirstDecision, Kind, Preview
 
 LOCAL = "local"
 EMERGENCY = "decide-emergency"
@@ -45,22 +55,6 @@ class Way:
     name: str = "service"
     account: str = ""
     emergency: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What has to be seen before a decision.
-
-    Args:
-        shown: Digest of the document; the decision names it.
-        two: Two stewards have to decide so.
-        firsts: Decisions on the resource that wait for a second steward.
-    """
-
-    shown: str
-    document: Document
-    two: bool
-    firsts: tuple[FirstDecision, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +96,6 @@ class Deciding:
     database: Database
     log: EventLog
     effects: Effects
-    firsts: FirstDecisions
     person: Callable[[Identity], Enrolled | None]
     clock: Callable[[], datetime]
     two: frozenset[str] = frozenset()
@@ -125,8 +118,8 @@ class Deciding:
         document = effect.shown(tx, resource, arguments)
         action = Action(kind, resource, arguments, "a look", digest_of(document))
         two = self._needs_two(effect.demands(tx, action))
-        firsts = self.firsts.waiting(tx, self.clock(), {resource})
-        return Preview(action.shown, document, two, firsts)
+        firsts = stewards.waiting_first_decisions(tx, self.clock(), {resource})
+        return Preview(str(kind), resource, arguments, document, two, action.shown, firsts)
 
     def needs_two(self, who: Identity, action: Action) -> bool:
         """Whether two stewards have to agree on this, whoever was first."""
@@ -159,11 +152,11 @@ class Deciding:
                     tx,
                     who,
                     self.clock(),
-                    lambda: self._decided(tx, who, action, keys, afterwards).stored(),
+                    lambda: _stored(self._decided(tx, who, action, keys, afterwards)),
                 )
             for change in afterwards:
                 change()
-        return Decision.read(action, document_of(stored_decision, "decision"))
+        return _decision_of(action, document_of(stored_decision, "decision"))
 
     def note_alone(self, who: Identity, action: Action) -> None:
         """Log what the owner of the files did to people without a decision, where two are asked for."""
@@ -193,15 +186,15 @@ class Deciding:
                 _rehearse(tx, who, action, effect)
                 return self._first(tx, who, action, own_keys, now)
             _check_other(first, who, own_keys)
-        by = (who.uri,) if first is None else (first.actor, who.uri)
+        by = (who.uri,) if first is None else (first.by, who.uri)
         self._append(tx, EMERGENCY if alone else "decide", who, action, now, first)
         applied = effect.apply(tx, who.uri, action)
-        self.firsts.forget(tx, action.resource, now)
+        stewards.forget_first_decisions(tx, action.resource, now)
         if action.kind is Kind.DISABLE:  # else they would count again once the person is enabled
-            self.firsts.forget_actor(tx, applied.result["uri"])
+            stewards.forget_first_decisions_of(tx, applied.result["uri"])
         if applied.afterwards is not None:
             afterwards.append(applied.afterwards)
-        return Decision(action, by, done=True, time=now, result=applied.result)
+        return _decision(action, by, done=True, time=now, result=applied.result)
 
     def _needs_two(self, demands: Demands) -> bool:
         policies = {entry.name: entry.policy for entry in self.effects.cards.cards.catalogue}
@@ -234,12 +227,12 @@ class Deciding:
         if subject == who.uri or (person is not None and person.keys & held):
             raise SecondStewardError(why="the decision concerns you")
 
-    def _counting(self, tx: Connection, action: Action, now: datetime) -> FirstDecision | None:
+    def _counting(self, tx: Connection, action: Action, now: datetime) -> StoredDecision | None:
         """The first decision on the same action, while whoever took it may still decide."""
-        first = self.firsts.of_digest(tx, action.digest, now)
+        first = stewards.find_first_decision(tx, action.digest, now)
         if first is None or any(key.startswith(ACCOUNT) for key in first.keys):
             return first
-        person = self.person(Identity.of(first.actor))
+        person = self.person(Identity.of(first.by))
         return first if person is not None and self._are_in_force(tx, first.keys, person) else None
 
     def _are_in_force(self, tx: Connection, keys: Collection[str], person: Enrolled) -> bool:
@@ -253,19 +246,20 @@ class Deciding:
         self, tx: Connection, who: Identity, action: Action, held: frozenset[str], now: datetime
     ) -> Decision:
         self._append(tx, "decide-first", who, action, now, None)
-        first = FirstDecision(
+        first = StoredDecision(
             action.digest,
             str(action.kind),
             action.resource,
             action.arguments,
             action.shown,
             action.reason,
-            who.uri,
-            tuple(sorted(held)),
-            now,
+            by=who.uri,
+            time=now,
+            expires=now + stewards.LIFE,
+            keys=tuple(sorted(held)),
         )
-        self.firsts.add(tx, first)
-        return Decision(action, (who.uri,), done=False, time=now, expires=first.expires)
+        stewards.add_first_decision(tx, first)
+        return _decision(action, (who.uri,), done=False, time=now, expires=first.expires)
 
     def _append(
         self,
@@ -284,13 +278,41 @@ class Deciding:
             "way": self.way.name,
         }
         if first is not None:
-            details["first"] = short_name(first.actor)
+            details["first"] = short_name(first.by)
         if self.way.account:
             details["account"] = self.way.account
         if step == EMERGENCY:
             details["emergency"] = "one steward decided alone"
         names = {"action": step, "actor": who.uri, "resource": action.resource}
         self.log.append(tx, **names, details=details, now=now)
+
+
+def _decision(action: Action, by: tuple[str, ...], **others: Any) -> Decision:
+    return Decision(str(action.kind), action.resource, action.arguments, action.shown, by, **others)
+
+
+def _stored(decision: Decision) -> bytes:
+    """The decision without its action, as the state keeps it for a repeated request."""
+    return json_bytes(
+        {
+            "by": list(decision.by),
+            "done": decision.done,
+            "expires": "" if decision.expires is None else time_text(decision.expires),
+            "result": dict(decision.result),
+            "time": time_text(decision.time),
+        }
+    )
+
+
+def _decision_of(action: Action, stored: Document) -> Decision:
+    return _decision(
+        action,
+        tuple(stored["by"]),
+        done=stored["done"],
+        time=time_of(stored["time"]),
+        expires=time_of(stored["expires"]) if stored["expires"] else None,
+        result=stored["result"],
+    )
 
 
 def _rehearse(tx: Connection, who: Identity, action: Action, effect: Effect) -> None:
@@ -309,10 +331,10 @@ def check_steward(who: Identity) -> None:
         raise PermissionDeniedError
 
 
-def _check_other(first: FirstDecision, who: Identity, held: frozenset[str]) -> None:
+def _check_other(first: StoredDecision, who: Identity, held: frozenset[str]) -> None:
     """Raises SecondStewardError unless it is another person, with other keys, as far as is known."""
-    earlier = _names(Identity.of(first.actor), first.keys)
-    if first.actor == who.uri or earlier & _names(who, held):
+    earlier = _names(Identity.of(first.by), first.keys)
+    if first.by == who.uri or earlier & _names(who, held):
         raise SecondStewardError
     if not held or held & {*first.keys}:
         raise SecondStewardError(why="the first decision was taken with the same key")

@@ -10,36 +10,41 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from gencard.controller.state import results, stewards
+from gencard.controller.state.cards import cards_named
 from gencard.controller.state.database import Page
-from gencard.controller.state.events import Event
-from gencard.controller.state.first_decisions import FirstDecision
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.runs import RunRow
-from gencard.controller.stewards.actions import Action, Decision, Kind
-from gencard.controller.stewards.answers import AnswerView
+from gencard.controller.state.log import Event
+from gencard.controller.state.results import RunRow
 from gencard.controller.stewards.archive import Archive
-from gencard.controller.stewards.cards import CardView
 from gencard.controller.stewards.deciding import Deciding, check_steward
-from gencard.controller.stewards.people import PERSON, PersonView, RequestView
+from gencard.controller.stewards.people import PERSON, RequestView
 from gencard.controller.stewards.reading import (
     SOON,
     STEWARD,
-    AccountView,
     LineView,
     LogReader,
     Queue,
-    Waiting,
     accounts,
 )
-from gencard.controller.stewards.registers import (
-    LINE,
-    RefusalView,
-)
+from gencard.controller.stewards.registers import LINE
 from gencard.controller.stewards.risk import Risks
 from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.signatures.canonical import digest_of
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.signatures.identity import Identity, short_name
+from gencard.wire.steward import (
+    Action,
+    AnswerReview,
+    BudgetAccount,
+    CardReview,
+    Decision,
+    Failure,
+    FirstDecision,
+    Kind,
+    Person,
+    Waiting,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +63,14 @@ class Desk(Deciding):
         """What waits, oldest first, and for whom."""
         check_steward(who)
         effects = self.effects
-        queue = Queue(
-            effects.cards.cards, effects.answers.decisions.store, effects.refusals.refusals, self.firsts
-        )
+        queue = Queue(effects.cards.cards, effects.refusals.refusals)
         ending = [
             Waiting(
                 one.certificate_until,
-                f"people/{one.name}",
+                f"people/{one.identity.name}",
                 "certificate",
                 STEWARD,
-                f"certificate of {one.project}/{one.role}/{one.name} ends",
+                f"certificate of {short_name(one.uri)} ends",
                 one.uri,
             )
             for one in self.people(who)
@@ -92,7 +95,7 @@ class Desk(Deciding):
         except GencardError:
             return False
 
-    def card(self, who: Identity, name: str) -> CardView:
+    def card(self, who: Identity, name: str) -> CardReview:
         """A card, and what approving it would offer.
 
         Raises:
@@ -105,7 +108,18 @@ class Desk(Deciding):
             preview = self._preview(tx, Kind.APPROVE, name, {})
             offer, refusal = effect.offer(tx, card)
             together = effect.together(tx, card, offer)
-        return CardView(card, offer, refusal, preview.two, preview.shown, together, preview.firsts)
+        return CardReview(
+            card,
+            None if offer is None else offer.terms,
+            () if offer is None else offer.changes,
+            None if offer is None else offer.price,
+            "" if refusal is None else refusal.message,
+            "" if refusal is None else refusal.advice,
+            preview.two,
+            preview.shown,
+            together,
+            preview.firsts,
+        )
 
     def decide(
         self, who: Identity, action: Action, request_id: str, keys: Collection[str] = ()
@@ -139,7 +153,7 @@ class Desk(Deciding):
         """What the cards among some resources are for, by name."""
         check_steward(who)
         with self.database.reading() as tx:
-            rows = self.effects.cards.cards.store.named(tx, names)
+            rows = cards_named(tx, names)
         return {row.name: card_of_bytes(row.body).proposed.purpose for row in rows}
 
     def answers(self, who: Identity) -> tuple[RunRow, ...]:
@@ -148,9 +162,9 @@ class Desk(Deciding):
         decisions = self.effects.answers.decisions
         with self.database.reading() as tx:
             in_vain = {row.name for row in decisions.waiting_in_vain(tx)}
-            return tuple(row for row in decisions.store.waiting(tx) if row.name not in in_vain)
+            return tuple(row for row in results.waiting_runs(tx) if row.name not in in_vain)
 
-    def answer(self, who: Identity, name: str) -> AnswerView:
+    def answer(self, who: Identity, name: str) -> AnswerReview:
         """An answer that waits, number by number.
 
         Raises:
@@ -162,7 +176,7 @@ class Desk(Deciding):
             preview = self._preview(tx, Kind.RELEASE_ANSWER, name, {})
             return self.effects.answers.view(tx, name, preview.shown, preview.firsts, two=preview.two)
 
-    def accounts(self, who: Identity, dataset: str | None = None) -> tuple[AccountView, ...]:
+    def accounts(self, who: Identity, dataset: str | None = None) -> tuple[BudgetAccount, ...]:
         """Budgets with cap, spent and reserved; raises NotFoundError for a dataset without caps."""
         check_steward(who)
         with self.database.reading() as tx:
@@ -179,7 +193,7 @@ class Desk(Deciding):
             digests = [digest_of(effect.shown(tx, f"{LINE}{line.line}", {})) for line in page.rows]
         return Page(tuple(map(LineView, page.rows, digests)), page.next_token)
 
-    def people(self, who: Identity) -> tuple[PersonView, ...]:
+    def people(self, who: Identity) -> tuple[Person, ...]:
         """Everybody enrolled."""
         check_steward(who)
         with self.database.reading() as tx:
@@ -217,7 +231,7 @@ class Desk(Deciding):
         with self.database.reading() as tx:
             return self.reader.search(tx, query, limit, token)
 
-    def refusals(self, who: Identity) -> tuple[RefusalView, ...]:
+    def refusals(self, who: Identity) -> tuple[Failure, ...]:
         """Failures at the records that count, oldest first."""
         check_steward(who)
         with self.database.reading() as tx:
@@ -233,4 +247,4 @@ class Desk(Deciding):
         """All decisions that wait for a second steward, oldest first."""
         check_steward(who)
         with self.database.reading() as tx:
-            return self.firsts.waiting(tx, self.clock())
+            return stewards.waiting_first_decisions(tx, self.clock())

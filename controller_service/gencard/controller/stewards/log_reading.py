@@ -7,8 +7,7 @@ from datetime import UTC, date, datetime
 from sqlalchemy import Connection, select
 
 from gencard.controller.state.database import Page
-from gencard.controller.state.event_log import EventLog
-from gencard.controller.state.events import Checkpoint, Event, checkpoint_of, event_of
+from gencard.controller.state.log import Checkpoint, Event, EventLog, checkpoint_of, event_of
 from gencard.controller.state.tables import events
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.wire.documents.key_history import KeyHistory

@@ -17,39 +17,18 @@ from gencard.controller.people.enrolment import Enrolment, answer_to, examined, 
 from gencard.controller.people.enrolment import Kind as Enrolling
 from gencard.controller.people.identities import Enrolled, read_identities
 from gencard.controller.people.passkeys import Passkeys
-from gencard.controller.state.event_log import EventLog
-from gencard.controller.stewards.actions import Action, Applied, Demands, Kind, argument, refuse_others
+from gencard.controller.state.log import EventLog
+from gencard.controller.stewards.actions import Applied, Demands, argument, refuse_others
 from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
 from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.documents.enrolment import LARGEST, request_of_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.steward import Action, Kind, Person
 
 PERSON = "people/"
 ENROL = "enrol"
-
-
-@dataclass(frozen=True, slots=True)
-class PersonView:
-    """Somebody enrolled.
-
-    Args:
-        fingerprint: Of the signing key.
-        certificate_until: End of the certificate; None where nothing here says it.
-        last_seen: Time of the newest entry in the log that they caused; None where there is none.
-        shown: Digest for decisions on this person.
-    """
-
-    uri: str
-    name: str
-    role: str
-    project: str
-    fingerprint: str
-    disabled: bool
-    certificate_until: datetime | None
-    last_seen: datetime | None
-    shown: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +160,7 @@ class PersonEffect:
 
     def views(
         self, seen: Mapping[str, datetime], certified: Mapping[str, datetime]
-    ) -> tuple[PersonView, ...]:
+    ) -> tuple[Person, ...]:
         """Everybody enrolled, by URI.
 
         Args:
@@ -190,11 +169,8 @@ class PersonEffect:
         """
         people = read_identities(self.folder / "identities").values()
         return tuple(
-            PersonView(
+            Person(
                 person.identity.uri,
-                person.identity.name,
-                str(person.identity.role),
-                person.identity.project,
                 key_id(person.signing_key),
                 person.disabled,
                 self._certificate_end(person.identity.name, certified),

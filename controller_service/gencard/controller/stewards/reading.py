@@ -10,21 +10,18 @@ from sqlalchemy import Connection, and_, or_, select
 
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
-from gencard.controller.state.accounts import Account, Scope, price_of
+from gencard.controller.state import results, stewards
 from gencard.controller.state.database import Page
-from gencard.controller.state.event_log import EventLog
-from gencard.controller.state.events import Event, event_of
-from gencard.controller.state.first_decisions import FirstDecision, FirstDecisions
-from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.runs import RunStore
+from gencard.controller.state.ledger import Account, Ledger, Scope, price_of
+from gencard.controller.state.log import Event, EventLog, event_of
 from gencard.controller.state.tables import balances, cards, events, lines
-from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.log_reading import LogQuery, search
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError
-from gencard.wire.signatures.canonical import time_of, time_text
+from gencard.wire.signatures.canonical import time_of
 from gencard.wire.signatures.identity import short_name
+from gencard.wire.steward import BudgetAccount, FirstDecision, Kind, Waiting
 
 STEWARD, ANOTHER, ANALYST = "a steward", "another steward", "the analyst"
 _LISTED = {
@@ -41,39 +38,12 @@ SOON = timedelta(days=14)
 """Certificates that end within this time are in the queue."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Waiting:
-    """Something that waits.
-
-    Args:
-        since: It waits since then; of a certificate its end.
-        resource: Name of a card, answer, operation or person.
-        kind: proposal, offer, answer, refusal, decision or certificate.
-        waits_for: "a steward", "another steward" or "the analyst".
-        text: One line, for people.
-        who: URI of whose it is.
-    """
-
-    since: datetime
-    resource: str
-    kind: str
-    waits_for: str
-    text: str
-    who: str
-
-    @property
-    def token(self) -> str:
-        return f"{time_text(self.since)} {self.kind} {self.resource}"
-
-
 @dataclass(frozen=True, slots=True)
 class Queue:
     """What waits, oldest first; cards are read by an index and never decoded."""
 
     cards: CardBook
-    runs: RunStore
     refusals: Refusals
-    firsts: FirstDecisions
 
     def page(
         self,
@@ -92,7 +62,7 @@ class Queue:
             InvalidInputError: The token was not given by this list.
         """
         after = _after(token)
-        firsts = self.firsts.waiting(tx, self.cards.clock())
+        firsts = stewards.waiting_first_decisions(tx, self.cards.clock())
         loose = (one for one in firsts if Kind(one.kind) not in _LISTED)
         others = (*self._runs(tx), *self._refusals(tx), *certificates, *map(_decision, loose))
         items = [*self._cards(tx, limit + 1, after), *(one for one in others if _key(one) > after)]
@@ -132,7 +102,7 @@ class Queue:
         )
 
     def _runs(self, tx: Connection) -> Iterator[Waiting]:
-        for row in self.runs.waiting(tx):
+        for row in results.waiting_runs(tx):
             text = f"{row.tier} run of {short_name(row.submitter)}"
             yield Waiting(row.created, row.name, "answer", STEWARD, text, row.submitter)
 
@@ -143,8 +113,8 @@ class Queue:
 
 
 def _decision(first: FirstDecision) -> Waiting:
-    text = f"{first.kind}, decided by {short_name(first.actor)}"
-    return Waiting(first.created, first.resource, "decision", ANOTHER, text, first.actor)
+    text = f"{first.kind}, decided by {short_name(first.by)}"
+    return Waiting(first.time, first.resource, "decision", ANOTHER, text, first.by)
 
 
 def _with_first(
@@ -153,7 +123,7 @@ def _with_first(
     """The same, waiting for another steward where one has decided, and that still stands."""
     for first in firsts:
         if waiting.kind != "decision" and first.resource == waiting.resource and stands(first):
-            text = f"{waiting.text}; {first.kind}, decided by {short_name(first.actor)}"
+            text = f"{waiting.text}; {first.kind}, decided by {short_name(first.by)}"
             return Waiting(waiting.since, waiting.resource, waiting.kind, ANOTHER, text, waiting.who)
     return waiting
 
@@ -174,18 +144,6 @@ def _after(token: str) -> tuple[datetime, str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountView:
-    """One budget: what may ever be spent, what was, and what of that is only reserved."""
-
-    scope: Scope
-    dataset: str
-    holder: str
-    cap: Price
-    spent: Price
-    reserved: Price
-
-
-@dataclass(frozen=True, slots=True)
 class LineView:
     """A line of the ledger, with the digest for decisions on it."""
 
@@ -193,7 +151,7 @@ class LineView:
     shown: str
 
 
-def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[AccountView, ...]:
+def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[BudgetAccount, ...]:
     """The accounts of all datasets on offer, or of one: widest first, then by holder."""
     names = ledger.datasets if dataset is None else (dataset,)
     views = []
@@ -205,7 +163,8 @@ def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[Accou
             account = Account(scope, name, holder)
             reserved_price = reserved.get((scope, holder), Price())
             spent = ledger.spent(tx, account)
-            views.append(AccountView(scope, name, holder, ledger.cap(account), spent, reserved_price))
+            cap = ledger.cap(account)
+            views.append(BudgetAccount(name, scope, holder, cap, spent, reserved_price))
     return tuple(views)
 
 

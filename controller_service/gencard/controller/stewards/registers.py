@@ -10,24 +10,16 @@ from sqlalchemy import Connection
 from gencard.controller.operations.failures import Refusals, Refused
 from gencard.controller.people.signing_keys import KeyRotation
 from gencard.controller.records.catalogue import dataset_of
-from gencard.controller.state.audits import AuditStore
-from gencard.controller.state.event_log import EventLog
+from gencard.controller.state import results
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.runs import RunStore
-from gencard.controller.stewards.actions import (
-    Action,
-    Applied,
-    Demands,
-    InTheState,
-    Kind,
-    argument,
-    refuse_others,
-)
+from gencard.controller.state.log import EventLog
+from gencard.controller.stewards.actions import Applied, Demands, InTheState, argument, refuse_others
 from gencard.core.errors import InvalidInputError, NotFoundError
 from gencard.core.output_checks.rules import OUTPUT_RULES
-from gencard.wire.codecs.privacy_codec import price_document
+from gencard.wire.documents.card_document import price_document
 from gencard.wire.signatures.canonical import Document, digest_of
 from gencard.wire.signatures.dsse import key_id
+from gencard.wire.steward import Action, Failure, Kind
 
 LINE, KEY = "ledger/", "keys/"
 ROTATION = "rotation"
@@ -40,7 +32,6 @@ class LineEffect(InTheState):
     ledger: Ledger
     log: EventLog
     clock: Callable[[], datetime]
-    runs: RunStore
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
         line = self.ledger.line(tx, _number(resource))
@@ -50,7 +41,7 @@ class LineEffect(InTheState):
     def demands(self, tx: Connection, action: Action) -> Demands:
         """Raises InvalidInputError where the line pays for an answer that is still undecided."""
         line = self.ledger.line(tx, _number(action.resource))
-        run = self.runs.undecided(tx, line.line)
+        run = results.undecided_run(tx, line.line)
         if run is not None:
             raise InvalidInputError(
                 field="line",
@@ -88,16 +79,16 @@ class RefusalEffect(InTheState):
         row = self._counting(tx, action.resource)
         return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
 
-    def views(self, tx: Connection) -> "tuple[RefusalView, ...]":
+    def views(self, tx: Connection) -> tuple[Failure, ...]:
         """All that count, oldest first."""
         return tuple(
-            RefusalView(
+            Failure(
                 row.name,
-                row.time,
                 row.owner,
                 row.kind,
                 row.resource,
                 row.reason,
+                row.time,
                 digest_of(_failure_document(row)),
             )
             for row in self.refusals.reviewable(tx)
@@ -133,14 +124,13 @@ class AuditEffect(InTheState):
     another name, keep counting.
     """
 
-    store: AuditStore
     log: EventLog
     clock: Callable[[], datetime]
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
         box = argument(arguments, "black_box", str, "")
         rows = [
-            row for row in self.store.counting(tx) if (row.dataset, row.black_box) == (resource, box)
+            row for row in results.counting_audits(tx) if (row.dataset, row.black_box) == (resource, box)
         ]
         return {"dataset": resource, "audits": [[row.name, str(row.verdict)] for row in rows]}
 
@@ -151,7 +141,7 @@ class AuditEffect(InTheState):
         """Raises NotFoundError where no ended audit of this black box counts on the dataset."""
         refuse_others(action.arguments, "black_box")
         box, now = argument(action.arguments, "black_box", str, ""), self.clock()
-        cleared = self.store.clear(tx, action.resource, box, now)
+        cleared = results.clear_audits(tx, action.resource, box, now)
         if not cleared:
             raise NotFoundError
         self.log.append(
@@ -185,19 +175,6 @@ class KeyEffect(InTheState):
         change = self.rotation.rotate(tx, use, by)
         result = {"key": key_id(change.key), "previous_key": key_id(change.previous)}
         return Applied(result, lambda: self.rotation.settle(use))
-
-
-@dataclass(frozen=True, slots=True)
-class RefusalView:
-    """A failure at the records that counts."""
-
-    operation: str
-    time: datetime
-    analyst: str
-    kind: str
-    resource: str
-    reason: str
-    shown: str
 
 
 def _failure_document(row: Refused) -> Document:

@@ -24,8 +24,7 @@ from gencard.controller.operations.run import Run
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state.cards import ENDED
 from gencard.controller.state.database import Database
-from gencard.controller.state.idempotency import Request
-from gencard.controller.state.operations import UNFINISHED, OperationRow
+from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
 from gencard.controller.state.tables import risks
 from gencard.controller.stewards.cards import CardEffect
 from gencard.core.card.card import Card
@@ -44,7 +43,7 @@ from gencard.core.errors import (
 from gencard.core.psi_risk.facts import Combination
 from gencard.core.psi_risk.risk import FailingTable, PsiRisk
 from gencard.core.typed_json import PLAIN
-from gencard.wire.codecs.privacy_codec import transform_document
+from gencard.wire.documents.card_document import transform_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -215,7 +214,7 @@ class Risks:
         now = self.cards.clock()
         self.cards.log.append(tx, action=LOOK, actor=actor, resource=name, details={}, now=now)
 
-    def keep(self, tx: Connection, card: Card, seen: ExactTables, report: Mapping[str, Any]) -> None:
+    def keep(self, tx: Connection, card: Card, seen: ExactTables, report: PsiRisk) -> None:
         """Keep what a look gave, in place of what was kept.
 
         Raises:
@@ -228,7 +227,7 @@ class Risks:
             insert(risks).values(
                 card=card.name,
                 tables=seen.digest,
-                report=json.dumps(report).encode(),
+                report=json.dumps(report.json()).encode(),
                 cards=json.dumps(seen.cards),
                 seen="[]",
                 created=self.cards.clock(),
@@ -293,9 +292,9 @@ class RiskRun:
             tables = self.risks.tables(tx, card)
         dataset_entry = self.risks.cards.catalogue.named(dataset_of(name))
         job = self.jobs.look(dataset_entry, tables.cliques, tables.own, tables.transform)
-        answer = run.job(tasks.LOOK, job)
+        report = run.job(tasks.LOOK, job).risk
         with self.risks.database.transaction() as tx:
-            self.risks.keep(tx, card, tables, answer["risk"])
+            self.risks.keep(tx, card, tables, report)
             self.operations.finish(tx, run.row.name, b"")
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:

@@ -23,11 +23,11 @@ from gencard.controller.people.signing_keys import key_history
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.settings.disk import ROWS, check_new, whole_folder, write_whole
 from gencard.controller.settings.settings import State
-from gencard.controller.state.accounts import accounts_of, columns_of
+from gencard.controller.state import results
 from gencard.controller.state.database import Database
-from gencard.controller.state.events import checkpoint_of
-from gencard.controller.state.events import verify as verify_log
-from gencard.controller.state.releases import ReleaseStore
+from gencard.controller.state.ledger import accounts_of, columns_of
+from gencard.controller.state.log import checkpoint_of
+from gencard.controller.state.log import verify as verify_log
 from gencard.controller.state.tables import CURRENCIES, balances
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError
@@ -68,7 +68,7 @@ def check_state(controller_state: ControllerState, tx: Connection, known: Iterab
 def _check_releases(controller_state: ControllerState, tx: Connection) -> None:
     """Rows must be those that were signed."""
     keys, files = key_history(tx, controller_state.keys[CARDS]), controller_state.files
-    for release in ReleaseStore().all(tx):
+    for release in results.all_releases(tx):
         signed = predicate_of(keys.payload_of(release.receipt), RECEIPT)
         digests = {release.digest, receipt_of_document(signed).rows_digest}
         if digests != {RowsFile(files.path(f"{ROWS}/{release.file_name}")).dataset().digest()}:
@@ -245,7 +245,7 @@ def _filled(controller_state: ControllerState, draft: Path, steward: str) -> Bac
     try:
         with copy.reading() as tx:
             entries = controller_state.log.size(tx)
-            names = [release.file_name for release in ReleaseStore().all(tx)]
+            names = [release.file_name for release in results.all_releases(tx)]
     finally:
         copy.close()
     state = controller_state.settings.state

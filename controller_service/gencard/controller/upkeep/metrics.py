@@ -39,9 +39,9 @@ from gencard.controller.evaluation import KIND as EVALUATION
 from gencard.controller.notify.messages import certificate_ends
 from gencard.controller.releases.releases import SPENT_ON
 from gencard.controller.service.server import bound
-from gencard.controller.state.accounts import Account, Scope, columns_of
 from gencard.controller.state.cards import offer_of
-from gencard.controller.state.operations import UNFINISHED
+from gencard.controller.state.ledger import Account, Scope, columns_of
+from gencard.controller.state.requests import UNFINISHED
 from gencard.controller.state.tables import CURRENCIES, cards, lines, operations
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import CardState

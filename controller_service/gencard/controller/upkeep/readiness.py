@@ -8,7 +8,6 @@ from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.boxes.generator_facts import Facts, for_persons
 from gencard.controller.policy.evaluation import together_of
 from gencard.controller.policy.generators import relation_of
-from gencard.controller.policy.policy import Policy
 from gencard.controller.policy.statistics import objection
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.sandbox.analyses import check_libraries
@@ -23,6 +22,7 @@ from gencard.core.coding import Edges
 from gencard.core.errors import InvalidInputError
 from gencard.core.evaluation.evaluation import Evaluation, Need, Sight
 from gencard.core.evaluation.registry import evaluation_named
+from gencard.core.policy import Policy
 from gencard.core.utility.gap import gap_of
 
 

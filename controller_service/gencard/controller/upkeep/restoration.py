@@ -22,10 +22,8 @@ from gencard.controller.audits.resumption import KIND as AUDIT
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.settings.disk import IN_FORCE, flush_folder
 from gencard.controller.settings.settings import State
-from gencard.controller.state.audits import AuditStore
-from gencard.controller.state.first_decisions import FirstDecisions
+from gencard.controller.state import requests, stewards
 from gencard.controller.state.leadership import Leadership
-from gencard.controller.state.operations import OperationStore
 from gencard.controller.upkeep.backup import FILE, BackupList, check_state, copied, list_of
 from gencard.core.card.budget import Spend, SpendState
 from gencard.core.errors import (
@@ -165,7 +163,7 @@ def take_over(
             restored = _close(controller_state, tx, entries, most)
             # a passkey that was stolen may have been removed since, and a first decision voided
             controller_state.passkeys.forget_all(tx, steward)
-            FirstDecisions().forget_all(tx)
+            stewards.forget_all_first_decisions(tx)
         reason = "complete" if complete else "older"
         _log(controller_state, tx, steward, {"reason": reason, **(agreed or {})}, restored)
     _forget_list(controller_state.settings.state)
@@ -183,10 +181,10 @@ def _close(controller_state: ControllerState, tx: Connection, entries: int, know
 
 def _end_operations(controller_state: ControllerState, tx: Connection) -> int:
     """Call off what was unfinished; it may have been finished since."""
-    store, waiting = OperationStore(), OperationStore().unfinished(tx)
-    audits = CardAudits(controller_state.cards, controller_state.boxes, AuditStore())
+    waiting = requests.unfinished_operations(tx)
+    audits = CardAudits(controller_state.cards, controller_state.boxes)
     for operation in waiting:
-        store.cancel(tx, operation.name, controller_state.cards.clock())
+        requests.cancel_operation(tx, operation.name, controller_state.cards.clock())
         if operation.kind == AUDIT:
             audits.give_up(tx, operation.resource, ())
     return len(waiting)

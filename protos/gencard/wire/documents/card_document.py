@@ -3,26 +3,86 @@
 Where a field stands in it is said by the fields of ``core.card.terms``.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from decimal import Decimal
 
 from gencard.core.card.analyses import Analyses
-from gencard.core.card.budget import Claim
-from gencard.core.card.mechanism import Privacy, Transform
+from gencard.core.card.budget import Claim, Neighbouring, Price, decimal_of, decimal_text, delta_of
+from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform, privacy_with
+from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.json_codecs import Scalar
-from gencard.core.moment import Moment
-from gencard.wire.codecs.card_codec import moment_document, moment_of_document
-from gencard.wire.codecs.privacy_codec import (
-    claim_document,
-    claim_of_document,
-    privacy_document,
-    privacy_of_document,
-    transform_document,
-    transform_of_document,
-)
-from gencard.wire.signatures.canonical import Document
+from gencard.wire.signatures.canonical import Document, integer_of, text_of
 from gencard.wire.signatures.dsse import CARD, DOCUMENT, statement
+
+_IN_DOCUMENTS = {"most_records": "mostRecords"}
+"""Parameters of noise that documents call otherwise."""
+
+
+def privacy_document(privacy: Privacy) -> Document:
+    parameters = {_IN_DOCUMENTS.get(name, name): text for name, text in privacy.parameters.items()}
+    return {"mechanism": str(privacy.mechanism), **parameters}
+
+
+def privacy_of_document(document: Document) -> Privacy:
+    """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no privacy."""
+    mechanism = Mechanism(document["mechanism"])
+    own = {name: own for own, name in _IN_DOCUMENTS.items()}
+    parameters = {
+        own.get(name, name): text_of(value) for name, value in document.items() if name != "mechanism"
+    }
+    return privacy_with(mechanism, parameters)
+
+
+def claim_document(claim: Claim) -> Document:
+    """A claim of nothing is its sentence alone."""
+    document: Document = {"sentence": claim.sentence}
+    if claim.epsilon is not None:
+        document["epsilon"] = decimal_text(claim.epsilon)
+        document["delta"] = decimal_text(claim.delta)
+    if claim.neighbouring is not None:
+        document["neighbouring"] = str(claim.neighbouring)
+    return document
+
+
+def claim_of_document(document: Document) -> Claim:
+    """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no claim."""
+    relation = document.get("neighbouring")
+    return Claim(
+        sentence=text_of(document["sentence"]),
+        epsilon=_epsilon_of(text_of(document.get("epsilon", ""))),
+        delta=_delta_of(text_of(document.get("delta", ""))),
+        neighbouring=None if relation is None else Neighbouring(relation),
+    )
+
+
+def _epsilon_of(text: str) -> Decimal | None:
+    return decimal_of(text, "claim.epsilon") if text else None
+
+
+def _delta_of(text: str) -> Decimal:
+    return Decimal(0) if text in ("", "0") else delta_of(text)
+
+
+_NUMBERS = tuple(field.name for field in fields(Transform) if field.name != "zeros")
+
+
+def transform_document(transform: Transform) -> Document:
+    """Only what differs from counts as they are."""
+    document: Document = {
+        name: str(getattr(transform, name))
+        for name in _NUMBERS
+        if getattr(transform, name) != getattr(AS_COUNTED, name)
+    }
+    return document | ({"zeros": True} if transform.zeros else {})
+
+
+def transform_of_document(document: Document) -> Transform:
+    """Raises TypeError, ValueError or InvalidNumberError where the document is no transform."""
+    numbers = {name: integer_of(value) for name, value in document.items() if name != "zeros"}
+    return Transform(**numbers, zeros=document.get("zeros", False))
+
 
 _FORM = replace(
     DOCUMENT,
@@ -30,10 +90,14 @@ _FORM = replace(
         **DOCUMENT.scalars,
         Privacy: Scalar(privacy_document, privacy_of_document),
         Transform: Scalar(transform_document, transform_of_document),
-        Moment: Scalar(moment_document, moment_of_document),
         Claim: Scalar(claim_document, claim_of_document),
     },
 )
+
+
+def price_document(price: Price) -> Document:
+    document: Document = DOCUMENT.write(price)
+    return document
 
 
 def terms_document(terms: Proposal) -> Document:
@@ -67,11 +131,12 @@ def card_of_document(document: Document) -> CardTerms:
         VerificationError: Something is missing, too much, or not what the core accepts.
     """
     try:
-        generator = {name: value for name, value in document["generator"].items() if name != "name"}
+        generator = dict(document["generator"])
+        name = generator.pop("name")
         card = _FORM.read(CardTerms, {**document, "generator": generator}, field="card")
     except (KeyError, AttributeError, TypeError, ValueError, GencardError):
         card = None
-    if card is None or card_document(card) != document:
+    if card is None or name != card.terms.generator:
         raise VerificationError(problem="the document is not a card")
     return card
 

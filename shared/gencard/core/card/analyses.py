@@ -48,12 +48,12 @@ class Analyses:
 
     kinds: tuple[str, ...] = ()
     checked_runs: int = 0
-    numbers: int = 100
-    privacy: Privacy = EXACT
+    numbers: int = field(default=100, metadata=written(unset=True))
+    privacy: Privacy = field(default=EXACT, metadata=written(unset=True))
     reviewed_runs: int = 0
     programs: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
-    program_numbers: int = 500
+    program_numbers: int = field(default=500, metadata=written(unset=True))
     columns: tuple[str, ...] = field(default=(), metadata=written(omit=True))
 
     def __post_init__(self) -> None:

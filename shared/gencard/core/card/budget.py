@@ -82,10 +82,15 @@ def neighbouring_of(text: str, field: str = "privacy.neighbouring") -> Neighbour
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """A cost, or a cap, in each currency of the ledger.
+    """Amounts in the three currencies of the ledger: a price, or a budget; 0 is nothing.
 
-    ``statistics`` counts exact independent counts released (the dimension of the span of Phi);
-    ``epsilon`` and ``rho`` are spent by noise.
+    Args:
+        statistics: Exact statistics: independent counts (the dimension of the span of Phi), and other
+            numbers about the records, without noise.
+        epsilon: Budget of Laplace noise and of black boxes with a pure guarantee, up to 1e9 in steps of
+            1e-9.
+        rho: Budget of Gaussian noise and of black boxes with an approximate guarantee, up to 1e9 in
+            steps of 1e-9.
 
     Raises:
         InvalidNumberError: An amount is negative or not finite.
@@ -105,6 +110,14 @@ class Price:
     def __add__(self, other: "Price") -> "Price":
         return Price(
             self.statistics + other.statistics, self.epsilon + other.epsilon, self.rho + other.rho
+        )
+
+    def lowered_to(self, other: "Price") -> "Price":
+        """Return the smaller amount in each currency."""
+        return Price(
+            min(self.statistics, other.statistics),
+            min(self.epsilon, other.epsilon),
+            min(self.rho, other.rho),
         )
 
     def fits(self, cap: "Price") -> bool:
@@ -188,9 +201,9 @@ class Claim:
 
     Args:
         sentence: What holds and why, for people; where nothing is promised, that.
-        epsilon: None where nothing is promised.
-        delta: 0 for pure differential privacy.
-        neighbouring: Which records may differ; it belongs to epsilon.
+        epsilon: Epsilon of one run, from 1e-9 to 1,000,000; none if nothing is promised.
+        delta: Delta of one run, from 1e-18 to below 1; 0 for pure differential privacy.
+        neighbouring: Neighbouring relation: ``add-remove`` or ``replace-one``.
     """
 
     sentence: str

@@ -1,11 +1,12 @@
 """A card and how it came to be: states, turns, offers, steps."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.terms import Proposal
+from gencard.core.json_codecs import written
 
 
 class CardState(StrEnum):
@@ -96,7 +97,7 @@ class Offer:
     expire_time: datetime
     measures_price: Price = FREE
     held_by: tuple[str, ...] = ()
-    analyses_price: Price = FREE
+    analyses_price: Price = field(default=FREE, metadata=written(omit=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class Card:
         name: datasets/{dataset}/cards/{card}; empty where the proposal was only priced.
         envelope: The DSSE envelope signed by both; empty before agreement.
         attestations: Later signed facts, oldest first.
+        encoded: The card as it is stored, once it was encoded or read; a changed card has none yet.
     """
 
     name: str
@@ -129,3 +131,4 @@ class Card:
     history: tuple[Step, ...] = ()
     envelope: bytes = b""
     attestations: tuple[bytes, ...] = ()
+    encoded: bytes = field(default=b"", init=False, compare=False, repr=False)

@@ -1,7 +1,7 @@
 """How counts are measured: exactly or transformed, with noise, or by a generator that adds the noise."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from gencard.core.card.budget import (
 )
 from gencard.core.card.noise import CURRENCIES, NOISES, AddedNoise, Mechanism, usual_noise, words_of
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.json_codecs import written
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def _check_parameters(given: Mapping[str, str], kind: type[AddedNoise] | None) -
 
 def _names(noise: type[AddedNoise]) -> dict[str, bool]:
     """Its parameters, and whether each must be given."""
-    return {field.name: field.default is MISSING for field in fields(noise)}
+    return {one.name: one.default is MISSING for one in fields(noise)}
 
 
 _LARGEST = 1_000_000
@@ -150,21 +151,20 @@ _LARGEST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Checks that every cell must pass, then rounding. Part of Phi: psi is what the generator sees.
+    """Checks and rounding of exact counts. One cell that fails a check refuses the whole measurement.
 
-    One cell that fails refuses the whole measurement, without a word about which. Every record adds 1
-    to its cell, so "contribution" below means 1; 0 switches a check off.
+    Each record contributes 1 to its cell. Numbers are at most 1,000,000, percentages at most 100.
 
     Args:
-        threshold: Fewest records in a cell that holds any.
-        freedom: Fewest degrees of freedom, records minus cells, of a marginal.
-        dominance_count: The n of the (n, k) rule.
-        dominance_percent: Its k: most that the n largest contributions may be of their cell, in
-            per cent. Switched on by ``dominance_count``.
-        remainder_percent: The p per cent rule: least that a cell without its two largest
-            contributions must be of the largest.
-        zeros: An empty cell fails too, unless the schema declares it impossible.
-        rounding: Counts become the nearest multiple of it.
+        threshold: Fewest records in a cell that is not empty; 0 for no check.
+        freedom: Fewest degrees of freedom of a marginal, which are records minus cells; 0 for no check.
+        dominance_count: The n of the (n, k) dominance rule; 0 for no check.
+        dominance_percent: The k of the (n, k) dominance rule: largest share of a cell, in percent, that
+            its n largest contributions may have.
+        remainder_percent: The p of the p% rule: smallest size of a cell without its two largest
+            contributions, in percent of the largest; 0 for no check.
+        zeros: ``true`` refuses empty cells too, except structural zeros of the schema.
+        rounding: Counts are rounded to multiples of this number; 1 for no rounding.
 
     Raises:
         InvalidNumberError: A number is out of its range.
@@ -176,10 +176,10 @@ class Transform:
     dominance_percent: int = 0
     remainder_percent: int = 0
     zeros: bool = False
-    rounding: int = 1
+    rounding: int = field(default=1, metadata=written(unset=True))
 
     def __post_init__(self) -> None:
-        for field, number, most in (
+        for name, number, most in (
             ("threshold", self.threshold, _LARGEST),
             ("freedom", self.freedom, _LARGEST),
             ("dominance_count", self.dominance_count, _LARGEST),
@@ -187,10 +187,10 @@ class Transform:
             ("remainder_percent", self.remainder_percent, 100),
             ("rounding", self.rounding, _LARGEST),
         ):
-            lowest = 1 if field == "rounding" else 0
+            lowest = 1 if name == "rounding" else 0
             if not lowest <= number <= most:
                 expected = f"a whole number from {lowest} to {most}"
-                raise InvalidNumberError(field=f"transform.{field}", expected=expected)
+                raise InvalidNumberError(field=f"transform.{name}", expected=expected)
 
     @property
     def checks(self) -> bool:

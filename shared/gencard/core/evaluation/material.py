@@ -21,14 +21,18 @@ from gencard.core.utility.gap import GapWords
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Settings of evaluations, declared per dataset so that callers cannot vary them to learn more.
+    """Settings of evaluations; they are declared, so that analysts cannot vary them to learn more.
 
     Args:
-        keys: Attributes that an intruder may know of somebody.
-        target: What he wants to know.
-        attacks: Records of train, and of holdout, that each attack aims at; at most so many.
-        missing: What a missing value is to distances.
-        gap: The difference between two groups that users of the data ask about.
+        keys: Attributes that an attacker may know of a person, for ``disclosure``. The target is not one
+            of them.
+        target: Attribute that an attacker wants to learn, for ``disclosure`` and ``inference``, or that
+            a model predicts, for ``predictions``.
+        attacks: Records that each attack targets, 10 to 10,000 of the dataset and as many of the
+            holdout.
+        missing: Missing values in distances: ``category`` makes them a level, ``pairwise`` ignores an
+            attribute that is missing in either record.
+        gap: Difference of two groups, for ``gap``.
     """
 
     keys: Clique = ()

@@ -23,6 +23,7 @@ from gencard.core.output_checks.populations import cell_numbers
 from gencard.core.output_checks.rules import (
     PASSED,
     Colour,
+    Mark,
     Rule,
     Rules,
     Verdict,
@@ -76,12 +77,9 @@ class Judgement:
         return self.verdict.colour
 
     @property
-    def marks(self) -> list[dict[str, object]]:
-        """As JSON."""
-        return [
-            {"part": part, "colour": str(verdict.colour), "rules": list(map(str, verdict.broken))}
-            for part, verdict in self.parts
-        ]
+    def marks(self) -> tuple[Mark, ...]:
+        """Verdict on each part."""
+        return tuple(Mark(part, verdict.colour, verdict.broken) for part, verdict in self.parts)
 
 
 def judged(margins: RecordMargins, question: Question, answer: Answer, rules: Rules) -> Judgement:

@@ -142,6 +142,20 @@ class Verdict:
         return Colour.AMBER if self.broken else Colour.GREEN
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Verdict on one part of an answer, as stewards see it.
+
+    Args:
+        part: Part of the answer, such as "model" or "sex × edu"; "run" for the run as a whole.
+        rules: Rules that its numbers break.
+    """
+
+    part: str
+    colour: Colour
+    rules: tuple[Rule, ...]
+
+
 PASSED = Verdict()
 
 

@@ -37,12 +37,15 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class GapWords:
-    """The same in the words of a schema.
+    """Difference between the shares of two groups, which the evaluation ``gap`` compares.
 
     Args:
-        first, second: The two levels of the attribute.
-        among: May be empty: all records are looked at.
-        levels: Of ``among``.
+        attribute: Attribute that defines the two groups.
+        first: Level of the first group.
+        second: Level of the second group; its share is subtracted.
+        within: Attribute in each level of which the difference is computed.
+        among: Attribute that selects records; by default all records count. It needs ``levels``.
+        levels: Levels of ``among`` whose records count.
     """
 
     attribute: str

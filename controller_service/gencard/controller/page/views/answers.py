@@ -9,7 +9,6 @@ from typing import Any
 from starlette.requests import Request
 
 from gencard.controller.answers.decisions import question_of
-from gencard.controller.answers.review import Cell
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.answers.answer import Answer
@@ -17,6 +16,7 @@ from gencard.core.output_checks.rules import Colour, Rule
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.identity import Identity
+from gencard.wire.steward import ReviewedNumber
 
 RULES: Mapping[Rule, str] = {
     Rule.THRESHOLD: "it is based on too few records",
@@ -76,17 +76,17 @@ def _answers(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: A
 
 def _answer(request: Request, desk: Desk, who: Identity) -> Context:
     view = desk.answer(who, request.path_params["name"])
-    answer = None if view.answer is None else Answer.of_json(view.answer)
+    answer = None if view.document is None else Answer.of_json(view.document)
     cells = [_marked(cell) for cell in view.cells]
     outputs = groupby(zip(view.cells, cells, strict=True), key=lambda pair: pair[0].output)
     return {
-        "title": f"Answer for {view.row.submitter.rpartition('/')[2]}",
+        "title": f"Answer for {view.summary.analyst.rpartition('/')[2]}",
         "answer": view,
         "outputs": [(name, [table for _, table in pairs]) for name, pairs in outputs],
         "counts": {str(colour): sum(one.colour is colour for one in cells) for colour in Colour},
         "numbers": len(cells),
-        "missing": MISSING_WORDS[view.question.missing],
-        "options": _options(view.question),
+        "missing": MISSING_WORDS[view.summary.question.missing],
+        "options": _options(view.summary.question),
         "about": None
         if answer is None
         else {"n": _text(answer.n), "noise": answer.noise, "notes": answer.notes},
@@ -109,7 +109,7 @@ def _options(question: Question) -> list[tuple[str, str]]:
     return [(name, json.dumps(value, ensure_ascii=False)) for name, value in options.items()]
 
 
-def _marked(cell: Cell) -> Marked:
+def _marked(cell: ReviewedNumber) -> Marked:
     return Marked(
         f"{cell.output}/{cell.row}/{cell.column}",
         cell.row,
@@ -117,8 +117,8 @@ def _marked(cell: Cell) -> Marked:
         _text(cell.value),
         _text(cell.dry),
         _difference(cell.value, cell.dry),
-        cell.verdict.colour,
-        tuple(RULES[rule] for rule in cell.verdict.broken),
+        cell.mark,
+        tuple(RULES[Rule(rule)] for rule in cell.rules),
     )
 
 

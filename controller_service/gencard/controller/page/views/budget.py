@@ -10,13 +10,13 @@ from starlette.requests import Request
 from gencard.controller.page.charts import Curve, Gauge, curve, gauge, in_words, number
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.records.catalogue import PREFIX
-from gencard.controller.state.accounts import Account, Scope
+from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.stewards.budget import Course, amounts, courses
 from gencard.controller.stewards.desk import Desk
-from gencard.controller.stewards.reading import AccountView
 from gencard.controller.stewards.registers import LINE
 from gencard.core.errors import NotFoundError
 from gencard.wire.signatures.identity import Identity
+from gencard.wire.steward import BudgetAccount
 
 _TITLES = {Scope.DATASET: "All together", Scope.PROJECT: "Projects", Scope.ANALYST: "Analysts"}
 _LINES = 50
@@ -64,9 +64,9 @@ def _budget(request: Request, desk: Desk, who: Identity) -> Context:
     days = archive.days(dataset)
     gauges: dict[Scope, list[Shown]] = {scope: [] for scope in Scope}
     for one in accounts:
-        spending = days.get(Account(one.scope, dataset, one.holder), {})
+        spending = days.get(Account(Scope(one.scope), dataset, one.holder), {})
         course = courses(amounts(one.spent, one.reserved, one.cap), spending, now)
-        gauges[one.scope] += _shown(one, course, now)
+        gauges[Scope(one.scope)] += _shown(one, course, now)
     page = desk.lines(who, dataset, _LINES, request.query_params.get("before", ""))
     return {
         "firsts": [one for one in desk.first_decisions(who) if one.resource.startswith(LINE)],
@@ -87,9 +87,9 @@ def _dataset(name: str, datasets: tuple[str, ...]) -> str:
     return dataset
 
 
-def _shown(account: AccountView, course: tuple[Course, ...], now: datetime) -> Iterator[Shown]:
+def _shown(account: BudgetAccount, course: tuple[Course, ...], now: datetime) -> Iterator[Shown]:
     *path, holder = account.holder.split("/")
-    project = path[-2] if account.scope is Scope.ANALYST and len(path) > 1 else ""
+    project = path[-2] if account.scope == Scope.ANALYST and len(path) > 1 else ""
     for one in course:
         amount_gauge = gauge(one.amount, holder or "all together")
         yield Shown(holder, project, one, amount_gauge, curve(one, now), in_words(one))

@@ -7,9 +7,8 @@ from starlette.requests import Request
 
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.records.catalogue import dataset_of
-from gencard.controller.state.accounts import Scope
 from gencard.controller.state.cards import offer_of
-from gencard.controller.stewards.cards import Together
+from gencard.controller.state.ledger import Scope
 from gencard.controller.stewards.desk import Desk
 from gencard.core.card.budget import FREE, ZERO, Price
 from gencard.core.card.card import Card, CardState
@@ -17,6 +16,7 @@ from gencard.core.card.card import Change as TermsChange
 from gencard.core.card.mechanism import AS_COUNTED
 from gencard.core.card.terms import Proposal
 from gencard.wire.signatures.identity import Identity
+from gencard.wire.steward import Together
 
 MOST_IN_MAP = 60
 """Attributes of a heat map; it would not be read beyond."""
@@ -92,9 +92,9 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
     view = desk.card(who, request.path_params["name"])
     card = view.card
     terms = None if card.offer is None else card.offer.terms
-    offered = terms if view.offer is None else view.offer.terms
+    offered = terms if view.offer is None else view.offer
     changes = view.changes if card.offer is None else card.offer.changes
-    price = view.offer.price if view.offer else card.offer.price if card.offer else None
+    price = view.price if view.offer else card.offer.price if card.offer else None
     return {
         "title": f"Card of {card.analyst.rpartition('/')[2]}",
         "card": card,
@@ -133,7 +133,7 @@ def budgets(desk: Desk, who: Identity, card: Card, price: Price | None) -> list[
     return [
         Budget(f"Left of the {one.scope}'s budget", left, price is not None and not price.fits(left))
         for one in desk.accounts(who, dataset_of(card.name))
-        if own[one.scope] == one.holder
+        if own[Scope(one.scope)] == one.holder
         for left in [_left(one.cap, one.spent)]
     ]
 

@@ -9,7 +9,7 @@ from gencard.controller.page.security import Form
 from gencard.controller.page.views import Change, Context, Done, View
 from gencard.controller.page.views.budget import card_of
 from gencard.controller.state.database import Page
-from gencard.controller.state.events import Event
+from gencard.controller.state.log import Event
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.wire.log.log_entry import log_entry_document

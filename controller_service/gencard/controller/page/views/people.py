@@ -9,13 +9,12 @@ from starlette.requests import Request
 
 from gencard.controller.page.security import Form
 from gencard.controller.page.views import Change, Context, Done, View
-from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.desk import Desk
-from gencard.controller.stewards.people import PersonView
 from gencard.core.errors import InvalidInputError
 from gencard.wire.documents.enrolment import PERSONS, grouped
 from gencard.wire.documents.key_history import CARDS, LOG
 from gencard.wire.signatures.identity import Identity
+from gencard.wire.steward import Kind, Person
 
 SOON = timedelta(days=14)
 """A certificate that ends within it is marked."""
@@ -33,7 +32,7 @@ _ORDER = ("steward", "auditor", "analyst")
 class Row:
     """Somebody enrolled, as the table shows them."""
 
-    person: PersonView
+    person: Person
     state: str
     tone: str
 
@@ -51,12 +50,13 @@ def _people(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: AR
     }
 
 
-def _by_role(person: PersonView) -> tuple[int, str]:
-    place = _ORDER.index(person.role) if person.role in _ORDER else len(_ORDER)
-    return place, person.name
+def _by_role(person: Person) -> tuple[int, str]:
+    who = person.identity
+    place = _ORDER.index(who.role) if who.role in _ORDER else len(_ORDER)
+    return place, who.name
 
 
-def _rows(people: list[PersonView], now: datetime) -> Iterator[Row]:
+def _rows(people: list[Person], now: datetime) -> Iterator[Row]:
     for person in people:
         until = person.certificate_until
         if person.disabled:

@@ -7,8 +7,9 @@ from starlette.requests import Request
 
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.stewards.desk import Desk
-from gencard.controller.stewards.reading import ANALYST, Waiting
+from gencard.controller.stewards.reading import ANALYST
 from gencard.wire.signatures.identity import Identity
+from gencard.wire.steward import Waiting
 
 SIZE = 100
 """Entries of a page."""

@@ -7,7 +7,6 @@ from starlette.requests import Request
 
 from gencard.controller.page.charts import Lane, bar, lanes
 from gencard.controller.page.views import Change, Context, View
-from gencard.controller.stewards.actions import Kind
 from gencard.controller.stewards.archive import BoxEvidence
 from gencard.controller.stewards.desk import Desk
 from gencard.core.audit.arms.exploration import BlockEvidence
@@ -16,6 +15,7 @@ from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, openi
 from gencard.core.types import UNDEFINED
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.identity import Identity
+from gencard.wire.steward import Kind
 
 _MOST_BLOCKS = 20
 

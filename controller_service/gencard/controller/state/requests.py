@@ -1,0 +1,302 @@
+"""Requests, each with one effect and one answer however often it is sent, and the operations they begin.
+
+An operation is long work that outlives calls, disconnects and restarts. Each change of one is one
+conditional UPDATE, so the first to end an operation ends it.
+"""
+
+import zlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from gencard.controller.state.database import Page, insert_if_absent, only, page_of
+from gencard.controller.state.tables import answers, operations
+from gencard.core.errors import InvalidInputError, NotFoundError, RequestIdReusedError, StorageError
+from gencard.wire.signatures.identity import Identity
+
+_ZLIB = b"\x78\x9c"
+"""First bytes of what ``zlib.compress`` makes."""
+
+
+def answered_once(
+    tx: Connection,
+    *,
+    actor: str,
+    method: str,
+    request_id: str,
+    request_digest: str,
+    now: datetime,
+    make: Callable[[], bytes],
+) -> bytes:
+    """The answer to a request: made now, or the stored bytes of the first time.
+
+    The id is claimed before ``make`` runs, so of two equal requests at the same moment one makes the
+    answer and the other waits for it. Where ``make``, which works inside ``tx``, raises, the claim is
+    undone with all that it did. ``request_digest`` is the SHA-256, in hex, of the whole request; ids of
+    different actors never meet.
+
+    Raises:
+        InvalidInputError: The id is not a random UUID in its usual spelling.
+        RequestIdReusedError: The id came before with another method or request.
+    """
+    _check_random_uuid(request_id)
+    key = {"actor": actor, "request_id": request_id.lower()}
+    request = {"method": method, "request_digest": request_digest}
+    # the claim comes first: of two equal requests at once, only one may charge and measure
+    with tx.begin_nested():
+        if insert_if_absent(tx, answers, {**key, **request, "answer": b"", "created": now}):
+            answer = make()
+            _store(tx, key, answer)
+            return answer
+    known = answer_of(tx, actor=actor, request_id=request_id, **request)
+    if known is None:
+        raise StorageError()
+    return known
+
+
+def answer_of(
+    tx: Connection, *, actor: str, method: str, request_id: str, request_digest: str
+) -> bytes | None:
+    """The stored answer to a request; None where it did not come before.
+
+    Raises:
+        RequestIdReusedError: The id came before with another method or request.
+    """
+    mine = (answers.c.actor == actor, answers.c.request_id == request_id.lower())
+    row = tx.execute(select(answers).where(*mine)).mappings().one_or_none()
+    if row is None:
+        return None
+    # a reused id must not return the answer to a different request as if it were this one's
+    if (row["method"], row["request_digest"]) != (method, request_digest):
+        raise RequestIdReusedError()
+    return _unpacked(bytes(row["answer"]))
+
+
+def forget_answers(tx: Connection, methods: Collection[str], before: datetime) -> None:
+    """Drop stored answers of some methods that were given before a time."""
+    tx.execute(delete(answers).where(answers.c.method.in_(methods), answers.c.created < before))
+
+
+def _store(tx: Connection, key: dict[str, str], answer: bytes) -> None:
+    mine = [answers.c[name] == value for name, value in key.items()]
+    if tx.execute(update(answers).where(*mine).values(answer=_packed(answer))).rowcount != 1:
+        raise StorageError()
+
+
+def _packed(answer: bytes) -> bytes:
+    """Compressed where that is shorter: the body of a card holds its purpose three times."""
+    packed = zlib.compress(answer)
+    return packed if len(packed) < len(answer) or answer.startswith(_ZLIB) else answer
+
+
+def _unpacked(stored: bytes) -> bytes:
+    """The answer as it was given, also where it was stored before there was packing.
+
+    None of those begins as zlib's output does: a card begins with 0x0A, its first field, and a name
+    with ``operations/``.
+    """
+    return zlib.decompress(stored) if stored.startswith(_ZLIB) else stored
+
+
+def _check_random_uuid(text: str) -> None:
+    """Version 4 in 36 characters: what has no bits of randomness could be met by accident."""
+    try:
+        uuid = UUID(text)
+    except ValueError:
+        uuid = None
+    if uuid is None or uuid.version != 4 or str(uuid) != text.lower():
+        raise InvalidInputError(field="request_id", problem="is not a random UUID (version 4)")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Method, the caller's UUID, and a digest of everything else that was asked."""
+
+    method: str
+    request_id: str
+    digest: str
+
+    def answer(self, tx: Connection, who: Identity) -> bytes | None:
+        """The stored answer to this request; None where it did not come before."""
+        return answer_of(
+            tx,
+            actor=who.uri,
+            method=self.method,
+            request_id=self.request_id,
+            request_digest=self.digest,
+        )
+
+    def once(self, tx: Connection, who: Identity, now: datetime, make: Callable[[], bytes]) -> bytes:
+        """The stored answer to this request, or the one that ``make`` gives now."""
+        return answered_once(
+            tx,
+            actor=who.uri,
+            method=self.method,
+            request_id=self.request_id,
+            request_digest=self.digest,
+            now=now,
+            make=make,
+        )
+
+
+class OperationState(StrEnum):
+    """QUEUED -> RUNNING -> SUCCEEDED | FAILED | CANCELLED; the last two also straight from QUEUED."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+UNFINISHED = (OperationState.QUEUED, OperationState.RUNNING)
+SEEN = "seen"
+"""Stage of an operation that failed, once a steward has looked at why."""
+
+_BEFORE: Mapping[OperationState, tuple[OperationState, ...]] = {
+    OperationState.RUNNING: UNFINISHED,
+    OperationState.SUCCEEDED: (OperationState.RUNNING,),  # after a cancel the result is discarded
+    OperationState.FAILED: UNFINISHED,
+    OperationState.CANCELLED: UNFINISHED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRow:
+    """An operation as stored.
+
+    Args:
+        request: JSON bytes of what was asked: all that is needed to start again after a restart.
+        permille: How much is done, in thousandths.
+        response: What it ended with, where it succeeded.
+        error: JSON bytes of reason and fields, where it failed.
+    """
+
+    number: int
+    name: str
+    owner: str
+    kind: str
+    resource: str
+    request: bytes
+    state: OperationState
+    stage: str
+    permille: int
+    response: bytes | None
+    error: bytes | None
+    created: datetime
+    changed: datetime
+
+
+def create_operation(
+    tx: Connection,
+    name: str,
+    *,
+    owner: str,
+    kind: str,
+    resource: str,
+    request: bytes,
+    now: datetime,
+) -> None:
+    """Put an operation in the queue."""
+    tx.execute(
+        insert(operations).values(
+            name=name,
+            owner=owner,
+            kind=kind,
+            resource=resource,
+            request=request,
+            state=OperationState.QUEUED,
+            stage="",
+            permille=0,
+            created=now,
+            changed=now,
+        )
+    )
+
+
+def report_progress(tx: Connection, name: str, stage: str, permille: int, now: datetime) -> bool:
+    """Say how far it is; it runs from the first time on. False where it has ended: stop the work."""
+    return _move(tx, name, OperationState.RUNNING, now, stage=stage, permille=permille)
+
+
+def succeed_operation(tx: Connection, name: str, response: bytes, now: datetime) -> bool:
+    """End a running operation. False where it does not run, as after a cancel: undo the work."""
+    return _move(tx, name, OperationState.SUCCEEDED, now, response=response, permille=1000)
+
+
+def fail_operation(tx: Connection, name: str, error: bytes, now: datetime) -> bool:
+    """End an operation with reason and fields. False where it had ended already."""
+    return _move(tx, name, OperationState.FAILED, now, error=error)
+
+
+def cancel_operation(tx: Connection, name: str, now: datetime) -> bool:
+    """End an operation at its owner's wish. False where it had ended already."""
+    return _move(tx, name, OperationState.CANCELLED, now)
+
+
+def get_operation(tx: Connection, name: str) -> OperationRow:
+    """Raises NotFoundError where there is no such operation."""
+    row = tx.execute(select(operations).where(operations.c.name == name)).mappings().one_or_none()
+    if row is None:
+        raise NotFoundError(what="operation")
+    return _operation_of(row)
+
+
+def list_operations(
+    tx: Connection, *, owner: str | None = None, before: str = "", limit: int = 50
+) -> Page[OperationRow]:
+    """Operations, newest first, of one owner or all."""
+    query = only(select(operations), (operations.c.owner, owner))
+    return page_of(tx, query, operations.c.number, _operation_of, before=before, limit=limit)
+
+
+def failed_operations(tx: Connection, kind: str, resource: str) -> tuple[OperationRow, ...]:
+    """Operations of one kind for one resource that failed, oldest first."""
+    conditions = (
+        operations.c.kind == kind,
+        operations.c.resource == resource,
+        operations.c.state == OperationState.FAILED,
+    )
+    query = select(operations).where(*conditions).order_by(operations.c.number)
+    return tuple(map(_operation_of, tx.execute(query).mappings()))
+
+
+def unseen_operations(tx: Connection, owner: str | None = None) -> tuple[OperationRow, ...]:
+    """What failed and no steward has looked at, of one owner or all, oldest first."""
+    conditions = operations.c.state == OperationState.FAILED, operations.c.stage != SEEN
+    query = only(select(operations).where(*conditions), (operations.c.owner, owner))
+    return tuple(map(_operation_of, tx.execute(query.order_by(operations.c.number)).mappings()))
+
+
+def mark_seen(tx: Connection, name: str) -> None:
+    """A steward has looked at one that failed."""
+    failed = operations.c.name == name, operations.c.state == OperationState.FAILED
+    tx.execute(update(operations).where(*failed).values(stage=SEEN))
+
+
+def operations_of_kind(
+    tx: Connection, kind: str, resource: str | None = None
+) -> tuple[OperationRow, ...]:
+    """Operations of one kind, for one resource or all, oldest first, however they ended."""
+    query = only(select(operations), (operations.c.kind, kind), (operations.c.resource, resource))
+    return tuple(map(_operation_of, tx.execute(query.order_by(operations.c.number)).mappings()))
+
+
+def unfinished_operations(tx: Connection) -> tuple[OperationRow, ...]:
+    """What a restart takes up again, oldest first."""
+    query = select(operations).where(operations.c.state.in_(UNFINISHED)).order_by(operations.c.number)
+    return tuple(map(_operation_of, tx.execute(query).mappings()))
+
+
+def _move(tx: Connection, name: str, state: OperationState, now: datetime, **values: Any) -> bool:
+    legal = update(operations).where(operations.c.name == name, operations.c.state.in_(_BEFORE[state]))
+    return tx.execute(legal.values(state=state, changed=now, **values)).rowcount == 1
+
+
+def _operation_of(row: Mapping[Any, Any]) -> OperationRow:
+    return OperationRow(**{**row, "state": OperationState(row["state"])})

@@ -1,0 +1,557 @@
+"""What was made of cards and found on records: psi, releases, evaluations, audits and runs.
+
+Psi, releases and evaluations never change. An audit is counted before it runs, keeps its one verdict,
+and is spent even if it never ended. Each change of a run is one conditional UPDATE, so the first to end
+a run ends it.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+
+from gencard.controller.state.database import Page, insert_if_absent, only, page_of
+from gencard.controller.state.tables import audits, cards, measures, psis, releases, runs
+from gencard.core.audit.report import Verdict
+from gencard.core.errors import InvalidInputError, NotFoundError
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """A release as stored.
+
+    Args:
+        name: datasets/{dataset}/cards/{card}/releases/{release}.
+        rows: Number of rows, in records.
+        size: Of the rows, in bytes, as it counts against the analyst's quota.
+        digest: SHA-256, in hex, of the rows; ``psi_digest`` of what they were drawn from.
+        receipt: The signed receipt: a DSSE envelope.
+        file_name: Where the rows are, inside the folder of releases.
+    """
+
+    name: str
+    card: str
+    rows: int
+    size: int
+    seed: int
+    digest: str
+    psi_digest: str
+    receipt: bytes
+    file_name: str
+    created: datetime
+
+
+def insert_release(tx: Connection, release: ReleaseRow) -> None:
+    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    tx.execute(insert(releases).values(**asdict(release)))
+
+
+def get_release(tx: Connection, name: str) -> ReleaseRow:
+    """Raises NotFoundError where there is no such release."""
+    row = tx.execute(select(releases).where(releases.c.name == name)).mappings().one_or_none()
+    if row is None:
+        raise NotFoundError(what="release")
+    return _release_of(row)
+
+
+def all_releases(tx: Connection) -> Iterator[ReleaseRow]:
+    """Every release, oldest first."""
+    query = select(releases).order_by(releases.c.number)
+    return map(_release_of, tx.execute(query).mappings().all())
+
+
+def released_under(tx: Connection, card: str) -> tuple[int, int]:
+    """How many releases a card has, and how many rows in all of them."""
+    query = select(func.count(), func.coalesce(func.sum(releases.c.rows), 0))
+    number, rows = tx.execute(query.where(releases.c.card == card)).one()
+    return int(number), int(rows)
+
+
+def released_to(tx: Connection, analyst: str) -> tuple[int, int]:
+    """How many releases one analyst's cards have, and the bytes of all of them."""
+    query = select(func.count(), func.coalesce(func.sum(releases.c.size), 0))
+    query = query.select_from(releases.join(cards, cards.c.name == releases.c.card))
+    number, size = tx.execute(query.where(cards.c.analyst == analyst)).one()
+    return int(number), int(size)
+
+
+def list_releases(
+    tx: Connection,
+    *,
+    card: str | None = None,
+    dataset: str | None = None,
+    before: str = "",
+    limit: int = 50,
+) -> Page[ReleaseRow]:
+    """Releases, newest first, of one card, of one dataset, or all."""
+    query = only(select(releases), (releases.c.card, card))
+    if dataset is not None:
+        query = query.where(releases.c.card.startswith(f"{dataset}/", autoescape=True))
+    return page_of(tx, query, releases.c.number, _release_of, before=before, limit=limit)
+
+
+def _release_of(row: Mapping[Any, Any]) -> ReleaseRow:
+    return ReleaseRow(**{name: value for name, value in row.items() if name != "number"})
+
+
+@dataclass(frozen=True, slots=True)
+class PsiRow:
+    """psi of a card: its RFC 8785 JSON bytes, and their SHA-256 in hex."""
+
+    card: str
+    digest: str
+    document: bytes
+    created: datetime
+
+
+def put_psi(tx: Connection, card: str, document: bytes, digest: str, now: datetime) -> bool:
+    """Whether this psi is now the card's; False where the card has one already, which stays."""
+    row = {"card": card, "document": document, "digest": digest, "created": now}
+    return insert_if_absent(tx, psis, row)
+
+
+def find_psi(tx: Connection, card: str) -> PsiRow | None:
+    """The card's psi, or None where it was not measured yet."""
+    row = tx.execute(select(psis).where(psis.c.card == card)).mappings().one_or_none()
+    return None if row is None else PsiRow(**{**row, "document": bytes(row["document"])})
+
+
+def get_psi(tx: Connection, card: str) -> PsiRow:
+    """Raises NotFoundError where psi was not measured yet."""
+    row = find_psi(tx, card)
+    if row is None:
+        raise NotFoundError(what="psi of this card")
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRow:
+    """One measure of a card as stored.
+
+    Args:
+        name: datasets/{dataset}/cards/{card}/measures/{measure}.
+        measure: Its name in the registry.
+        submitter: URI of the identity that asked first.
+        statistics: What it cost, in independent statistics.
+        document: What was found, JSON; its numbers depend on records.
+    """
+
+    name: str
+    card: str
+    measure: str
+    submitter: str
+    statistics: int
+    document: bytes
+    created: datetime
+
+
+def insert_evaluation(tx: Connection, row: EvaluationRow) -> None:
+    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    tx.execute(insert(measures).values(asdict(row)))
+
+
+def get_evaluation(tx: Connection, name: str) -> EvaluationRow:
+    """Raises NotFoundError where there is no such measure."""
+    row = tx.execute(select(measures).where(measures.c.name == name)).mappings().one_or_none()
+    if row is None:
+        raise NotFoundError(what="evaluation")
+    return _evaluation_row(row)
+
+
+def evaluated_measures(tx: Connection, card: str) -> frozenset[str]:
+    """Names of the measures that were taken of a card."""
+    return frozenset(tx.execute(select(measures.c.measure).where(measures.c.card == card)).scalars())
+
+
+def list_evaluations(
+    tx: Connection,
+    card: str,
+    *,
+    among: Collection[str] | None,
+    before: str = "",
+    limit: int = 50,
+) -> Page[EvaluationRow]:
+    """Measures of a card, newest first: those of some names, or all."""
+    query = select(measures).where(measures.c.card == card)
+    if among is not None:
+        query = query.where(measures.c.measure.in_(tuple(among)))
+    return page_of(tx, query, measures.c.number, _evaluation_row, before=before, limit=limit)
+
+
+def _evaluation_row(row: Mapping[Any, Any]) -> EvaluationRow:
+    values = {name: value for name, value in row.items() if name != "number"}
+    return EvaluationRow(**values | {"document": bytes(row["document"])})
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """An audit as stored; what comes after ``attempt`` is None until it has ended.
+
+    Args:
+        submitter: URI of the identity that asked.
+        box_digest: SHA-256, in hex, of what ran.
+        attempt: How many audits this submitter has begun on this dataset, this one included.
+        level: The level that the pooled evidence was tested at, a decimal.
+        attestation: The signed verdict: a DSSE envelope.
+        report: The full report, JSON; its numbers depend on records. The evidence of later tries is
+            pooled with its tests.
+        author: Of the black box, as the settings named one; None or empty where nobody did.
+        family_try: Which try of the family this was, from 1; None before families were counted.
+        cleared: When a steward let it count no more.
+    """
+
+    number: int
+    name: str
+    card: str
+    dataset: str
+    submitter: str
+    black_box: str
+    box_digest: str
+    attempt: int
+    created: datetime
+    level: str | None
+    verdict: Verdict | None
+    wording: str | None
+    attestation: bytes | None
+    report: bytes | None
+    ended: datetime | None
+    author: str | None = None
+    family_try: int | None = None
+    cleared: datetime | None = None
+
+    @property
+    def try_number(self) -> int:
+        """From which the level follows: the family's, or the submitter's before families counted."""
+        return self.family_try or self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """The black box of an audit.
+
+    Args:
+        name: In the settings.
+        digest: SHA-256, in hex, of what runs.
+        author: As the settings name one, or empty.
+    """
+
+    name: str
+    digest: str
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """How an audit ended; the fields are those of ``AuditRow``."""
+
+    level: str
+    verdict: Verdict
+    wording: str
+    attestation: bytes
+    report: bytes
+    family_try: int = 1
+
+
+def begin_audit(
+    tx: Connection,
+    *,
+    name: str,
+    card: str,
+    dataset: str,
+    submitter: str,
+    box: Audited,
+    now: datetime,
+) -> int:
+    """Write an audit down before it runs; which attempt it is, from 1."""
+    # counted before the run: an audit that is stopped when it looks bad still counts
+    attempt = count_attempts(tx, dataset, submitter) + 1
+    tx.execute(
+        insert(audits).values(
+            name=name,
+            card=card,
+            dataset=dataset,
+            submitter=submitter,
+            black_box=box.name,
+            box_digest=box.digest,
+            attempt=attempt,
+            created=now,
+            author=box.author,
+        )
+    )
+    return attempt
+
+
+def conclude_audit(tx: Connection, name: str, conclusion: Conclusion, now: datetime) -> None:
+    """Write the verdict down, once.
+
+    Raises:
+        InvalidInputError: The audit has a verdict, or was never begun.
+    """
+    # only where there is no verdict yet: a verdict is never replaced by a better one
+    running = update(audits).where(audits.c.name == name, audits.c.verdict.is_(None))
+    if tx.execute(running.values(**asdict(conclusion), ended=now)).rowcount != 1:
+        raise InvalidInputError(field="audit", problem="is not waiting for a verdict")
+
+
+def get_audit(tx: Connection, name: str) -> AuditRow:
+    """Raises NotFoundError where there is no such audit."""
+    row = tx.execute(select(audits).where(audits.c.name == name)).mappings().one_or_none()
+    if row is None:
+        raise NotFoundError(what="audit")
+    return _audit_of(row)
+
+
+def list_audits(
+    tx: Connection,
+    *,
+    card: str | None = None,
+    dataset: str | None = None,
+    before: str = "",
+    limit: int = 50,
+) -> Page[AuditRow]:
+    """Audits that have ended, newest first, of one card, of one dataset, or all."""
+    audits_ended = select(audits).where(audits.c.verdict.is_not(None))
+    query = only(audits_ended, (audits.c.card, card), (audits.c.dataset, dataset))
+    return page_of(tx, query, audits.c.number, _audit_of, before=before, limit=limit)
+
+
+def count_attempts(tx: Connection, dataset: str, submitter: str) -> int:
+    """How many audits somebody has begun on a dataset."""
+    mine = (audits.c.dataset == dataset, audits.c.submitter == submitter)
+    return int(tx.execute(select(func.count()).select_from(audits).where(*mine)).scalar_one())
+
+
+def passed_audit(tx: Connection, card: str, box_digest: str) -> AuditRow | None:
+    """The newest audit under a card in which this very black box left no evidence."""
+    mine = (
+        audits.c.card == card,
+        audits.c.box_digest == box_digest,
+        audits.c.verdict == Verdict.NO_EVIDENCE,
+        audits.c.cleared.is_(None),
+    )
+    query = select(audits).where(*mine).order_by(audits.c.number.desc()).limit(1)
+    row = tx.execute(query).mappings().one_or_none()
+    return None if row is None else _audit_of(row)
+
+
+def audits_of_family(tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
+    """Ended audits of the same family on the same dataset that count, in the order of their ends.
+
+    The family of an audit are those of the same name and author, and of the same bytes under any
+    name. An unknown author may be anybody. ``row`` itself is not among them.
+    """
+    query = select(audits).where(
+        audits.c.dataset == row.dataset,
+        audits.c.name != row.name,
+        audits.c.verdict.is_not(None),
+        audits.c.cleared.is_(None),
+        or_(audits.c.box_digest == row.box_digest, _same_name_and_author(row)),
+    )
+    rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
+    return tuple(_audit_of(other) for other in rows)
+
+
+def counting_audits(tx: Connection) -> tuple[AuditRow, ...]:
+    """All ended audits that no steward has cleared, in the order of their ends."""
+    query = select(audits).where(audits.c.verdict.is_not(None), audits.c.cleared.is_(None))
+    rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
+    return tuple(_audit_of(row) for row in rows)
+
+
+def clear_audits(tx: Connection, dataset: str, black_box: str, now: datetime) -> int:
+    """Let no ended audit of a black box on a dataset count any more; how many did."""
+    statement = update(audits).where(
+        audits.c.dataset == dataset,
+        audits.c.black_box == black_box,
+        audits.c.verdict.is_not(None),
+        audits.c.cleared.is_(None),
+    )
+    return tx.execute(statement.values(cleared=now)).rowcount
+
+
+def _same_name_and_author(row: AuditRow) -> ColumnElement[bool]:
+    same_name = audits.c.black_box == row.black_box
+    # an unknown author is taken for every author: leaving it out must not start a new family
+    if not row.author:
+        return same_name
+    known = or_(audits.c.author.is_(None), audits.c.author.in_(["", row.author]))
+    return and_(same_name, known)
+
+
+def _audit_of(row: Mapping[Any, Any]) -> AuditRow:
+    verdict = row["verdict"]
+    return AuditRow(**{**row, "verdict": None if verdict is None else Verdict(verdict)})
+
+
+class RunTier(StrEnum):
+    """What runs: one of our own analyses, or a program of the analyst's."""
+
+    CHECKED = "checked"
+    REVIEWED = "reviewed"
+
+
+class RunState(StrEnum):
+    """RUNNING -> WAITING -> RELEASED | REFUSED; checked runs that need no steward skip WAITING.
+
+    FAILED: it ended without an answer, after the records were looked at. A run that ended before is
+    deleted: nothing was learnt, and it does not count.
+    """
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    RELEASED = "released"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+SIGNED = (RunState.RELEASED, RunState.REFUSED)
+"""States in which there is something signed."""
+
+_BEFORE = {
+    RunState.WAITING: (RunState.RUNNING,),
+    RunState.RELEASED: (RunState.RUNNING, RunState.WAITING),
+    RunState.REFUSED: (RunState.RUNNING, RunState.WAITING),
+    RunState.FAILED: (RunState.RUNNING,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run as stored.
+
+    Args:
+        name: datasets/{dataset}/cards/{card}/answers/{answer}.
+        version: Salted digest of the records that it reads.
+        submitter: URI of the analyst.
+        question: SHA-256, in hex, of what was asked: equal questions have one answer.
+        request: What was asked, RFC 8785 JSON.
+        line: Of the ledger.
+        statistics: What it cost, in independent statistics.
+        outcome: What the job gave, JSON; its numbers depend on records and are for stewards alone. Of a
+            refused run, what the output rules say of it.
+        envelope: The signed answer or refusal: a DSSE envelope.
+        log_index: The log's entry of the release or refusal.
+        counts: Whether it counts in ``limits.refusals``: it was refused, or waits, because of the
+            records, or it was ended early; and no steward has decided on it or reviewed it.
+    """
+
+    name: str
+    card: str
+    dataset: str
+    version: str
+    submitter: str
+    tier: RunTier
+    question: str
+    request: bytes
+    created: datetime
+    state: RunState = RunState.RUNNING
+    line: int | None = None
+    statistics: int = 0
+    outcome: bytes | None = None
+    envelope: bytes | None = None
+    log_index: int | None = None
+    ended: datetime | None = None
+    counts: bool = False
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Codes of the output rules that its outcome names, for stewards alone."""
+        marks = json.loads(self.outcome)["marks"] if self.outcome else None
+        rules = chain.from_iterable(mark["rules"] for mark in marks) if isinstance(marks, list) else ()
+        return tuple(dict.fromkeys(rules))
+
+
+def insert_run(tx: Connection, row: RunRow) -> None:
+    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    tx.execute(insert(runs).values(asdict(row)))
+
+
+def get_run(tx: Connection, name: str) -> RunRow:
+    """Raises NotFoundError where there is no such run."""
+    row = tx.execute(select(runs).where(runs.c.name == name)).mappings().one_or_none()
+    if row is None:
+        raise NotFoundError(what="answer")
+    return _run_of(row)
+
+
+def earlier_run(tx: Connection, card: str, question: str) -> RunRow | None:
+    """The newest run of the same question under a card that has not failed."""
+    same = (runs.c.card == card, runs.c.question == question, runs.c.state != RunState.FAILED)
+    query = select(runs).where(*same).order_by(runs.c.number.desc()).limit(1)
+    row = tx.execute(query).mappings().one_or_none()
+    return None if row is None else _run_of(row)
+
+
+def count_runs(tx: Connection, card: str, tier: RunTier) -> int:
+    """Count the runs of a tier that a card has had and that read records."""
+    query = select(func.count()).where(runs.c.card == card, runs.c.tier == tier)
+    return int(tx.execute(query).scalar_one())
+
+
+def runs_of_dataset(tx: Connection, dataset: str) -> Iterator[RunRow]:
+    """Every run on a dataset, under any card, that looked at records or does, oldest first."""
+    query = select(runs).where(runs.c.dataset == dataset).order_by(runs.c.number)
+    return map(_run_of, tx.execute(query).mappings().all())
+
+
+def waiting_runs(tx: Connection) -> tuple[RunRow, ...]:
+    """What a steward has to look at, oldest first."""
+    query = select(runs).where(runs.c.state == RunState.WAITING).order_by(runs.c.number)
+    return tuple(map(_run_of, tx.execute(query).mappings()))
+
+
+def counted_runs(tx: Connection, dataset: str | None = None) -> tuple[RunRow, ...]:
+    """Runs that count in ``limits.refusals``, of one dataset or all, oldest first."""
+    query = only(select(runs).where(runs.c.counts == 1), (runs.c.dataset, dataset))
+    return tuple(map(_run_of, tx.execute(query.order_by(runs.c.number)).mappings()))
+
+
+def review_run(tx: Connection, name: str) -> None:
+    """A steward has reviewed a refused run: it counts no longer."""
+    tx.execute(update(runs).where(runs.c.name == name).values(counts=0))
+
+
+def undecided_run(tx: Connection, line: int) -> RunRow | None:
+    """The run that a line of the ledger pays for, while it goes on or waits; else None."""
+    open_ = runs.c.state.in_((RunState.RUNNING, RunState.WAITING))
+    row = tx.execute(select(runs).where(runs.c.line == line, open_)).mappings().one_or_none()
+    return None if row is None else _run_of(row)
+
+
+def list_runs(
+    tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50
+) -> Page[RunRow]:
+    """Runs, newest first, of one card or all."""
+    query = only(select(runs), (runs.c.card, card))
+    return page_of(tx, query, runs.c.number, _run_of, before=before, limit=limit)
+
+
+def move_run(tx: Connection, name: str, state: RunState, **values: Any) -> None:
+    """Put a run into another state, with what it got on the way.
+
+    Raises:
+        InvalidInputError: It is not in a state from which that one follows: somebody was faster.
+    """
+    legal = update(runs).where(runs.c.name == name, runs.c.state.in_(_BEFORE[state]))
+    if tx.execute(legal.values(state=state, **values)).rowcount != 1:
+        raise InvalidInputError(field="answer", problem="has already been decided")
+
+
+def forget_run(tx: Connection, name: str) -> None:
+    """Delete a run that ended before it could look at a record."""
+    tx.execute(delete(runs).where(runs.c.name == name, runs.c.state == RunState.RUNNING))
+
+
+def _run_of(row: Mapping[Any, Any]) -> RunRow:
+    values = {name: value for name, value in row.items() if name != "number"}
+    typed = {
+        "tier": RunTier(row["tier"]),
+        "state": RunState(row["state"]),
+        "counts": bool(row["counts"]),
+    }
+    return RunRow(**values | typed)

@@ -1,0 +1,207 @@
+"""What the state holds for stewards: first decisions that wait for a second one, and notifications.
+
+A first decision that has expired reads as none. ``announced`` holds a digest of each thing that waits
+and was announced; ``messages`` one row for each message and channel, of which the oldest is sent first.
+A message that was tried once never changes, so that a receiver can drop it as known by its name if the
+answer to the first try was lost.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from gencard.controller.state.tables import announced, first_decisions, messages
+from gencard.wire.steward import FirstDecision
+
+LIFE = timedelta(days=14)
+"""How long a first decision waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDecision(FirstDecision):
+    """A first decision with what tells stewards apart.
+
+    Args:
+        keys: Fingerprints of the keys that the steward had; of a local steward the account.
+    """
+
+    keys: tuple[str, ...] = ()
+
+
+def add_first_decision(tx: Connection, first: StoredDecision) -> None:
+    """Keep one, in the place of an older one on the same action; it expires ``LIFE`` after its time."""
+    tx.execute(delete(first_decisions).where(first_decisions.c.digest == first.digest))
+    row = {
+        "digest": first.digest,
+        "kind": first.kind,
+        "resource": first.resource,
+        "arguments": json.dumps(dict(first.arguments)).encode(),
+        "shown": first.shown,
+        "reason": first.reason,
+        "actor": first.by,
+        "keys": json.dumps(first.keys),
+        "created": first.time,
+    }
+    tx.execute(insert(first_decisions).values(row))
+
+
+def find_first_decision(tx: Connection, digest: str, now: datetime) -> StoredDecision | None:
+    """The first decision on an action, where one waits."""
+    query = select(first_decisions).where(first_decisions.c.digest == digest, _waits(now))
+    row = tx.execute(query).mappings().one_or_none()
+    return None if row is None else _first_of(row)
+
+
+def waiting_first_decisions(
+    tx: Connection, now: datetime, resources: Collection[str] | None = None
+) -> tuple[StoredDecision, ...]:
+    """Those on some resources, or all, oldest first."""
+    query = select(first_decisions).where(_waits(now)).order_by(first_decisions.c.number)
+    if resources is not None:
+        query = query.where(first_decisions.c.resource.in_(sorted(resources)))
+    return tuple(map(_first_of, tx.execute(query).mappings()))
+
+
+def forget_first_decisions(tx: Connection, resource: str, now: datetime) -> None:
+    """Drop those on a resource, which was decided on, and all that have expired."""
+    mine = first_decisions.c.resource == resource
+    tx.execute(delete(first_decisions).where(mine | ~_waits(now)))
+
+
+def forget_first_decisions_of(tx: Connection, actor: str) -> None:
+    """Drop all of one steward."""
+    tx.execute(delete(first_decisions).where(first_decisions.c.actor == actor))
+
+
+def forget_all_first_decisions(tx: Connection) -> None:
+    """Drop all of all stewards."""
+    tx.execute(delete(first_decisions))
+
+
+def _waits(now: datetime) -> Any:
+    return first_decisions.c.created > now - LIFE
+
+
+def _first_of(row: Mapping[Any, Any]) -> StoredDecision:
+    return StoredDecision(
+        digest=row["digest"],
+        kind=row["kind"],
+        resource=row["resource"],
+        arguments=json.loads(bytes(row["arguments"])),
+        shown=row["shown"],
+        reason=row["reason"],
+        by=row["actor"],
+        time=row["created"],
+        expires=row["created"] + LIFE,
+        keys=tuple(json.loads(row["keys"])),
+    )
+
+
+class MessageState(StrEnum):
+    """WAITING -> SENT | LOST: the receiver is gone, or did not take it for two days."""
+
+    WAITING = "waiting"
+    SENT = "sent"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """One message for one channel.
+
+    Args:
+        name: Random; receivers know a repeated message by it.
+        kinds: Of what waits, sorted; all that the message says.
+        tries: That have failed.
+        due: When it is to be tried, at the earliest.
+    """
+
+    name: str
+    channel: str
+    kinds: tuple[str, ...]
+    tries: int
+    due: datetime
+    created: datetime
+
+
+def announced_digests(tx: Connection) -> frozenset[str]:
+    """Digests of what was announced and, when last looked, still waited."""
+    return frozenset(tx.execute(select(announced.c.digest)).scalars())
+
+
+def remember_announced(tx: Connection, digests: Collection[str]) -> None:
+    """From now on these have been announced, and nothing else."""
+    before = announced_digests(tx)
+    for digest in sorted(before.difference(digests)):
+        tx.execute(delete(announced).where(announced.c.digest == digest))
+    if fresh := sorted(set(digests).difference(before)):
+        tx.execute(insert(announced), [{"digest": digest} for digest in fresh])
+
+
+def add_message(tx: Connection, name: str, channel: str, kinds: Collection[str], now: datetime) -> None:
+    """Put a message behind those of its channel, or its kinds into one that was never tried."""
+    untried = _waiting(channel).where(messages.c.tries == 0)
+    row = tx.execute(untried.order_by(messages.c.number.desc()).limit(1)).mappings().first()
+    if row is not None:
+        text = _text({*kinds, *json.loads(row["kinds"])})
+        tx.execute(update(messages).where(messages.c.name == row["name"]).values(kinds=text))
+        return
+    tx.execute(
+        insert(messages).values(
+            name=name,
+            channel=channel,
+            kinds=_text(kinds),
+            state=MessageState.WAITING,
+            tries=0,
+            due=now,
+            created=now,
+        )
+    )
+
+
+def next_message(tx: Connection, channel: str) -> MessageRow | None:
+    """The oldest that a channel has not sent, whether or not it is due."""
+    row = tx.execute(_waiting(channel).order_by(messages.c.number).limit(1)).mappings().first()
+    return None if row is None else _message_of(row)
+
+
+def newest_message_time(tx: Connection) -> datetime | None:
+    """When the newest message was made."""
+    newest: datetime | None = tx.execute(select(func.max(messages.c.created))).scalar()
+    return newest
+
+
+def begin_try(tx: Connection, name: str, again: datetime) -> None:
+    """Before a try, so that a crash in it neither changes the message nor repeats it at once."""
+    row = messages.c.name == name
+    tx.execute(update(messages).where(row).values(tries=messages.c.tries + 1, due=again))
+
+
+def end_message(tx: Connection, name: str, state: MessageState) -> None:
+    """The message is sent or lost."""
+    tx.execute(update(messages).where(messages.c.name == name).values(state=state))
+
+
+def forget_messages(tx: Connection, now: datetime, days: int = 30) -> None:
+    """Delete messages that ended long ago."""
+    has_ended = messages.c.state != MessageState.WAITING
+    tx.execute(delete(messages).where(has_ended, messages.c.created < now - timedelta(days=days)))
+
+
+def _waiting(channel: str) -> Any:
+    mine = (messages.c.channel == channel, messages.c.state == MessageState.WAITING)
+    return select(messages).where(*mine)
+
+
+def _text(kinds: Collection[str]) -> str:
+    return json.dumps(sorted(set(kinds)))
+
+
+def _message_of(row: Mapping[Any, Any]) -> MessageRow:
+    values = {name: row[name] for name in ("name", "channel", "tries", "due", "created")}
+    return MessageRow(**values, kinds=tuple(json.loads(row["kinds"])))

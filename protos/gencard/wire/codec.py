@@ -1,0 +1,463 @@
+"""Frozen dataclasses as protobuf messages and back, field by field, by the fields' names and types.
+
+A dataclass and its message have the same fields: a difference is an error when the pair is first used.
+Fields marked ``omit`` or ``unset`` (``core.json_codecs.written``) have their default where the message
+leaves them unset. Other fields of a dataclass's type have their default too; all others the zero of
+their type, as protobuf has it, which constructors refuse where it is no value. Fields marked ``private``
+are not in the message: they must have their defaults, and are read as these. Types and their fields:
+
+=============================  ================================================================
+type                           field of the message
+=============================  ================================================================
+``str``, ``bytes``, numbers    the same
+``Decimal``                    string, in plain digits
+``datetime``                   google.protobuf.Timestamp
+``date``                       string, YYYY-MM-DD
+``StrEnum``                    enum, by the names of the members; or string, by their values
+``Mapping[str, Any]``          bytes, RFC 8785 JSON; no bytes for an empty one
+``Any``                        bytes, JSON; no bytes for None
+``X | None``                   unset, or where a field is never unset its zero, stands for None
+``tuple[X, ...]``              repeated; in a tuple, or alone in a field, a message of one field
+``Mapping[str, X]``            map, or repeated messages with two fields: a name and what it has
+union of dataclasses           oneof with the name of the field
+=============================  ================================================================
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, is_dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from gencard.core.card.budget import Neighbouring, decimal_text
+from gencard.core.card.mechanism import Privacy, privacy_with
+from gencard.core.card.noise import AddedNoise, Mechanism
+from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.core.json_codecs import Entry, entries_of
+from gencard.core.typed_json import members_of
+from gencard.v1 import common_pb2 as common
+from gencard.wire.signatures.canonical import LONGEST_DECIMAL, check_json, document_of, json_bytes
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+
+def message_of(value: object, message: type[M], kind: type | None = None) -> M:
+    """The message of a dataclass's value.
+
+    Args:
+        kind: Dataclass that has the message's fields, if the value is of a subclass with more.
+    """
+    made: M = _form(kind or type(value), message).write(value)
+    return made
+
+
+def messages_of(values: Iterable[object], message: type[M], kind: type | None = None) -> Iterator[M]:
+    """The messages of several values; see ``message_of``."""
+    return (message_of(value, message, kind) for value in values)
+
+
+def value_of(kind: Callable[..., T], message: Message) -> T:
+    """The value that a message stands for.
+
+    Raises:
+        InvalidInputError, InvalidNumberError: An enumeration's number, a time or a decimal is none.
+        GencardError: What the constructors refuse.
+    """
+    value: T = _form(kind, type(message)).read(message, message.DESCRIPTOR.name.lower())
+    return value
+
+
+def timestamp(time: datetime) -> Timestamp:
+    message = Timestamp()
+    message.FromDatetime(time)
+    return message
+
+
+def datetime_of(message: Timestamp) -> datetime:
+    """Raises InvalidInputError for a time before year 1 or after year 9999."""
+    try:
+        return message.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInputError(field="time", problem="is out of range")
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    """How values of one type stand in one field of a message.
+
+    Args:
+        write: Gives what a message's constructor takes.
+        read: Gives the value; its second argument is what an error calls the field.
+    """
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A field that is not copied as it is.
+
+    Args:
+        default: Stands for an unset field; ``MISSING`` if that is read as any other.
+        skips: The default is not written.
+        has: The message distinguishes an unset field from its zero.
+    """
+
+    name: str
+    codec: _Codec
+    default: Any
+    skips: bool
+    has: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """One dataclass and its message.
+
+    Args:
+        plain: Fields that both sides hold alike.
+        tuples: Fields of a repeated field of values without parts.
+        parts: All others.
+        choices: Fields that are a oneof of messages, with the field and form of each type.
+        private: Fields that must not leave, with their defaults.
+    """
+
+    kind: Callable[..., Any]
+    message: type[Message]
+    plain: tuple[str, ...]
+    tuples: tuple[str, ...]
+    parts: tuple[_Part, ...]
+    choices: Mapping[str, Mapping[type, tuple[str, "_Form"]]]
+    private: Mapping[str, Any]
+
+    def write(self, value: object) -> Any:
+        """Raises ValueError if a private field has another value than its default."""
+        for name, default in self.private.items():
+            if getattr(value, name) != default:
+                raise ValueError(f"{name} is private")
+        values = {name: getattr(value, name) for name in (*self.plain, *self.tuples)}
+        for part in self.parts:
+            own = getattr(value, part.name)
+            if own is not None and not (part.skips and own == part.default):
+                values[part.name] = part.codec.write(own)
+        for name, members in self.choices.items():
+            own = getattr(value, name)
+            field, form = members[type(own)]
+            values[field] = form.write(own)
+        return self.message(**values)
+
+    def read(self, message: Any, path: str) -> Any:
+        values = {name: getattr(message, name) for name in self.plain}
+        for name in self.tuples:
+            values[name] = tuple(getattr(message, name))
+        for part in self.parts:
+            unset = part.default is not MISSING and (
+                not message.HasField(part.name) if part.has else not getattr(message, part.name)
+            )
+            values[part.name] = (
+                part.default
+                if unset
+                else part.codec.read(getattr(message, part.name), f"{path}.{part.name}")
+            )
+        for name, members in self.choices.items():
+            which = message.WhichOneof(name)
+            if which is None:
+                raise InvalidInputError(field=f"{path}.{name}", problem="is missing")
+            form = next(form for field, form in members.values() if field == which)
+            values[name] = form.read(getattr(message, which), name)
+        return self.kind(**values)
+
+
+_FORMS: dict[tuple[Any, type[Message]], _Form] = {}
+
+
+def _form(kind: Any, message: type[Message]) -> _Form:
+    """The form of a dataclass and a message.
+
+    Raises:
+        TypeError: They do not have the same fields, or a field has no such form.
+    """
+    if (kind, message) not in _FORMS:
+        _FORMS[kind, message] = _made(kind, message)
+    return _FORMS[kind, message]
+
+
+def _made(kind: Any, message: type[Message]) -> _Form:
+    described: Any = message.DESCRIPTOR
+    all_entries = [entry for entry in entries_of(kind) if not entry.constant]
+    entries = {entry.name: entry for entry in all_entries if not entry.options.private}
+    choices = {
+        oneof.name: _members(entries[oneof.name].kind, oneof.fields)
+        for oneof in described.oneofs
+        if oneof.name in entries
+    }
+    members = {field for choice in choices.values() for field, _ in choice.values()}
+    names = {field.name for field in described.fields} - members
+    if names != entries.keys() - choices.keys():
+        differing = ", ".join(sorted(names ^ (entries.keys() - choices.keys())))
+        raise TypeError(f"{kind.__name__} and {described.full_name} differ in {differing}")
+    fields = {name: (entries[name], described.fields_by_name[name]) for name in names}
+    plain = {name for name, (entry, field) in fields.items() if _is_alike(entry, field)}
+    tuples = {name for name, (entry, field) in fields.items() if _is_plain_tuple(entry.kind, field)}
+    parts = tuple(_part(*fields[name]) for name in entries if name in names - plain - tuples)
+    order = [name for name in entries if name in names]
+    return _Form(
+        kind,
+        message,
+        tuple(name for name in order if name in plain),
+        tuple(name for name in order if name in tuples),
+        parts,
+        choices,
+        {entry.name: entry.default for entry in all_entries if entry.options.private},
+    )
+
+
+def _members(kind: Any, fields: Any) -> dict[type, tuple[str, _Form]]:
+    """The fields of a oneof by the dataclasses of a union, which have the names of their messages."""
+    by_name = {_described(field).name: field for field in fields}
+    return {
+        member: (by_name[member.__name__].name, _form(member, _class_of(by_name[member.__name__])))
+        for member in members_of(kind)
+    }
+
+
+def _part(entry: Entry, field: FieldDescriptor) -> _Part:
+    default = entry.default if _may_lack(entry) or is_dataclass(entry.kind) else MISSING
+    if NoneType in get_args(entry.kind):
+        default = None
+    skips = _may_lack(entry) and field.has_presence
+    return _Part(entry.name, _codec(entry.kind, field), default, skips, field.has_presence)
+
+
+_ALIKE = {
+    str: {FieldDescriptor.CPPTYPE_STRING},
+    bytes: {FieldDescriptor.CPPTYPE_STRING},
+    bool: {FieldDescriptor.CPPTYPE_BOOL},
+    float: {FieldDescriptor.CPPTYPE_DOUBLE},
+    int: {
+        FieldDescriptor.CPPTYPE_UINT32,
+        FieldDescriptor.CPPTYPE_UINT64,
+        FieldDescriptor.CPPTYPE_INT32,
+        FieldDescriptor.CPPTYPE_INT64,
+    },
+}
+"""Types of Python, and those of protobuf that hold the same values."""
+
+
+def _is_scalar(kind: Any, field: FieldDescriptor) -> bool:
+    is_bytes = field.type == FieldDescriptor.TYPE_BYTES
+    same = field.cpp_type in _ALIKE.get(kind, ())
+    return same and (kind not in (str, bytes) or (kind is bytes) == is_bytes)
+
+
+def _is_alike(entry: Entry, field: FieldDescriptor) -> bool:
+    single = not field.is_repeated and not field.has_presence and _is_scalar(_bare(entry.kind), field)
+    return single and not (_may_lack(entry) and entry.default)
+
+
+def _may_lack(entry: Entry) -> bool:
+    """Whether the default stands for an unset field."""
+    return entry.options.omit or entry.options.unset
+
+
+def _is_plain_tuple(kind: Any, field: FieldDescriptor) -> bool:
+    item = _item_of(kind)
+    return field.is_repeated and item is not None and _is_scalar(_bare(item), field)
+
+
+def _item_of(kind: Any) -> Any:
+    """The type of the elements of a tuple of any length; None for another type."""
+    arguments = get_args(_bare(kind))
+    is_tuple = get_origin(_bare(kind)) is tuple and len(arguments) == 2 and arguments[1] is Ellipsis
+    return arguments[0] if is_tuple else None
+
+
+def _bare(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _described(field: FieldDescriptor) -> Descriptor:
+    """The type of the messages in a field; raises TypeError if it holds none."""
+    if field.message_type is None:
+        raise TypeError(f"{field.full_name} is no message")
+    return field.message_type
+
+
+def _class_of(field: FieldDescriptor) -> type[Message]:
+    return GetMessageClass(_described(field))
+
+
+def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
+    """Raises TypeError where values of the type have no such field."""
+    kind = _bare(kind)
+    if kind in (Privacy, AddedNoise):
+        return _Codec(privacy_message, lambda message, _: privacy_of(message))
+    if get_origin(kind) in (UnionType, Union):
+        (member,) = members_of(kind)
+        return _codec(member, field)
+    if (item := _item_of(kind)) is not None:
+        return _repeated(_bare(item), field) if field.is_repeated else _wrapped(field)
+    if get_origin(kind) is not None and issubclass(get_origin(kind), Mapping):
+        return _mapping(get_args(kind)[1], field)
+    if is_dataclass(kind):
+        form = _form(kind, _class_of(field))
+        return _Codec(form.write, form.read)
+    return _single(kind, field)
+
+
+def _single(kind: Any, field: FieldDescriptor) -> _Codec:
+    if _is_scalar(kind, field):
+        return _Codec(_as_it_is, lambda value, _: value)
+    if kind is Any and field.type == FieldDescriptor.TYPE_BYTES:
+        return _Codec(lambda value: json.dumps(value).encode(), _json_of)
+    if issubclass(kind, StrEnum):
+        return _enumeration(kind, field)
+    if kind not in _SCALARS:
+        raise TypeError(f"{field.full_name} cannot hold {kind}")
+    return _SCALARS[kind]
+
+
+def _as_it_is(value: T) -> T:
+    return value
+
+
+def _enumeration(kind: type[StrEnum], field: FieldDescriptor) -> _Codec:
+    """Members by name; the one without a name of its own in the message is its zero."""
+    if field.enum_type is None:
+        members = {str(member): member for member in kind}
+        return _Codec(str, _known(members, f"must be one of {', '.join(members)}"))
+    prefix = field.enum_type.values_by_number[0].name.removesuffix("UNSPECIFIED")
+    numbers = {name: value.number for name, value in field.enum_type.values_by_name.items()}
+    by_member = {member: numbers.get(prefix + member.name, 0) for member in kind}
+    if sorted(by_member.values()) != sorted({*by_member.values()}):
+        raise TypeError(f"{kind.__name__} and {field.enum_type.full_name} differ")
+    return _Codec(by_member.__getitem__, _known({number: one for one, number in by_member.items()}))
+
+
+def _known(
+    members: Mapping[Any, Any], problem: str = "is not a known value"
+) -> Callable[[Any, str], Any]:
+    """A function that gives the member for what a field holds."""
+
+    def read(content: Any, path: str) -> Any:
+        if content not in members:
+            raise InvalidInputError(field=path, problem=problem)
+        return members[content]
+
+    return read
+
+
+def _repeated(item: Any, field: FieldDescriptor) -> _Codec:
+    if _item_of(item) is not None:
+        (only,) = _described(field).fields
+        message, name = _class_of(field), only.name
+        return _Codec(
+            lambda values: [message(**{name: value}) for value in values],
+            lambda values, _: tuple(tuple(getattr(value, name)) for value in values),
+        )
+    codec = _codec(item, field)
+    short = field.name
+    return _Codec(
+        lambda values: [codec.write(value) for value in values],
+        lambda values, _: tuple(codec.read(value, short) for value in values),
+    )
+
+
+def _wrapped(field: FieldDescriptor) -> _Codec:
+    """A tuple of values without parts, in a message of its own."""
+    (only,) = _described(field).fields
+    message, name = _class_of(field), only.name
+    return _Codec(lambda value: message(**{name: value}), lambda value, _: tuple(getattr(value, name)))
+
+
+def _mapping(kind: Any, field: FieldDescriptor) -> _Codec:
+    if kind is Any and field.type == FieldDescriptor.TYPE_BYTES:
+        return _Codec(
+            lambda value: json_bytes(dict(value)) if value else b"",
+            lambda content, path: document_of(content, path) if content else {},
+        )
+    if _described(field).GetOptions().map_entry:
+        return _Codec(dict, lambda value, _: dict(value))
+    name, content = (one.name for one in _described(field).fields)
+    message, many = _class_of(field), _item_of(kind) is not None
+    return _Codec(
+        lambda value: [message(**{name: key, content: one}) for key, one in value.items()],
+        lambda messages, _: {
+            getattr(one, name): tuple(getattr(one, content)) if many else getattr(one, content)
+            for one in messages
+        },
+    )
+
+
+def _decimal_of(text: str, path: str) -> Decimal:
+    """An amount; nothing said is nothing. Its range is for the constructor to check."""
+    if len(text) <= LONGEST_DECIMAL:
+        try:
+            return Decimal(text or "0")
+        except InvalidOperation:
+            pass
+    raise InvalidNumberError(field=path, expected="a decimal")
+
+
+def _json_of(content: bytes, path: str) -> Any:
+    try:
+        check_json(content)
+        return json.loads(content) if content else None
+    except (ValueError, RecursionError):
+        raise InvalidInputError(field=path, problem="is not JSON") from None
+
+
+def _date_of(text: str, path: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(field=path, problem="is not a date") from None
+
+
+_SCALARS: Mapping[Any, _Codec] = {
+    Decimal: _Codec(decimal_text, _decimal_of),
+    datetime: _Codec(timestamp, lambda message, _: datetime_of(message)),
+    date: _Codec(date.isoformat, _date_of),
+}
+
+
+_PARAMETERS = [
+    field.name for field in common.Privacy.DESCRIPTOR.fields if field.type == field.TYPE_STRING
+]
+_MECHANISM, _RELATION = (
+    _enumeration(kind, common.Privacy.DESCRIPTOR.fields_by_name[name])
+    for name, kind in (("mechanism", Mechanism), ("neighbouring", Neighbouring))
+)
+
+
+def privacy_message(privacy: Privacy) -> common.Privacy:
+    """The message of a way to measure: one for all classes, told apart by the mechanism."""
+    numbers = {name: text for name, text in privacy.parameters.items() if name in _PARAMETERS}
+    relation = privacy.neighbouring
+    return common.Privacy(
+        mechanism=_MECHANISM.write(privacy.mechanism),
+        neighbouring=_RELATION.write(relation) if relation else common.Privacy.NEIGHBOURING_UNSPECIFIED,
+        most_records=privacy.most_records or 0,
+        **numbers,
+    )
+
+
+def privacy_of(message: common.Privacy) -> Privacy:
+    """Raises InvalidInputError or InvalidNumberError where the parts do not make a privacy."""
+    parameters = {name: text for name in _PARAMETERS if (text := getattr(message, name))}
+    if message.neighbouring:
+        parameters["neighbouring"] = _RELATION.read(message.neighbouring, "privacy.neighbouring")
+    if message.most_records:
+        parameters["most_records"] = str(message.most_records)
+    return privacy_with(_MECHANISM.read(message.mechanism, "privacy.mechanism"), parameters)

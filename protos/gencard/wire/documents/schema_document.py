@@ -1,0 +1,90 @@
+"""The public schema as a document: the part that gives codes their meaning, and its digest."""
+
+from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
+from gencard.core.derivation import Derivation
+from gencard.core.errors import InvalidInputError
+from gencard.wire.signatures.canonical import Document, digest_of, integer_of, text_of, texts_of
+
+
+def coding_document(coding: Coding) -> Document:
+    """The part of the schema that gives codes their meaning."""
+    return {
+        "attributes": [_attribute_document(attribute) for attribute in coding.attributes],
+        "structuralZeros": [
+            {"cells": [list(map(str, cell)) for cell in zeros.cells], "clique": list(zeros.clique)}
+            for zeros in coding.structural_zeros
+        ],
+    }
+
+
+def coding_of_document(document: Document) -> Coding:
+    """The coding that a document holds; descriptions are not part of it.
+
+    Raises:
+        InvalidInputError: The document is malformed, or is not what the core accepts.
+    """
+    try:
+        return Coding(
+            tuple(map(_attribute_of_document, document["attributes"])),
+            tuple(map(_zeros_of_document, document["structuralZeros"])),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise InvalidInputError(field="schema", problem="is malformed") from None
+
+
+def coding_digest(coding: Coding) -> str:
+    """SHA-256, in hex, of the coding's canonical document; named by the card."""
+    return digest_of(coding_document(coding))
+
+
+def _attribute_document(attribute: Attribute) -> Document:
+    match attribute.coding:
+        case Labels(labels, integer, ordered, missing, boolean):
+            coding: Document = {
+                "integer": integer,
+                "labels": list(labels),
+                "missing": missing,
+                "ordered": ordered,
+            }
+            coding |= {"boolean": True} if boolean else {}
+        case Edges(edges, missing, decimals, dates):
+            coding = {"edges": [repr(float(edge)) for edge in edges], "missing": missing}
+            coding |= {} if decimals is None else {"decimals": str(decimals)}
+            coding |= {"dates": True} if dates else {}
+    document = {"name": attribute.name, **coding}
+    if (how := attribute.derivation) is not None:
+        per_person = {"perPerson": True} if how.per_person else {}
+        codes = list(map(str, how.codes))
+        document["derivation"] = {"codes": codes, "sources": list(how.sources), **per_person}
+    return document
+
+
+def _attribute_of_document(entry: Document) -> Attribute:
+    how = _derivation_of_document(entry["derivation"]) if "derivation" in entry else None
+    return Attribute(text_of(entry["name"]), _coding_of_document(entry), derivation=how)
+
+
+def _coding_of_document(entry: Document) -> Labels | Edges:
+    missing = _flag(entry["missing"])
+    if "edges" in entry:
+        decimals = integer_of(entry["decimals"]) if "decimals" in entry else None
+        edges = tuple(map(float, texts_of(entry["edges"])))
+        return Edges(edges, missing, decimals, _flag(entry.get("dates", False)))
+    labels, boolean = texts_of(entry["labels"]), _flag(entry.get("boolean", False))
+    return Labels(labels, _flag(entry["integer"]), _flag(entry["ordered"]), missing, boolean)
+
+
+def _derivation_of_document(entry: Document) -> Derivation:
+    codes = tuple(map(integer_of, texts_of(entry["codes"])))
+    return Derivation(texts_of(entry["sources"]), codes, _flag(entry.get("perPerson", False)))
+
+
+def _zeros_of_document(entry: Document) -> StructuralZeros:
+    cells = tuple(tuple(map(integer_of, cell)) for cell in entry["cells"])
+    return StructuralZeros(texts_of(entry["clique"]), cells)
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise TypeError

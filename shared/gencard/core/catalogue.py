@@ -1,0 +1,139 @@
+"""What is on offer, as everyone may know it: datasets with their declared attributes, generators."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from gencard.core.card.budget import FREE, Claim
+from gencard.core.card.terms import Tier
+from gencard.core.coding import Attribute, Coding, Edges, StructuralZeros
+from gencard.core.json_codecs import written
+from gencard.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredAttribute:
+    """One attribute of the public schema, with what is declared of its values besides the levels.
+
+    Args:
+        absent: Values that stand for "missing", besides empty ones.
+        age_at: Values are dates of birth, and the level is that of the age on this day.
+        other: The label of all values that are not declared.
+        groups: The level above the labels: names of groups -> labels.
+    """
+
+    attribute: Attribute
+    absent: tuple[str, ...] = ()
+    age_at: date | None = None
+    other: str | None = None
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.attribute.name
+
+    @property
+    def type(self) -> str:
+        """Integer, decimal, date, boolean, ordered or nominal, with what qualifies it."""
+        how = self.attribute.derivation
+        per_person = ", per person" if how is not None and how.per_person else ""
+        derived = "" if how is None else f", derived from {', '.join(how.sources)}{per_person}"
+        return f"{self._type_of_values}{derived}"
+
+    @property
+    def _type_of_values(self) -> str:
+        coding = self.attribute.coding
+        if isinstance(coding, Edges):
+            return self._type_of_edges(coding)
+        if coding.boolean:
+            return "boolean"
+        if coding.ordered:
+            return "integer" if coding.integer else "ordered"
+        return "nominal" if self.other is None else f"nominal, others are '{self.other}'"
+
+    def _type_of_edges(self, coding: Edges) -> str:
+        if coding.dates:
+            return "date"
+        if self.age_at is not None:
+            return f"integer, age on {self.age_at.isoformat()}"
+        if coding.decimals == 0:
+            return "integer"
+        return "decimal" if coding.decimals is None else f"decimal, {coding.decimals} places"
+
+    @property
+    def missing(self) -> str:
+        """Which values are missing; empty where none may be."""
+        return ", ".join(("empty", *self.absent)) if self.attribute.coding.missing else ""
+
+    @property
+    def groups_text(self) -> str:
+        """The groups in one line."""
+        return "; ".join(f"{name}: {', '.join(labels)}" for name, labels in self.groups.items())
+
+
+NO_POLICY = Policy(0, 0, 0, 0, generators=(), most_per_card=FREE)
+"""In an entry of a list, which has no policy; it permits nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """Public description of a dataset. Entries of a list have no attributes and no policy.
+
+    Args:
+        name: datasets/{dataset}.
+        declared_by: Person who declared the schema.
+        version: Salted digest of the records' version, in hex.
+        attributes: How values become levels, as declared.
+        structural_zeros: Combinations that cannot occur, by declaration.
+        policy: Bounds on cards, with what is public of them.
+        records: Number of records as the steward declares it; None if it is not declared.
+        most_records: Records of one person that count; 0 if each record stands for itself.
+        coding: Attributes and structural zeros together.
+
+    Raises:
+        InvalidCodingError: Attributes and structural zeros do not make a coding.
+    """
+
+    name: str
+    title: str
+    description: str
+    declared_by: str
+    version: str
+    attributes: tuple[DeclaredAttribute, ...] = ()
+    structural_zeros: tuple[StructuralZeros, ...] = ()
+    policy: Policy = field(default=NO_POLICY, metadata=written(omit=True))
+    records: int | None = None
+    most_records: int = 0
+    coding: Coding = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        attributes = tuple(one.attribute for one in self.attributes)
+        object.__setattr__(self, "coding", Coding(attributes, self.structural_zeros))
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorEntry:
+    """A generator or a black box.
+
+    Args:
+        digest: SHA-256, in hex, of the code and parameters that run.
+        needs: Requirements of a generator on psi; empty for a black box.
+        bound: Size of the model that is compared with ``most_cells`` before any record is read.
+        cell_bytes: Largest memory of a fit per cell, in bytes.
+        parameters: Parameters, the same for every card.
+        claim: Privacy guarantee declared for a black box; None for a generator.
+        reviewed_by: Reviewer of this digest of a black box of tier audited; if empty, cards that name
+            the box are refused.
+    """
+
+    name: str
+    tier: Tier
+    description: str
+    digest: str
+    needs: str = ""
+    bound: str = ""
+    most_cells: int = 0
+    cell_bytes: int = 0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    claim: Claim | None = None
+    reviewed_by: str = ""

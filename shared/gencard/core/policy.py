@@ -1,0 +1,252 @@
+"""Bounds of a dataset's cards, which its steward declares; they depend on no record.
+
+The controller reads a policy from its settings and judges proposals by it. Analysts receive ``public``.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TypeVar
+
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
+from gencard.core.card.budget import Price
+from gencard.core.card.mechanism import AS_COUNTED, Transform
+from gencard.core.card.noise import AddedNoise, Mechanism
+from gencard.core.domain import Clique
+from gencard.core.errors import InvalidInputError
+from gencard.core.json_codecs import entries_of, written
+from gencard.core.moment import MomentKind
+from gencard.core.output_checks.rules import USUAL_RULES, Rules
+
+
+@dataclass(frozen=True, slots=True)
+class MomentPolicy:
+    """Moments of declared numbers that a card may contain besides marginals.
+
+    Exact sums disclose more than their number says where declared numbers lie far apart: a sum of 1,
+    1,000 and 1,000,000 discloses three counts. Check the numbers before exact moments are offered.
+
+    Args:
+        kinds: Any of ``mean``, ``variance``, ``moment``, ``covariance``, ``group-sums`` and
+            ``group-means``.
+        highest: Highest order of the kind ``moment``; Gencard computes orders up to 8.
+    """
+
+    kinds: tuple[MomentKind, ...] = ()
+    highest: int = 2
+
+
+class AnswerRelease(StrEnum):
+    """Who lets answers of checked runs leave: the output rules alone, or a steward after them."""
+
+    POLICY = "policy"
+    STEWARD = "steward"
+
+
+_CHECKS = USUAL_RULES.checks
+_PRIVATE = written(private=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysesPolicy:
+    """Runs on the records that a card may permit.
+
+    Output rules check the answers of analyses; a steward reviews those of analysts' programs.
+
+    Args:
+        kinds: Analyses for checked runs, such as ``linear``, ``logistic`` or ``crosstab``. They need
+            ``checked_runs``.
+        checked_runs: Checked runs of one card, 0 to 1,000.
+        numbers: Numbers in the answer of one checked run, 1 to 10,000.
+        reviewed_runs: Runs of analysts' programs of one card, 0 to 1,000. A steward reviews every
+            answer.
+        libraries: Libraries that programs may use: packages of Python, ``R``, and packages of R such
+            as ``R-survival``. They need ``reviewed_runs``.
+        columns: Attributes with edges whose numbers programs receive as recorded, not as intervals.
+            They need ``reviewed_runs``.
+        program_numbers: Numbers in the answer of one program, 1 to 10,000.
+        stored: ``true`` permits means and quantiles of numbers as recorded in checked runs.
+        release: Who releases answers of checked runs: ``policy`` (the output rules alone) or
+            ``steward`` (a steward after them).
+        threshold: Fewest records in a cell or group of a checked run, 10 to 1,000,000.
+        rounding: Counts in answers are rounded to multiples of this number, 5 to 1,000,000.
+        influence: Most standard errors by which one record, put into any group, may move a mean or a
+            difference of means, above 0 to 1,000,000. Above it, the answer of a checked run waits for
+            a steward. ``"off"`` is no limit: who knows of one person with an extreme value may then
+            read the person's group.
+
+    Raises:
+        InvalidInputError, InvalidNumberError: As ``Analyses`` and ``Rules``.
+    """
+
+    kinds: tuple[str, ...] = ()
+    checked_runs: int = NO_ANALYSES.checked_runs
+    numbers: int = NO_ANALYSES.numbers
+    reviewed_runs: int = NO_ANALYSES.reviewed_runs
+    libraries: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    program_numbers: int = NO_ANALYSES.program_numbers
+    stored: bool = field(default=False, metadata=_PRIVATE)
+    release: AnswerRelease = AnswerRelease.POLICY
+    threshold: int = field(default=_CHECKS.threshold, metadata=_PRIVATE)
+    rounding: int = field(default=_CHECKS.rounding, metadata=_PRIVATE)
+    influence: float | None = field(default=USUAL_RULES.influence, metadata=_PRIVATE)
+
+    def __post_init__(self) -> None:
+        _ = self.most, self.rules
+
+    @property
+    def most(self) -> Analyses:
+        """Most that one card may permit; it names no program."""
+        return Analyses(
+            kinds=_sorted(self.kinds),
+            checked_runs=self.checked_runs,
+            numbers=self.numbers,
+            reviewed_runs=self.reviewed_runs,
+            libraries=_sorted(self.libraries),
+            program_numbers=self.program_numbers,
+            columns=_sorted(self.columns),
+        )
+
+    @property
+    def rules(self) -> Rules:
+        """Rules by which every number of a checked run is judged."""
+        checks = replace(_CHECKS, threshold=self.threshold, rounding=self.rounding)
+        survival = max(USUAL_RULES.survival, self.threshold)
+        return Rules(checks, survival=survival, influence=self.influence)
+
+    @property
+    def by_steward(self) -> bool:
+        """Whether answers of checked runs wait for a steward, as those of programs always do."""
+        return self.release is AnswerRelease.STEWARD
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(map(str, names)))
+
+
+class TwoStewards(StrEnum):
+    """Decisions on cards that two stewards may have to take."""
+
+    EXACT_COUNTS = "exact-counts"
+    REVIEWED_RUNS = "reviewed-runs"
+    REVOCATION = "revocation"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Bounds on what a card may contain.
+
+    A proposal that exceeds it gets the nearest permitted terms as an offer, or a refusal.
+
+    Args:
+        largest_order: Attributes in one marginal. A marginal with more is replaced by smaller ones.
+        largest_marginal_cells: Cells of one marginal. A marginal with more is replaced by smaller
+            ones.
+        most_marginals: Marginals of one card, and as many moments. The marginals with the most cells
+            are dropped first.
+        most_rows: Rows of one release. A proposal for more is offered this number.
+        generators: Generators and black boxes that cards may name. The first that is suitable
+            replaces others.
+        most_per_card: Highest price of one card.
+        forbidden: Sets of attributes that no marginal may contain together, such as
+            ``[["age", "occupation"]]``.
+        mechanisms: How counts may be measured: any of ``exact``, ``laplace`` and ``gaussian``, at
+            least one.
+        noise: Default noise; required if ``mechanisms`` contains ``laplace`` or ``gaussian``. All
+            noisy cards have its neighbouring relation.
+        transform: Checks and rounding of exact counts.
+        moments: Moments on offer. With checked or rounded counts, they are offered only with noise.
+        measures: Evaluations on offer, by the names in the table below. They need exact counts
+            without checks or rounding.
+        without_uniques: ``true`` lets a card request rows without replicated uniques.
+        analyses: Runs on the records.
+        automatic: ``true`` offers a card at once; ``false`` leaves each proposal to a steward. It must
+            be ``false`` if two stewards decide on offers.
+        valid_days: Days for which an offer, and the card made from it, is valid: 1 to 36,500.
+        stewards: Stewards who take each decision on the dataset, 1 or 2. One is enough to reject a
+            proposal or refuse an answer.
+        two_stewards: Decisions that need two stewards even if ``stewards`` is 1: ``exact-counts``
+            (offers of exact counts), ``reviewed-runs`` (answers of programs), ``revocation`` (revoking
+            a card).
+        most_records: Records of one person that count, by the schema; ``noise`` then protects the
+            person. 0 if each record is protected by itself.
+
+    Raises:
+        InvalidInputError: ``automatic``, though two stewards decide on offers.
+    """
+
+    largest_order: int
+    largest_marginal_cells: int
+    most_marginals: int
+    most_rows: int
+    generators: tuple[str, ...]
+    most_per_card: Price
+    forbidden: tuple[Clique, ...] = ()
+    mechanisms: tuple[Mechanism, ...] = (Mechanism.EXACT,)
+    noise: AddedNoise | None = None
+    transform: Transform = AS_COUNTED
+    moments: MomentPolicy = MomentPolicy()
+    measures: tuple[str, ...] = ()
+    without_uniques: bool = False
+    analyses: AnalysesPolicy = AnalysesPolicy()
+    automatic: bool = False
+    valid_days: int = 90
+    stewards: int = field(default=1, metadata=_PRIVATE)
+    two_stewards: tuple[TwoStewards, ...] = ()
+    most_records: int = field(default=0, metadata=_PRIVATE)
+
+    def __post_init__(self) -> None:
+        if self.automatic and (self.stewards > 1 or TwoStewards.EXACT_COUNTS in self.two_stewards):
+            problem = "must be false if two stewards decide on offers"
+            raise InvalidInputError(field="policy.automatic", problem=problem)
+
+    @property
+    def public(self) -> "Policy":
+        """The policy as analysts receive it; ``two_stewards`` names all decisions that two take.
+
+        Fields marked ``private`` are at their defaults: the rules of checked runs, and whether these
+        read recorded numbers.
+        """
+        analyses = _without_private(self.analyses)
+        return replace(_without_private(self), analyses=analyses, two_stewards=self.decided_by_two)
+
+    def for_persons(self, most_records: int) -> "Policy":
+        """Return the policy of a dataset of which at most so many records of a person count."""
+        noise = self.noise and replace(self.noise, most_records=most_records or None)
+        return replace(self, noise=noise, most_records=most_records)
+
+    def without_numbers(self) -> "Policy":
+        """Return the policy for records whose version does not cover numbers: they stay intervals."""
+        return replace(self, analyses=replace(self.analyses, stored=False, columns=()))
+
+    @property
+    def decided_by_two(self) -> tuple[TwoStewards, ...]:
+        """Kinds of decisions that two stewards take; all of them if two take every decision."""
+        return tuple(TwoStewards) if self.stewards > 1 else self.two_stewards
+
+    def kept_apart(self, attributes: Iterable[str]) -> Clique | None:
+        """Return the first forbidden set that the attributes contain; None if they contain none."""
+        present = set(attributes)
+        return next((clique for clique in self.forbidden if present.issuperset(clique)), None)
+
+    @property
+    def summary(self) -> str:
+        """The sentence that a card carries as its reason to be safe."""
+        forbidden = "; ".join(" with ".join(clique) for clique in self.forbidden) or "none"
+        moments = f"; moments: {', '.join(self.moments.kinds)}" if self.moments.kinds else ""
+        return (
+            f"marginals of at most {self.largest_order} attributes and "
+            f"{self.largest_marginal_cells} cells, at most {self.most_marginals} of them and "
+            f"{self.most_per_card.statistics} independent statistics; forbidden together: {forbidden}; "
+            f"measured {' or '.join(self.mechanisms)}; exact counts {self.transform}{moments}"
+        )
+
+
+_Part = TypeVar("_Part", Policy, AnalysesPolicy)
+
+
+def _without_private(value: _Part) -> _Part:
+    kind: type = type(value)
+    private = (one for one in entries_of(kind) if one.options.private)
+    return replace(value, **{one.name: one.default for one in private})
