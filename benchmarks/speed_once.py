@@ -1,21 +1,25 @@
 """One operation of one commit, called again for each line of standard input, in a process of its own.
 
-``python speed_once.py ROOT TASK`` prints one line of JSON for each line: wall seconds, and seconds of
-the processor with those of a server that it started. It runs with the packages of the checkout
-``ROOT`` alone, so it names only what both commits have: their own ``benchmarks``.
+``python speed_once.py ROOT TASK`` reads how many times to call it, and prints one line of JSON for each
+line: wall seconds of a call, and seconds of the processor with those of a server that it started. It
+runs with the packages of the checkout ``ROOT`` alone, so it names only what both commits have: their own
+``benchmarks``, and the client and the commands.
 """
 
 import json
 import os
+import re
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from itertools import combinations
+from itertools import combinations, count
 from math import ceil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 Call = Callable[[], object]
@@ -26,10 +30,10 @@ _LEAST = 0.3
 
 @contextmanager
 def _count(name: str) -> Iterator[tuple[Call, int]]:
-    count = import_module("benchmarks.count")
-    dataset = count.records(570_000)
+    counting = import_module("benchmarks.count")
+    dataset = counting.records(570_000)
     cliques = list(combinations(dataset.domain.attributes, 2))
-    yield lambda: count.METHODS[name](dataset, cliques), 0
+    yield lambda: counting.METHODS[name](dataset, cliques), 0
 
 
 @contextmanager
@@ -105,12 +109,103 @@ def _stream(way: str) -> Iterator[tuple[Call, int]]:
             yield lambda: stream.WAYS[way](agreement, release, rows, scratch), server
 
 
+@contextmanager
+def _client(name: str) -> Iterator[tuple[Call, int]]:
+    """Calls of the client alone, to a controller that its own commands made and serve."""
+    with tempfile.TemporaryDirectory() as folder, _serving(Path(folder)) as (person, server):
+        client = import_module("gencard.client")
+        with client.Analyst.connect(folder=person) as analyst:
+            yield _CLIENT[name](analyst, client.all_marginals(2)), server
+
+
+def _proposing(analyst: Any, marginals: Any) -> Call:
+    return lambda: analyst.propose("records", marginals, purpose="a benchmark", rows=_ROWS)
+
+
+def _generating(analyst: Any, marginals: Any) -> Call:
+    card, seeds = _agreed(analyst, marginals), count(1)
+    return lambda: card.generate(rows=_ROWS, seed=next(seeds), progress=False)
+
+
+def _replaying(analyst: Any, marginals: Any) -> Call:
+    card = _agreed(analyst, marginals)
+    rows = card.generate(rows=_ROWS, seed=1, progress=False)
+    return lambda: card.replay(rows)
+
+
+def _running(analyst: Any, marginals: Any) -> Call:
+    """Each run under a card of its own, for the same question under one card is answered at once."""
+    analyses = {"kinds": ["crosstab"], "checked_runs": 1, "numbers": 100}
+    cards = iter([_agreed(analyst, marginals, analyses=analyses) for _ in range(_MOST_CALLS)])
+    return lambda: next(cards).run("attribute0 ~ attribute1", "crosstab", progress=False)
+
+
+def _auditing(analyst: Any, marginals: Any) -> Call:
+    card = _agreed(analyst, marginals)
+    return lambda: card.audit(where="card", progress=False)
+
+
+def _agreed(analyst: Any, marginals: Any, **more: Any) -> Any:
+    return analyst.propose("records", marginals, purpose="a benchmark", rows=_ROWS, **more).accept()
+
+
+_ROWS = 10_000
+_MOST_CALLS = 24
+_CLIENT: dict[str, Callable[[Any, Any], Call]] = {
+    "propose": _proposing,
+    "generate": _generating,
+    "replay": _replaying,
+    "checked run": _running,
+    "audit": _auditing,
+}
+
+_SETTINGS = {
+    r"(?m)^mechanisms = .*$": 'mechanisms = ["exact"]',
+    r"(?m)^noise = .*\n": "",
+    r"(?m)^(most_per_card|dataset|project|analyst) = \{.*$": r"\1 = { statistics = 1_000_000 }",
+    r"(?m)^# (analyses = .*)$": r"\1",
+    r"(?m)^\[limits\].*$": "[limits]\naudits = 1_000",
+    r"(?m)^(open_proposals|cards|releases) = \w+": r"\1 = 100_000",
+}
+"""What is changed in the drafted settings: exact counts, checked runs, and as much as is called."""
+
+
+@contextmanager
+def _serving(folder: Path) -> Iterator[tuple[Path, int]]:
+    """A controller with made-up records: an analyst's connection folder, and the service's process."""
+    code = Random(1)
+    lines = [",".join(f"level{code.randrange(3)}" for _ in range(8)) for _ in range(5_000)]
+    header = ",".join(f"attribute{number}" for number in range(8))
+    (folder / "records.csv").write_text("\n".join([header, *lines, ""]))
+    home, program = folder / "controller", Path(sys.executable).with_name("gencard-controller")
+    init = [str(program), "init", str(home), "--data", str(folder / "records.csv"), "--demo-people"]
+    subprocess.run(init, check=True, stdout=subprocess.DEVNULL)
+    settings = home / "controller.toml"
+    text = settings.read_text()
+    for pattern, replacement in _SETTINGS.items():
+        text = re.sub(pattern, replacement, text)
+    settings.write_text(text)
+    environment = {**os.environ, "GENCARD_SERVER__ADDRESS": "localhost:0", "NO_COLOR": "1"}
+    serve = [str(program), "serve", "--unreviewed", "--config", str(settings)]
+    with subprocess.Popen(serve, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = next(line for line in process.stdout or () if "Serving on" in line)
+            address = f"localhost:{re.findall('[0-9]+', line)[-1]}"
+            (home / "people/ana/connection.toml").write_text(f'address = "{address}"\n')
+            yield home / "people/ana", process.pid
+        finally:
+            process.terminate()
+
+
 def _either(module: Any, name: str) -> Any:
     """A generator, which was a class of its own once."""
     return getattr(module, name, None) or getattr(module, name.capitalize())
 
 
+CLIENT_TASKS = tuple(f"client: {name}" for name in _CLIENT)
+
 TASKS: dict[str, tuple[Callable[[str], Any], str]] = {
+    **{task: (_client, name) for task, name in zip(CLIENT_TASKS, _CLIENT, strict=True)},
     "count: 105 pairs, 570,000 records": (_count, "gencard, in memory"),
     "count: the same in batches": (_count, "gencard, streamed"),
     "ipf: fit, 936,000 cells": (_ipf, ""),
@@ -146,9 +241,9 @@ def main(root: Path, task: str) -> None:
         used = _processor_seconds(server)
         call()
         times = ceil(_LEAST / max(_processor_seconds(server) - used, 1e-3))
-        print("ready", flush=True)
-        for _ in sys.stdin:
-            print(json.dumps(_timed(call, server, times)), flush=True)
+        print("ready", times, flush=True)
+        for line in sys.stdin:
+            print(json.dumps(_timed(call, server, int(line))), flush=True)
 
 
 def _timed(call: Call, server: int, times: int) -> tuple[float, float]:
@@ -161,12 +256,21 @@ def _timed(call: Call, server: int, times: int) -> tuple[float, float]:
 
 
 def _processor_seconds(server: int) -> float:
-    """Of this process and of another one, 0 for none; not of the children of either (Linux)."""
+    """Of this process, and of a server with all processes that it started; 0 for no server (Linux)."""
     if not server:
         return time.process_time()
-    # Fields 14 and 15 of proc(5); the name, which may hold blanks, ends with the last bracket.
-    fields = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
-    return time.process_time() + sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    ticks, parents = dict[int, int](), dict[int, int]()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile, and its parent has its seconds
+            # Fields of proc(5) from the third on; the name, which may hold blanks, ends with a bracket.
+            fields = path.read_text().rpartition(")")[2].split()
+            # those of children that have ended count too: workers live as long as a job
+            ticks[int(path.parent.name)] = sum(map(int, fields[11:15]))
+            parents[int(path.parent.name)] = int(fields[1])
+    ours = {server}
+    while more := {one for one, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return time.process_time() + sum(ticks.get(one, 0) for one in ours) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +108,28 @@ def test_slower_is_said_of_the_median_of_rounds():
     one = speed.Comparison("task", [(1, 1.0), (9, 2.0), (1, 1.0)], [(1, 1.2), (1, 2.4), (1, 9.0)])
     assert one.ratio(1) == pytest.approx(1.2)
     assert one.row[-1] == "SLOWER"
+
+
+def test_wall_seconds_are_compared_by_the_fastest_of_each_side():
+    one = speed.Comparison("task", [(4, 1.0), (2, 1.0), (9, 1.0)], [(8, 1.0), (3, 1.0), (3, 1.0)])
+    assert one.fastest == pytest.approx(1.5)
+
+
+WORKER = "import time; end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
+SERVER = f"""
+import subprocess, sys
+command = [sys.executable, "-c", {WORKER!r}]
+subprocess.run(command)
+running = subprocess.Popen(command)
+sys.stdin.read()
+"""
+
+
+def test_seconds_of_a_server_are_those_of_its_workers_too():
+    """Those of one that has ended, and those of one that runs."""
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE) as server:
+        assert eventually(lambda: speed_once._processor_seconds(server.pid) - time.process_time() > 0.75)
+        server.stdin.close()
 
 
 def test_time_is_that_of_one_call_or_of_its_parts():

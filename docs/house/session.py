@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gencard.client import Analyst, all_marginals
 
-IDLE, PROPOSE, GENERATE, RUN, AUDIT = "-", "p", "g", "r", "a"
+IDLE, PROPOSE, AGAIN, GENERATE, RUN, AUDIT = "-", "p", "q", "g", "r", "a"
 
 ANALYSES = {"kinds": ["crosstab"], "checked_runs": 1, "numbers": 100}
 
@@ -17,17 +17,17 @@ def main(person: str, phase: Path) -> None:
     """The session; between the calls the analyst signs, which belongs to none of them."""
     with Analyst.connect(folder=person) as analyst:
         analyst.dataset("records")
-        analyst.propose("records", all_marginals(1), purpose="Makes the codecs", rows=100)
-        _announce(phase, PROPOSE)
-        card = analyst.propose(
-            "records",
-            all_marginals(1),
-            purpose="Counts with noise",
-            rows=100,
-            rho="0.05",
-            neighbouring="add-remove",
-        )
-        _announce(phase, IDLE)
+        for moment in (PROPOSE, AGAIN):
+            _announce(phase, moment)
+            card = analyst.propose(
+                "records",
+                all_marginals(1),
+                purpose="Counts with noise",
+                rows=100,
+                rho="0.05",
+                neighbouring="add-remove",
+            )
+            _announce(phase, IDLE)
         card.accept()
         _announce(phase, GENERATE)
         card.generate(rows=100, seed=7)

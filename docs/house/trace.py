@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from docs.house import tracer
-from docs.house.session import AUDIT, GENERATE, IDLE, PROPOSE, RUN
+from docs.house.session import AGAIN, AUDIT, GENERATE, IDLE, PROPOSE, RUN
 from docs.house.sources import ROOT, ROOTS, sources
 
 _SESSION = Path(__file__).with_name("session.py")
@@ -64,9 +64,10 @@ class CallTrace:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The calls of the session."""
+    """The calls of the session; ``again`` is a second propose, for which each codec is made."""
 
     propose: CallTrace
+    again: CallTrace
     generate: CallTrace
     run: CallTrace
     audit: CallTrace
@@ -84,7 +85,7 @@ def trace(root: Path = ROOT) -> Trace:
             subprocess.run(command, check=True, cwd=folder)
         names = {str(path): name for name, path in sources(root)}
         lines = [line.split(" ", 2) for line in (folder / "log").read_text().splitlines()]
-    return Trace(*(_call(phase, lines, names) for phase in (PROPOSE, GENERATE, RUN, AUDIT)))
+    return Trace(*(_call(phase, lines, names) for phase in (PROPOSE, AGAIN, GENERATE, RUN, AUDIT)))
 
 
 def _call(phase: str, lines: list[list[str]], names: dict[str, str]) -> CallTrace:
