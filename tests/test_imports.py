@@ -24,7 +24,14 @@ BASE = {
 STATISTICS = BASE | {"core.noise", "core.statistics"}
 BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}
 MEASURES = {"core.psi_risk", "core.privacy", "core.utility", "core.evaluation"}
-CORE = BELOW_AUDIT | {"core.audit", "core.answers", "core.output_checks", "core.policy", *MEASURES}
+CORE = BELOW_AUDIT | {
+    "core.audit",
+    "core.answers",
+    "core.output_checks",
+    "core.catalogue",
+    "core.policy",
+    *MEASURES,
+}
 RUN = {"run.levels", "run.r_language"}
 RECORDS = {"controller.records.vault", "controller.records.tables.engines"}
 CONTROLLER = {"controller", *RECORDS}
@@ -33,6 +40,7 @@ MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
     "core.noise": STATISTICS,
     "core.policy": BASE | {"core.output_checks"},
+    "core.catalogue": BASE | {"core.policy"},
     "core.statistics": STATISTICS,
     "core.statistics.measure": STATISTICS,
     "core.generators": STATISTICS | {"core.generators"},  # and so never the door

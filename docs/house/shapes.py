@@ -25,12 +25,12 @@ _SERVICES = "parts of the service: the shared fields are those of the state that
 
 REASONS: Mapping[str, str] = {
     "AddedNoise and Exact": "one interface of two ways to measure, with class variables",
-    "Archive and KeyRotation": _SERVICES,
-    "Audits and Resumption": _SERVICES,
+    "AnswerResult and Outcome": "a job's result, and what the state keeps, in JSON of its own",
     "Claim and EpsilonBound": "a promised epsilon and a measured one, which must not be mixed up",
     "EvaluationRun and ReleaseRun": _SERVICES,
     "KeyRotation and RuleLog": _SERVICES,
     "MaximumEntropy and ReducedSpace": "two generators: the shared fields are limits of their solvers",
+    "Question and Question": "as it is signed, and as an analyst writes it, with values",
     "Output and Table": "a number of a program may be a table, and has a type and a label besides",
 }
 """Names of the classes of a pair, sorted -> why they are two types."""
@@ -38,11 +38,17 @@ REASONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A class of one module, with the annotated names of its body: fields and class variables."""
+    """A class of one module.
+
+    Args:
+        fields: Annotated names of its body: fields and class variables.
+        extends_its_name: It adds methods to another class of its name, and is no other thing.
+    """
 
     name: str
     module: str
     fields: frozenset[str]
+    extends_its_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,8 @@ def shapes_in(module: str, nodes: Iterable[ast.AST]) -> Iterator[Shape]:
         if isinstance(node, ast.ClassDef):
             annotated = (part.target for part in node.body if isinstance(part, ast.AnnAssign))
             names = frozenset(target.id for target in annotated if isinstance(target, ast.Name))
-            yield Shape(node.name, module, names)
+            bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+            yield Shape(node.name, module, names, node.name in bases)
 
 
 def pairs(shapes: Iterable[Shape]) -> tuple[Pair, ...]:
@@ -99,7 +106,7 @@ def pairs(shapes: Iterable[Shape]) -> tuple[Pair, ...]:
 
 def repeated_names(shapes: Iterable[Shape]) -> dict[str, int]:
     """Names that more than one class has -> how many."""
-    counts = Counter(shape.name for shape in shapes)
+    counts = Counter(shape.name for shape in shapes if not shape.extends_its_name)
     return {name: count for name, count in counts.most_common() if count > 1}
 
 

@@ -152,6 +152,7 @@ def open_controller_state(
     boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
     log = EventLog(keys[LOG].current, clock)
     cards = CardBook(
+        database=database,
         log=log,
         catalogue=catalogue,
         limits=_limits(settings),

@@ -31,7 +31,7 @@ from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
-from gencard.controller.state.database import Database, Page
+from gencard.controller.state.database import Page
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
 from gencard.controller.state.results import EvaluationRow
@@ -58,7 +58,6 @@ KIND = "measures"
 class Evaluations:
     """Measures of cards at the records, and what they found."""
 
-    database: Database
     cards: CardBook
     ledger: Ledger
     operations: Operations
@@ -96,7 +95,7 @@ class Evaluations:
             }
             return self.operations.create(tx, who, KIND, card, description).encode()
 
-        with self.database.transaction() as tx:
+        with self.cards.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
         return self.operations.begin(name.decode())
 
@@ -108,7 +107,7 @@ class Evaluations:
             RecordsProtectedError: The card cannot have it any more.
             CardStateError: The card was revoked, which gives analysts nothing more.
         """
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             row = results.get_evaluation(tx, name)
             card = self.cards.readable(tx, who, row.card, what="evaluation")
             if row.measure not in allowed(who, card):
@@ -123,7 +122,7 @@ class Evaluations:
         self, who: Identity, card: str, before: str, limit: int
     ) -> tuple[Page[EvaluationRow], dict[str, str]]:
         """Evaluations of a card, newest first, and those that the card cannot have, with the reason."""
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             seen_card = self.cards.seen(tx, who, card)
             names = allowed(who, seen_card) if seen_card.offer is not None else ()
             page = results.list_evaluations(tx, card, among=names, before=before, limit=limit)
@@ -237,7 +236,7 @@ class EvaluationRun:
         if "card" not in run.request:  # of an earlier version, which measured releases
             raise OperationCancelledError
         findings: tuple[tasks.FindingDocument, ...] = ()
-        with self.evaluations.database.reading() as tx:
+        with self.evaluations.cards.database.reading() as tx:
             card = self.evaluations.card_of(tx, Identity.of(run.row.owner), run.row.resource)
             psi = results.get_psi(tx, card.name).document
         if run.request["measures"]:
@@ -289,7 +288,7 @@ class EvaluationRun:
     def _keep(self, run: Run, card: Card, findings: Sequence[tasks.FindingDocument]) -> None:
         """Findings, ledger and the operation's end: true together, or not at all."""
         evaluations, request = self.evaluations, run.request
-        with evaluations.database.transaction() as tx:
+        with evaluations.cards.database.transaction() as tx:
             evaluations.card_of(tx, Identity.of(run.row.owner), card.name)  # it may have ended meanwhile
             for one in findings:
                 results.insert_evaluation(tx, self._row(run, card, one))

@@ -14,7 +14,7 @@ from gencard.controller.answers.run import AnswerRun
 from gencard.controller.audits.audits import Audits
 from gencard.controller.audits.remote_runs import RemoteRuns
 from gencard.controller.audits.resumption import KIND as AUDIT
-from gencard.controller.audits.resumption import Journals
+from gencard.controller.audits.resumption import Journals, tidy
 from gencard.controller.audits.run import AuditRun
 from gencard.controller.cards.negotiations import Negotiations, Retention
 from gencard.controller.controller_state import ControllerState, open_controller_state, utc_now
@@ -131,7 +131,7 @@ def _audits(controller_state: ControllerState, operations: Operations, jobs: Des
         controller_state.settings.limits.audits,
     )
     with controller_state.database.reading() as tx:
-        audits.resumption.tidy(tx)
+        tidy(tx, controller_state.cards, audits.journals)
     operations.carries(AUDIT, AuditRun(audits, jobs, audit_response))
     return audits
 
@@ -161,12 +161,7 @@ def _releases(
 def _evaluations(
     controller_state: ControllerState, operations: Operations, jobs: Descriptions, boxes: BoxRelease
 ) -> Evaluations:
-    evaluations = Evaluations(
-        controller_state.database,
-        controller_state.cards,
-        controller_state.ledger,
-        operations,
-    )
+    evaluations = Evaluations(controller_state.cards, controller_state.ledger, operations)
     operations.carries(
         EVALUATION,
         EvaluationRun(
@@ -186,9 +181,7 @@ def _answers(
     controller_state: ControllerState, operations: Operations, jobs: Descriptions
 ) -> AnswersServicer:
     settings = controller_state.settings
-    answers = Answers(
-        controller_state.database, controller_state.cards, controller_state.decisions, operations
-    )
+    answers = Answers(controller_state.cards, controller_state.decisions, operations)
     checked = AnswerRun(answers, jobs, answer_response)
     operations.carries(RUN, checked)
     sandbox = settings.cell.limits, settings.cell.isolation

@@ -21,7 +21,7 @@ from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card
-from gencard.controller.state.database import Database, Page
+from gencard.controller.state.database import Page
 from gencard.controller.state.log import LONGEST_DETAIL
 from gencard.controller.state.requests import OperationRow, Request
 from gencard.controller.state.results import RunRow, RunTier
@@ -49,7 +49,6 @@ PROGRAM = "program"
 class Answers:
     """Runs on the records under cards, and their answers."""
 
-    database: Database
     cards: CardBook
     decisions: Decisions
     operations: Operations
@@ -79,12 +78,12 @@ class Answers:
             return self.created(tx, who, usable, question, price, {}).encode()
 
         self.end_with_cards()  # which frees budget
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             usable = None if request.answer(tx, who) else self.cards.usable(tx, who, card)
             is_new = usable is not None and self._asked_before(tx, usable, question) is None
         if usable is not None and is_new:  # outside the transaction: others may write meanwhile
             check_question(question, usable, self.entry_of(usable))
-        with self.database.transaction() as tx:
+        with self.cards.database.transaction() as tx:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
         return self.operations.begin(name.decode())
 
@@ -109,7 +108,7 @@ class Answers:
             CardStateError: The card was revoked, which gives its analyst nothing more.
         """
         self.end_with_cards()
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             row = results.get_run(tx, name)
             self.cards.readable(tx, who, row.card, what="answer")
             return row, b"" if row.log_index is None else self.cards.log.entry(tx, row.log_index)
@@ -117,16 +116,16 @@ class Answers:
     def page(self, who: Identity, card: str, before: str, limit: int) -> Page[RunRow]:
         """The answers of a card, newest first."""
         self.end_with_cards()
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             self.cards.seen(tx, who, card)
             return results.list_runs(tx, card=card, before=before, limit=limit)
 
     def end_with_cards(self) -> None:
         """Refuse all answers that wait under cards that have ended, as expired ones have unnoticed."""
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             waiting_in_vain = self.decisions.waiting_in_vain(tx)
         if waiting_in_vain:
-            with self.database.transaction() as tx:
+            with self.cards.database.transaction() as tx:
                 self.decisions.end_with_cards(tx)
 
     def entry_of(self, card: Card) -> DatasetEntry:

@@ -131,7 +131,7 @@ class Programs:
             price = Price(statistics=numbers_in(dry.outputs))
             return answers.created(tx, who, usable, question, price, more).encode()
 
-        with answers.database.transaction() as tx:
+        with answers.cards.database.transaction() as tx:
             name = request.once(tx, who, answers.cards.clock(), lambda: make(tx))
         return answers.operations.begin(name.decode())
 
@@ -191,7 +191,7 @@ class ProgramRun:
     def __call__(self, run: Run) -> None:
         """Rehearse on rows, run on the records, and let the outputs wait for a steward."""
         answers = self.checked.answers
-        with answers.database.reading() as tx:
+        with answers.cards.database.reading() as tx:
             row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
         rehearsal, at_records = self._jobs(run, card)
@@ -208,7 +208,7 @@ class ProgramRun:
             marks = marks_document(program, (), (), USUAL_RULES)
             outcome = Outcome(None, 0, (str(Rule.FAILED),), RULES_VERSION, marks=marks)
         run.rest()
-        with answers.database.transaction() as tx:
+        with answers.cards.database.transaction() as tx:
             in_force(answers.cards.card(tx, row.card))
             ended_row = answers.decisions.hold(tx, row, outcome, counts=False)
             answers.operations.finish(tx, run.row.name, self.response(ended_row))

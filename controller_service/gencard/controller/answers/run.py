@@ -60,7 +60,7 @@ class AnswerRun:
         A run that fails at the records ends as a refusal like any other.
         """
         answers = self.answers
-        with answers.database.reading() as tx:
+        with answers.cards.database.reading() as tx:
             row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
             before = self._before(tx, row)
@@ -139,7 +139,7 @@ class AnswerRun:
                 this one ends, nothing of it is disclosed.
         """
         answers = self.answers
-        with answers.database.transaction() as tx:
+        with answers.cards.database.transaction() as tx:
             answers.operations.check_refusals(tx, run.row)
             card = in_force(answers.cards.card(tx, row.card))
             decisions, by = answers.decisions, answers.cards.controller

@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from gencard.controller.audits.card_audits import CardAudits, is_audited, rows_of_run
-from gencard.controller.audits.resumption import KIND, Journals, Resumption
+from gencard.controller.audits.resumption import KIND, Journals, resumed
 from gencard.controller.audits.workers import RefusedWorkers
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
@@ -67,11 +67,6 @@ class Audits:
         """Workers of the cluster that gave a wrong answer."""
         return RefusedWorkers(self.journals.files)
 
-    @property
-    def resumption(self) -> Resumption:
-        """How a cancelled audit is carried on."""
-        return Resumption(self.cards, self.boxes, self.operations, self.journals)
-
     def start(
         self, who: Identity, card: str, *, black_box: str, seed: int, resume: str = "", request: Request
     ) -> OperationRow:
@@ -101,7 +96,9 @@ class Audits:
             card_in_force = self.at_records(tx, who, card)
             box = black_box or offer_of(card_in_force).terms.generator
             if resume:
-                description = self.resumption.of(tx, who, card, resume, black_box=black_box, seed=seed)
+                description = resumed(
+                    tx, who, card, resume, boxes=self.boxes, black_box=black_box, seed=seed
+                )
                 box = description["box"]
             else:
                 name = f"{card}/audits/{secrets.token_hex(8)}"

@@ -15,7 +15,6 @@ from sqlalchemy import Connection
 
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
-from gencard.controller.operations.operations import Operations
 from gencard.controller.settings.disk import JOURNALS, StateFiles
 from gencard.controller.state import requests, results
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState
@@ -86,62 +85,59 @@ class Journals:
         return f"{JOURNALS}/{audit.rpartition('/')[2]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Resumption:
-    """Finds what a cancelled audit was asked, and keeps its runs until then."""
+def resumed(
+    tx: Connection,
+    who: Identity,
+    card: str,
+    name: str,
+    *,
+    boxes: Boxes,
+    black_box: str,
+    seed: int,
+) -> dict[str, Any]:
+    """The request of a cancelled audit, to be made again.
 
-    cards: CardBook
-    boxes: Boxes
-    operations: Operations
-    journals: Journals
+    Args:
+        name: Its operation.
+        black_box: Empty, or the same one.
+        seed: 0: the seeds are those of the cancelled audit.
 
-    def of(
-        self, tx: Connection, who: Identity, card: str, name: str, *, black_box: str, seed: int
-    ) -> dict[str, Any]:
-        """The request of a cancelled audit, to be made again.
+    Raises:
+        NotFoundError: ``who`` began no such audit under the card.
+        InvalidInputError: It was not cancelled, or was carried on before, or had another box.
+        GeneratorChangedError: Another box goes by its name now.
+    """
+    request = _cancelled(tx, who, card, name)
+    if seed:
+        raise InvalidInputError(field="seed", problem="must be omitted: a resumed audit keeps its seed")
+    if black_box not in ("", request["box"]):
+        raise InvalidInputError(field="black_box", problem="differs from that of the audit to resume")
+    if results.get_audit(tx, request["audit"]).box_digest != boxes.digest(request["box"]):
+        raise GeneratorChangedError
+    return request | {"resumes": name}
 
-        Args:
-            name: Its operation.
-            black_box: Empty, or the same one.
-            seed: 0: the seeds are those of the cancelled audit.
 
-        Raises:
-            NotFoundError: ``who`` began no such audit under the card.
-            InvalidInputError: It was not cancelled, or was carried on before, or had another box.
-            GeneratorChangedError: Another box goes by its name now.
-        """
-        request = self._cancelled(tx, who, card, name)
-        if seed:
-            raise InvalidInputError(
-                field="seed", problem="must be omitted: a resumed audit keeps its seed"
-            )
-        if black_box not in ("", request["box"]):
-            raise InvalidInputError(
-                field="black_box", problem="differs from that of the audit to resume"
-            )
-        if results.get_audit(tx, request["audit"]).box_digest != self.boxes.digest(request["box"]):
-            raise GeneratorChangedError
-        return request | {"resumes": name}
+def tidy(tx: Connection, cards: CardBook, journals: Journals) -> None:
+    """Throw away the runs of audits that ended or that nobody can carry on."""
+    rows = [row for row in requests.operations_of_kind(tx, KIND) if _waits(row)]
+    unfinished = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
+    journals.keep([audit.name for audit in unfinished if _can_go_on(tx, cards, audit)])
 
-    def tidy(self, tx: Connection) -> None:
-        """Throw away the runs of audits that ended or that nobody can carry on."""
-        rows = [row for row in requests.operations_of_kind(tx, KIND) if _waits(row)]
-        unfinished = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
-        self.journals.keep([audit.name for audit in unfinished if self._can_go_on(tx, audit)])
 
-    def _can_go_on(self, tx: Connection, audit: AuditRow) -> bool:
-        return audit.verdict is None and self.cards.card(tx, audit.card).state in AUDITABLE
+def _can_go_on(tx: Connection, cards: CardBook, audit: AuditRow) -> bool:
+    return audit.verdict is None and cards.card(tx, audit.card).state in AUDITABLE
 
-    def _cancelled(self, tx: Connection, who: Identity, card: str, name: str) -> dict[str, Any]:
-        known = {row.name: row for row in requests.operations_of_kind(tx, KIND, card)}
-        row = known.get(name)
-        if row is None or row.owner != who.uri:
-            raise NotFoundError(what="operation")
-        if row.state is not OperationState.CANCELLED:
-            raise InvalidInputError(field="resume", problem="names an audit that was not cancelled")
-        if any(_request(other).get("resumes") == name for other in known.values()):
-            raise InvalidInputError(field="resume", problem="names an audit that was already resumed")
-        return _request(row)
+
+def _cancelled(tx: Connection, who: Identity, card: str, name: str) -> dict[str, Any]:
+    known = {row.name: row for row in requests.operations_of_kind(tx, KIND, card)}
+    row = known.get(name)
+    if row is None or row.owner != who.uri:
+        raise NotFoundError(what="operation")
+    if row.state is not OperationState.CANCELLED:
+        raise InvalidInputError(field="resume", problem="names an audit that was not cancelled")
+    if any(_request(other).get("resumes") == name for other in known.values()):
+        raise InvalidInputError(field="resume", problem="names an audit that was already resumed")
+    return _request(row)
 
 
 def _request(row: OperationRow) -> dict[str, Any]:

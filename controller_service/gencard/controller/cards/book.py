@@ -26,6 +26,7 @@ from gencard.controller.state.cards import (
     signed_card,
     update_card,
 )
+from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
 from gencard.core.card.card import Card, CardState, CounterOffer, Offer, Refusal, Step, Turn
 from gencard.core.card.offer_changes import STEWARD, changes_between
@@ -63,6 +64,7 @@ class CardBook:
         on_end: Ends what waits under a card, by its name, in the transaction that ends the card.
     """
 
+    database: Database
     log: EventLog
     catalogue: Catalogue
     limits: ProposalLimits

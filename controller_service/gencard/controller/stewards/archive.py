@@ -1,9 +1,9 @@
 """What is written down for good, as stewards look at it: spending by day, releases, audits, the log."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 
 from sqlalchemy import Connection
 
@@ -11,7 +11,7 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.people.signing_keys import SigningKey, key_history
 from gencard.controller.state import results
 from gencard.controller.state.cards import offer_of
-from gencard.controller.state.database import Database, Page
+from gencard.controller.state.database import Page
 from gencard.controller.state.ledger import Account
 from gencard.controller.state.results import SIGNED, AuditRow, ReleaseRow, RunRow
 from gencard.controller.stewards.budget import days_of
@@ -158,10 +158,8 @@ class Archive:
         keys: The controller's signing keys, by use.
     """
 
-    database: Database
     cards: CardBook
     keys: Mapping[str, SigningKey]
-    clock: Callable[[], datetime]
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -170,7 +168,7 @@ class Archive:
 
     def days(self, dataset: str) -> Mapping[Account, Mapping[date, Price]]:
         """What was spent or reserved from each account by day (UTC), without voided lines."""
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             return days_of(tx, dataset)
 
     def releases(
@@ -181,33 +179,33 @@ class Archive:
         Raises:
             InvalidInputError: The token was not given by this list.
         """
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             keys = key_history(tx, self.keys[CARDS])
             return release_views(tx, self.cards, keys, dataset=dataset, before=token, limit=limit)
 
     def release(self, name: str) -> ReleaseView:
         """One release; raises NotFoundError where there is none of this name."""
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             return release_view(tx, name, self.cards, key_history(tx, self.keys[CARDS]))
 
     def audits(self, dataset: str | None = None, token: str = "", limit: int = PAGE) -> Page[AuditRow]:
         """Audits that have ended, newest first; raises as ``releases``."""
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             return results.list_audits(tx, dataset=dataset, before=token, limit=limit)
 
     def audit(self, name: str) -> AuditView:
         """One audit; raises NotFoundError where none of this name has ended."""
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             return audit_view(tx, name, key_history(tx, self.keys[CARDS]))
 
     def evidence(self) -> tuple[BoxEvidence, ...]:
         """What the audits that count come to, by dataset and black box."""
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             return evidence(results.counting_audits(tx))
 
     def decided_answers(self, limit: int = PAGE) -> tuple[RunRow, ...]:
         """The newest answers that were released or refused."""
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             page = results.list_runs(tx, limit=limit)
         return tuple(row for row in page.rows if row.state in SIGNED)
 
@@ -217,10 +215,10 @@ class Archive:
         Raises:
             InvalidNumberError: The log has no such entry.
         """
-        with self.database.transaction() as tx:
-            return proven(tx, self.cards.log, index, self.clock())
+        with self.cards.database.transaction() as tx:
+            return proven(tx, self.cards.log, index, self.cards.clock())
 
     def steps(self, proof: ProvenEntry) -> tuple[Step, ...]:
         """Recompute an entry's proof from its bytes, step by step."""
-        with self.database.reading() as tx:
+        with self.cards.database.reading() as tx:
             return steps(proof, key_history(tx, self.keys[LOG]))

@@ -241,7 +241,7 @@ class Desk(Deciding):
         """What is written down for good: spending by day, releases, audits, the log's proofs."""
         check_steward(who)
         effects = self.effects
-        return Archive(self.database, effects.cards.cards, effects.keys.rotation.keys, self.clock)
+        return Archive(effects.cards.cards, effects.keys.rotation.keys)
 
     def first_decisions(self, who: Identity) -> tuple[FirstDecision, ...]:
         """All decisions that wait for a second steward, oldest first."""

@@ -60,7 +60,7 @@ class Shown:
 def _budget(request: Request, desk: Desk, who: Identity) -> Context:
     archive = desk.archive(who)
     dataset = _dataset(request.path_params.get("name", ""), archive.datasets)
-    accounts, now = desk.accounts(who, dataset), archive.clock()
+    accounts, now = desk.accounts(who, dataset), desk.clock()
     days = archive.days(dataset)
     gauges: dict[Scope, list[Shown]] = {scope: [] for scope in Scope}
     for one in accounts:
