@@ -26,7 +26,6 @@ _SERVICES = "parts of the service: the shared fields are those of the state that
 REASONS: Mapping[str, str] = {
     "AddedNoise and Exact": "one interface of two ways to measure, with class variables",
     "Archive and KeyRotation": _SERVICES,
-    "Audits and Resumption": _SERVICES,
     "Claim and EpsilonBound": "a promised epsilon and a measured one, which must not be mixed up",
     "EvaluationRun and ReleaseRun": _SERVICES,
     "KeyRotation and RuleLog": _SERVICES,

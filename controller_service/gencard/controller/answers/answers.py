@@ -50,9 +50,13 @@ class Answers:
     """Runs on the records under cards, and their answers."""
 
     database: Database
-    cards: CardBook
     decisions: Decisions
     operations: Operations
+
+    @property
+    def cards(self) -> CardBook:
+        """All cards."""
+        return self.decisions.cards
 
     def start(self, who: Identity, card: str, question: Question, request: Request) -> OperationRow:
         """Begin a checked run; a question that was asked before has its answer already, for nothing.

@@ -14,7 +14,6 @@ from sqlalchemy import Connection
 from gencard.controller.audits.card_audits import CardAudits, is_audited, rows_of_run
 from gencard.controller.audits.resumption import KIND, Journals, Resumption
 from gencard.controller.audits.workers import RefusedWorkers
-from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.policy.evaluation import check_unprotected
@@ -46,21 +45,21 @@ class Audits:
     """Audits at the records, and what they said.
 
     Args:
+        card_audits: What audits mean for cards.
         most_attempts: Of one submitter on one dataset.
     """
 
     database: Database
-    cards: CardBook
-    boxes: Boxes
+    card_audits: CardAudits
     ledger: Ledger
     operations: Operations
     journals: Journals
     most_attempts: int = 20
 
     @property
-    def card_audits(self) -> CardAudits:
-        """What audits mean for cards."""
-        return CardAudits(self.cards, self.boxes)
+    def cards(self) -> CardBook:
+        """All cards."""
+        return self.card_audits.cards
 
     @property
     def refused_workers(self) -> RefusedWorkers:
@@ -70,7 +69,7 @@ class Audits:
     @property
     def resumption(self) -> Resumption:
         """How a cancelled audit is carried on."""
-        return Resumption(self.cards, self.boxes, self.operations, self.journals)
+        return Resumption(self.card_audits, self.operations, self.journals)
 
     def start(
         self, who: Identity, card: str, *, black_box: str, seed: int, resume: str = "", request: Request
@@ -171,14 +170,14 @@ class Audits:
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
         """Write the attempt down before it runs; which one it is."""
         card = name.partition("/audits/")[0]
-        digest = self.boxes.digest(box)
+        digest = self.card_audits.boxes.digest(box)
         attempt = results.begin_audit(
             tx,
             name=name,
             card=card,
             dataset=dataset_of(card),
             submitter=who.uri,
-            box=Audited(box, digest, self.boxes.author(box)),
+            box=Audited(box, digest, self.card_audits.boxes.author(box)),
             now=self.cards.clock(),
         )
         if attempt > self.most_attempts:

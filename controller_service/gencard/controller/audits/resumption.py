@@ -13,8 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.cards.book import CardBook
+from gencard.controller.audits.card_audits import CardAudits
 from gencard.controller.operations.operations import Operations
 from gencard.controller.settings.disk import JOURNALS, StateFiles
 from gencard.controller.state import requests, results
@@ -90,8 +89,7 @@ class Journals:
 class Resumption:
     """Finds what a cancelled audit was asked, and keeps its runs until then."""
 
-    cards: CardBook
-    boxes: Boxes
+    card_audits: CardAudits
     operations: Operations
     journals: Journals
 
@@ -119,7 +117,9 @@ class Resumption:
             raise InvalidInputError(
                 field="black_box", problem="differs from that of the audit to resume"
             )
-        if results.get_audit(tx, request["audit"]).box_digest != self.boxes.digest(request["box"]):
+        if results.get_audit(tx, request["audit"]).box_digest != self.card_audits.boxes.digest(
+            request["box"]
+        ):
             raise GeneratorChangedError
         return request | {"resumes": name}
 
@@ -130,7 +130,7 @@ class Resumption:
         self.journals.keep([audit.name for audit in unfinished if self._can_go_on(tx, audit)])
 
     def _can_go_on(self, tx: Connection, audit: AuditRow) -> bool:
-        return audit.verdict is None and self.cards.card(tx, audit.card).state in AUDITABLE
+        return audit.verdict is None and self.card_audits.cards.card(tx, audit.card).state in AUDITABLE
 
     def _cancelled(self, tx: Connection, who: Identity, card: str, name: str) -> dict[str, Any]:
         known = {row.name: row for row in requests.operations_of_kind(tx, KIND, card)}
