@@ -12,6 +12,7 @@ from gencard.controller.answers.answers import PROGRAM, Answers
 from gencard.controller.answers.programs import ProgramRun, Programs
 from gencard.controller.answers.run import AnswerRun
 from gencard.controller.audits.audits import Audits
+from gencard.controller.audits.card_audits import CardAudits
 from gencard.controller.audits.remote_runs import RemoteRuns
 from gencard.controller.audits.resumption import KIND as AUDIT
 from gencard.controller.audits.resumption import Journals, tidy
@@ -123,8 +124,7 @@ def _cluster(settings: Settings) -> ClusterPart | None:
 def _audits(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
     audits = Audits(
         controller_state.database,
-        controller_state.cards,
-        controller_state.boxes,
+        CardAudits(controller_state.cards, controller_state.boxes),
         controller_state.ledger,
         operations,
         Journals(controller_state.files),
@@ -181,7 +181,7 @@ def _answers(
     controller_state: ControllerState, operations: Operations, jobs: Descriptions
 ) -> AnswersServicer:
     settings = controller_state.settings
-    answers = Answers(controller_state.cards, controller_state.decisions, operations)
+    answers = Answers(controller_state.decisions, operations)
     checked = AnswerRun(answers, jobs, answer_response)
     operations.carries(RUN, checked)
     sandbox = settings.cell.limits, settings.cell.isolation

@@ -49,9 +49,13 @@ PROGRAM = "program"
 class Answers:
     """Runs on the records under cards, and their answers."""
 
-    cards: CardBook
     decisions: Decisions
     operations: Operations
+
+    @property
+    def cards(self) -> CardBook:
+        """All cards."""
+        return self.decisions.cards
 
     def start(self, who: Identity, card: str, question: Question, request: Request) -> OperationRow:
         """Begin a checked run; a question that was asked before has its answer already, for nothing.

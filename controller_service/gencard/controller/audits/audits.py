@@ -14,7 +14,6 @@ from sqlalchemy import Connection
 from gencard.controller.audits.card_audits import CardAudits, is_audited, rows_of_run
 from gencard.controller.audits.resumption import KIND, Journals, resumed
 from gencard.controller.audits.workers import RefusedWorkers
-from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.policy.evaluation import check_unprotected
@@ -46,21 +45,21 @@ class Audits:
     """Audits at the records, and what they said.
 
     Args:
+        card_audits: What audits mean for cards.
         most_attempts: Of one submitter on one dataset.
     """
 
     database: Database
-    cards: CardBook
-    boxes: Boxes
+    card_audits: CardAudits
     ledger: Ledger
     operations: Operations
     journals: Journals
     most_attempts: int = 20
 
     @property
-    def card_audits(self) -> CardAudits:
-        """What audits mean for cards."""
-        return CardAudits(self.cards, self.boxes)
+    def cards(self) -> CardBook:
+        """All cards."""
+        return self.card_audits.cards
 
     @property
     def refused_workers(self) -> RefusedWorkers:
@@ -97,7 +96,7 @@ class Audits:
             box = black_box or offer_of(card_in_force).terms.generator
             if resume:
                 description = resumed(
-                    tx, who, card, resume, boxes=self.boxes, black_box=black_box, seed=seed
+                    tx, who, card, resume, boxes=self.card_audits.boxes, black_box=black_box, seed=seed
                 )
                 box = description["box"]
             else:
@@ -168,14 +167,14 @@ class Audits:
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
         """Write the attempt down before it runs; which one it is."""
         card = name.partition("/audits/")[0]
-        digest = self.boxes.digest(box)
+        digest = self.card_audits.boxes.digest(box)
         attempt = results.begin_audit(
             tx,
             name=name,
             card=card,
             dataset=dataset_of(card),
             submitter=who.uri,
-            box=Audited(box, digest, self.boxes.author(box)),
+            box=Audited(box, digest, self.card_audits.boxes.author(box)),
             now=self.cards.clock(),
         )
         if attempt > self.most_attempts:

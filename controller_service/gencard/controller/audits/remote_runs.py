@@ -73,9 +73,11 @@ class RemoteRuns:
         terms, dataset_entry = offer_of(card_in_force).terms, self.audits.cards.entry_of(card_in_force)
         linear = statistics_of(terms.moments, dataset_entry.schema.coding)
         name = black_box or terms.generator
-        if name in self.audits.boxes.names - self.lent:
+        if name in self.audits.card_audits.boxes.names - self.lent:
             raise BoxNotLentError(name=name)
-        recipe = self.audits.boxes.recipe(name, [*terms.marginals, *linear], within=CHECKED_SECONDS)
+        recipe = self.audits.card_audits.boxes.recipe(
+            name, [*terms.marginals, *linear], within=CHECKED_SECONDS
+        )
         domain = dataset_entry.domain.covered_by(terms.cliques)
         return RemoteRun(self, who.uri, dataset_entry, domain, name, recipe, rows)
 

@@ -119,7 +119,7 @@ class AuditRun:
 
     def _recipe(self, run: Run, plan: AuditPlan) -> Recipe:
         """Raises GeneratorChangedError where another box than the one counted goes by the name."""
-        box, boxes = run.request["box"], self.audits.boxes
+        box, boxes = run.request["box"], self.audits.card_audits.boxes
         with self.audits.database.reading() as tx:
             digest = results.get_audit(tx, run.request["audit"]).box_digest
         if boxes.digest(box) != digest:
