@@ -217,8 +217,6 @@ class Boxes:
             NotFoundError: Neither a generator nor a black box of this name.
             GeneratorChangedError: A distribution or a compiled copy is not as it was.
         """
-        if name not in self.names:
-            raise NotFoundError(what=f"generator or black box '{name}'")
         if name not in self._in_cells:
             return self._reference(name, statistics)
         environment, moment = self._compared.get(name, (Environment(), -inf))
@@ -234,7 +232,9 @@ class Boxes:
         )
 
     def _reference(self, name: str, statistics: Sequence[Statistic]) -> ReferenceRecipe:
-        """The recipe of a generator, or of a black box that runs in no sandbox."""
+        """The recipe of a generator, or of a black box that runs in no sandbox; raises as ``recipe``."""
+        if name not in self.names:
+            raise NotFoundError(what=f"generator or black box '{name}'")
         marginals, sums = divided(statistics)
         cliques, linear = tuple(marginals), tuple(sums)
         box = self._boxes.get(name)
