@@ -95,7 +95,7 @@ CORE_LIBRARIES = {"numpy", "scipy"}
 PROTOBUF = {"google", "grpc", "grpc_health"}
 MAY_USE_PROTOBUF = (
     "v1",
-    "wire.codecs",
+    "wire.codec",  # codecs, too
     "controller.service",
     "controller.cluster",
     "controller.upkeep.health",

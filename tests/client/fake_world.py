@@ -194,7 +194,7 @@ class World:
         signed = dsse.sign(receipt_statement(receipt), [self.card_key])
         release = synthesis.Release(
             name=name, rows=request.rows, seed=request.seed, digest=receipt.rows_digest,
-            psi_digest=receipt.psi_digest, receipt=signed, create_time=timestamp(NOW),
+            psi_digest=receipt.psi_digest, receipt=signed, created=timestamp(NOW),
         )  # fmt: skip
         self.releases[name] = (release, dataset)
         return release

@@ -26,7 +26,7 @@ from google.longrunning import operations_pb2 as google_dot_longrunning_dot_oper
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19gencard/v1/measures.proto\x12\ngencard.v1\x1a#google/longrunning/operations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"W\n\x12RunMeasuresRequest\x12\x0c\n\x04\x63\x61rd\x18\x04 \x01(\t\x12\x10\n\x08measures\x18\x02 \x03(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\tJ\x04\x08\x01\x10\x02R\x07release\"5\n\x13RunMeasuresResponse\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\t\x12\x10\n\x08measures\x18\x02 \x03(\t\"\x7f\n\x08Measures\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x64ocument\x18\x03 \x01(\x0c\x12\x12\n\nstatistics\x18\x04 \x01(\x04\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampJ\x04\x08\x02\x10\x03R\x08measures\"5\n\x12UnavailableMeasure\x12\x0f\n\x07measure\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\"\n\x12GetMeasuresRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"=\n\x13GetMeasuresResponse\x12&\n\x08measures\x18\x01 \x01(\x0b\x32\x14.gencard.v1.Measures\"L\n\x13ListMeasuresRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x8c\x01\n\x14ListMeasuresResponse\x12&\n\x08measures\x18\x01 \x03(\x0b\x32\x14.gencard.v1.Measures\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x33\n\x0bunavailable\x18\x03 \x03(\x0b\x32\x1e.gencard.v1.UnavailableMeasure2\x82\x02\n\x0fMeasuresService\x12L\n\x0bRunMeasures\x12\x1e.gencard.v1.RunMeasuresRequest\x1a\x1d.google.longrunning.Operation\x12N\n\x0bGetMeasures\x12\x1e.gencard.v1.GetMeasuresRequest\x1a\x1f.gencard.v1.GetMeasuresResponse\x12Q\n\x0cListMeasures\x12\x1f.gencard.v1.ListMeasuresRequest\x1a .gencard.v1.ListMeasuresResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19gencard/v1/measures.proto\x12\ngencard.v1\x1a#google/longrunning/operations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"W\n\x12RunMeasuresRequest\x12\x0c\n\x04\x63\x61rd\x18\x04 \x01(\t\x12\x10\n\x08measures\x18\x02 \x03(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\tJ\x04\x08\x01\x10\x02R\x07release\"5\n\x13RunMeasuresResponse\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\t\x12\x10\n\x08measures\x18\x02 \x03(\t\"{\n\x08Measures\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x64ocument\x18\x03 \x01(\x0c\x12\x12\n\nstatistics\x18\x04 \x01(\x04\x12+\n\x07\x63reated\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampJ\x04\x08\x02\x10\x03R\x08measures\"5\n\x12UnavailableMeasure\x12\x0f\n\x07measure\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\"\n\x12GetMeasuresRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"=\n\x13GetMeasuresResponse\x12&\n\x08measures\x18\x01 \x01(\x0b\x32\x14.gencard.v1.Measures\"L\n\x13ListMeasuresRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x8c\x01\n\x14ListMeasuresResponse\x12&\n\x08measures\x18\x01 \x03(\x0b\x32\x14.gencard.v1.Measures\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x33\n\x0bunavailable\x18\x03 \x03(\x0b\x32\x1e.gencard.v1.UnavailableMeasure2\x82\x02\n\x0fMeasuresService\x12L\n\x0bRunMeasures\x12\x1e.gencard.v1.RunMeasuresRequest\x1a\x1d.google.longrunning.Operation\x12N\n\x0bGetMeasures\x12\x1e.gencard.v1.GetMeasuresRequest\x1a\x1f.gencard.v1.GetMeasuresResponse\x12Q\n\x0cListMeasures\x12\x1f.gencard.v1.ListMeasuresRequest\x1a .gencard.v1.ListMeasuresResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,17 +38,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNMEASURESRESPONSE']._serialized_start=200
   _globals['_RUNMEASURESRESPONSE']._serialized_end=253
   _globals['_MEASURES']._serialized_start=255
-  _globals['_MEASURES']._serialized_end=382
-  _globals['_UNAVAILABLEMEASURE']._serialized_start=384
-  _globals['_UNAVAILABLEMEASURE']._serialized_end=437
-  _globals['_GETMEASURESREQUEST']._serialized_start=439
-  _globals['_GETMEASURESREQUEST']._serialized_end=473
-  _globals['_GETMEASURESRESPONSE']._serialized_start=475
-  _globals['_GETMEASURESRESPONSE']._serialized_end=536
-  _globals['_LISTMEASURESREQUEST']._serialized_start=538
-  _globals['_LISTMEASURESREQUEST']._serialized_end=614
-  _globals['_LISTMEASURESRESPONSE']._serialized_start=617
-  _globals['_LISTMEASURESRESPONSE']._serialized_end=757
-  _globals['_MEASURESSERVICE']._serialized_start=760
-  _globals['_MEASURESSERVICE']._serialized_end=1018
+  _globals['_MEASURES']._serialized_end=378
+  _globals['_UNAVAILABLEMEASURE']._serialized_start=380
+  _globals['_UNAVAILABLEMEASURE']._serialized_end=433
+  _globals['_GETMEASURESREQUEST']._serialized_start=435
+  _globals['_GETMEASURESREQUEST']._serialized_end=469
+  _globals['_GETMEASURESRESPONSE']._serialized_start=471
+  _globals['_GETMEASURESRESPONSE']._serialized_end=532
+  _globals['_LISTMEASURESREQUEST']._serialized_start=534
+  _globals['_LISTMEASURESREQUEST']._serialized_end=610
+  _globals['_LISTMEASURESRESPONSE']._serialized_start=613
+  _globals['_LISTMEASURESRESPONSE']._serialized_end=753
+  _globals['_MEASURESSERVICE']._serialized_start=756
+  _globals['_MEASURESSERVICE']._serialized_end=1014
 # @@protoc_insertion_point(module_scope)

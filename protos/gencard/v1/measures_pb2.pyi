@@ -80,7 +80,7 @@ class Measures(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     DOCUMENT_FIELD_NUMBER: builtins.int
     STATISTICS_FIELD_NUMBER: builtins.int
-    CREATE_TIME_FIELD_NUMBER: builtins.int
+    CREATED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """datasets/{dataset}/cards/{card}/measures/{measure}."""
     document: builtins.bytes
@@ -90,7 +90,7 @@ class Measures(google.protobuf.message.Message):
     statistics: builtins.int
     """What it cost whoever asked first, in independent statistics."""
     @property
-    def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+    def created(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it ended."""
 
     def __init__(
@@ -99,10 +99,10 @@ class Measures(google.protobuf.message.Message):
         name: builtins.str = ...,
         document: builtins.bytes = ...,
         statistics: builtins.int = ...,
-        create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        created: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["create_time", b"create_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["create_time", b"create_time", "document", b"document", "name", b"name", "statistics", b"statistics"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["created", b"created"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["created", b"created", "document", b"document", "name", b"name", "statistics", b"statistics"]) -> None: ...
 
 Global___Measures: typing_extensions.TypeAlias = Measures
 

@@ -27,7 +27,7 @@ from google.longrunning import operations_pb2 as google_dot_longrunning_dot_oper
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1agencard/v1/synthesis.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\x1a#google/longrunning/operations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"V\n\x16GenerateReleaseRequest\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\x12\x0c\n\x04seed\x18\x03 \x01(\x04\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"\xbb\x02\n\x11OperationProgress\x12\x32\n\x05state\x18\x01 \x01(\x0e\x32#.gencard.v1.OperationProgress.State\x12\r\n\x05stage\x18\x02 \x01(\t\x12\x10\n\x08permille\x18\x03 \x01(\r\x12\x10\n\x08resource\x18\x04 \x01(\t\x12\r\n\x05owner\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x7f\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x10\n\x0cSTATE_QUEUED\x10\x01\x12\x11\n\rSTATE_RUNNING\x10\x02\x12\x13\n\x0fSTATE_SUCCEEDED\x10\x03\x12\x10\n\x0cSTATE_FAILED\x10\x04\x12\x13\n\x0fSTATE_CANCELLED\x10\x05\"\x99\x01\n\x07Release\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\x12\x0c\n\x04seed\x18\x03 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\x12\n\npsi_digest\x18\x05 \x01(\t\x12\x0f\n\x07receipt\x18\x06 \x01(\x0c\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"!\n\x11GetReleaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"M\n\x12GetReleaseResponse\x12$\n\x07release\x18\x01 \x01(\x0b\x32\x13.gencard.v1.Release\x12\x11\n\tlog_entry\x18\x02 \x01(\x0c\"L\n\x13ListReleasesRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"V\n\x14ListReleasesResponse\x12%\n\x08releases\x18\x01 \x03(\x0b\x32\x13.gencard.v1.Release\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x11StreamRowsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\";\n\x12StreamRowsResponse\x12%\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x16.gencard.v1.TableChunk\" \n\x10StreamPsiRequest\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\t\"\\\n\tPsiHeader\x12\x12\n\nattributes\x18\x01 \x03(\t\x12\r\n\x05sizes\x18\x02 \x03(\r\x12,\n\nstatistics\x18\x03 \x03(\x0b\x32\x18.gencard.v1.PsiStatistic\"q\n\x0cPsiStatistic\x12$\n\x08marginal\x18\x01 \x01(\x0b\x32\x12.gencard.v1.Clique\x12\x0e\n\x06stddev\x18\x02 \x01(\t\x12+\n\x06linear\x18\x03 \x01(\x0b\x32\x1b.gencard.v1.LinearStatistic\"d\n\x0fLinearStatistic\x12\"\n\x06\x63lique\x18\x01 \x01(\x0b\x32\x12.gencard.v1.Clique\x12-\n\tfunctions\x18\x02 \x03(\x0b\x32\x1a.gencard.v1.LinearFunction\"S\n\x0eLinearFunction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\x12\x12\x13\n\x0b\x64\x65nominator\x18\x03 \x01(\r\x12\x0e\n\x06stddev\x18\x04 \x01(\t\"=\n\x08PsiBlock\x12\x11\n\tstatistic\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x12\"\x1c\n\nPsiTrailer\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"\x96\x01\n\x11StreamPsiResponse\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x15.gencard.v1.PsiHeaderH\x00\x12%\n\x05\x62lock\x18\x02 \x01(\x0b\x32\x14.gencard.v1.PsiBlockH\x00\x12)\n\x07trailer\x18\x03 \x01(\x0b\x32\x16.gencard.v1.PsiTrailerH\x00\x42\x06\n\x04part2\xa3\x03\n\x10SynthesisService\x12T\n\x0fGenerateRelease\x12\".gencard.v1.GenerateReleaseRequest\x1a\x1d.google.longrunning.Operation\x12K\n\nGetRelease\x12\x1d.gencard.v1.GetReleaseRequest\x1a\x1e.gencard.v1.GetReleaseResponse\x12Q\n\x0cListReleases\x12\x1f.gencard.v1.ListReleasesRequest\x1a .gencard.v1.ListReleasesResponse\x12M\n\nStreamRows\x12\x1d.gencard.v1.StreamRowsRequest\x1a\x1e.gencard.v1.StreamRowsResponse0\x01\x12J\n\tStreamPsi\x12\x1c.gencard.v1.StreamPsiRequest\x1a\x1d.gencard.v1.StreamPsiResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1agencard/v1/synthesis.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\x1a#google/longrunning/operations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"V\n\x16GenerateReleaseRequest\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\x12\x0c\n\x04seed\x18\x03 \x01(\x04\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"\xbb\x02\n\x11OperationProgress\x12\x32\n\x05state\x18\x01 \x01(\x0e\x32#.gencard.v1.OperationProgress.State\x12\r\n\x05stage\x18\x02 \x01(\t\x12\x10\n\x08permille\x18\x03 \x01(\r\x12\x10\n\x08resource\x18\x04 \x01(\t\x12\r\n\x05owner\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x7f\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x10\n\x0cSTATE_QUEUED\x10\x01\x12\x11\n\rSTATE_RUNNING\x10\x02\x12\x13\n\x0fSTATE_SUCCEEDED\x10\x03\x12\x10\n\x0cSTATE_FAILED\x10\x04\x12\x13\n\x0fSTATE_CANCELLED\x10\x05\"\x95\x01\n\x07Release\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\x12\x0c\n\x04seed\x18\x03 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\x12\n\npsi_digest\x18\x05 \x01(\t\x12\x0f\n\x07receipt\x18\x06 \x01(\x0c\x12+\n\x07\x63reated\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"!\n\x11GetReleaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"M\n\x12GetReleaseResponse\x12$\n\x07release\x18\x01 \x01(\x0b\x32\x13.gencard.v1.Release\x12\x11\n\tlog_entry\x18\x02 \x01(\x0c\"L\n\x13ListReleasesRequest\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"V\n\x14ListReleasesResponse\x12%\n\x08releases\x18\x01 \x03(\x0b\x32\x13.gencard.v1.Release\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x11StreamRowsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\";\n\x12StreamRowsResponse\x12%\n\x05\x63hunk\x18\x01 \x01(\x0b\x32\x16.gencard.v1.TableChunk\" \n\x10StreamPsiRequest\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\t\"\\\n\tPsiHeader\x12\x12\n\nattributes\x18\x01 \x03(\t\x12\r\n\x05sizes\x18\x02 \x03(\r\x12,\n\nstatistics\x18\x03 \x03(\x0b\x32\x18.gencard.v1.PsiStatistic\"q\n\x0cPsiStatistic\x12$\n\x08marginal\x18\x01 \x01(\x0b\x32\x12.gencard.v1.Clique\x12\x0e\n\x06stddev\x18\x02 \x01(\t\x12+\n\x06linear\x18\x03 \x01(\x0b\x32\x1b.gencard.v1.LinearStatistic\"d\n\x0fLinearStatistic\x12\"\n\x06\x63lique\x18\x01 \x01(\x0b\x32\x12.gencard.v1.Clique\x12-\n\tfunctions\x18\x02 \x03(\x0b\x32\x1a.gencard.v1.LinearFunction\"S\n\x0eLinearFunction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\x12\x12\x13\n\x0b\x64\x65nominator\x18\x03 \x01(\r\x12\x0e\n\x06stddev\x18\x04 \x01(\t\"=\n\x08PsiBlock\x12\x11\n\tstatistic\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x12\"\x1c\n\nPsiTrailer\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"\x96\x01\n\x11StreamPsiResponse\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x15.gencard.v1.PsiHeaderH\x00\x12%\n\x05\x62lock\x18\x02 \x01(\x0b\x32\x14.gencard.v1.PsiBlockH\x00\x12)\n\x07trailer\x18\x03 \x01(\x0b\x32\x16.gencard.v1.PsiTrailerH\x00\x42\x06\n\x04part2\xa3\x03\n\x10SynthesisService\x12T\n\x0fGenerateRelease\x12\".gencard.v1.GenerateReleaseRequest\x1a\x1d.google.longrunning.Operation\x12K\n\nGetRelease\x12\x1d.gencard.v1.GetReleaseRequest\x1a\x1e.gencard.v1.GetReleaseResponse\x12Q\n\x0cListReleases\x12\x1f.gencard.v1.ListReleasesRequest\x1a .gencard.v1.ListReleasesResponse\x12M\n\nStreamRows\x12\x1d.gencard.v1.StreamRowsRequest\x1a\x1e.gencard.v1.StreamRowsResponse0\x01\x12J\n\tStreamPsi\x12\x1c.gencard.v1.StreamPsiRequest\x1a\x1d.gencard.v1.StreamPsiResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,35 +41,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPERATIONPROGRESS_STATE']._serialized_start=414
   _globals['_OPERATIONPROGRESS_STATE']._serialized_end=541
   _globals['_RELEASE']._serialized_start=544
-  _globals['_RELEASE']._serialized_end=697
-  _globals['_GETRELEASEREQUEST']._serialized_start=699
-  _globals['_GETRELEASEREQUEST']._serialized_end=732
-  _globals['_GETRELEASERESPONSE']._serialized_start=734
-  _globals['_GETRELEASERESPONSE']._serialized_end=811
-  _globals['_LISTRELEASESREQUEST']._serialized_start=813
-  _globals['_LISTRELEASESREQUEST']._serialized_end=889
-  _globals['_LISTRELEASESRESPONSE']._serialized_start=891
-  _globals['_LISTRELEASESRESPONSE']._serialized_end=977
-  _globals['_STREAMROWSREQUEST']._serialized_start=979
-  _globals['_STREAMROWSREQUEST']._serialized_end=1012
-  _globals['_STREAMROWSRESPONSE']._serialized_start=1014
-  _globals['_STREAMROWSRESPONSE']._serialized_end=1073
-  _globals['_STREAMPSIREQUEST']._serialized_start=1075
-  _globals['_STREAMPSIREQUEST']._serialized_end=1107
-  _globals['_PSIHEADER']._serialized_start=1109
-  _globals['_PSIHEADER']._serialized_end=1201
-  _globals['_PSISTATISTIC']._serialized_start=1203
-  _globals['_PSISTATISTIC']._serialized_end=1316
-  _globals['_LINEARSTATISTIC']._serialized_start=1318
-  _globals['_LINEARSTATISTIC']._serialized_end=1418
-  _globals['_LINEARFUNCTION']._serialized_start=1420
-  _globals['_LINEARFUNCTION']._serialized_end=1503
-  _globals['_PSIBLOCK']._serialized_start=1505
-  _globals['_PSIBLOCK']._serialized_end=1566
-  _globals['_PSITRAILER']._serialized_start=1568
-  _globals['_PSITRAILER']._serialized_end=1596
-  _globals['_STREAMPSIRESPONSE']._serialized_start=1599
-  _globals['_STREAMPSIRESPONSE']._serialized_end=1749
-  _globals['_SYNTHESISSERVICE']._serialized_start=1752
-  _globals['_SYNTHESISSERVICE']._serialized_end=2171
+  _globals['_RELEASE']._serialized_end=693
+  _globals['_GETRELEASEREQUEST']._serialized_start=695
+  _globals['_GETRELEASEREQUEST']._serialized_end=728
+  _globals['_GETRELEASERESPONSE']._serialized_start=730
+  _globals['_GETRELEASERESPONSE']._serialized_end=807
+  _globals['_LISTRELEASESREQUEST']._serialized_start=809
+  _globals['_LISTRELEASESREQUEST']._serialized_end=885
+  _globals['_LISTRELEASESRESPONSE']._serialized_start=887
+  _globals['_LISTRELEASESRESPONSE']._serialized_end=973
+  _globals['_STREAMROWSREQUEST']._serialized_start=975
+  _globals['_STREAMROWSREQUEST']._serialized_end=1008
+  _globals['_STREAMROWSRESPONSE']._serialized_start=1010
+  _globals['_STREAMROWSRESPONSE']._serialized_end=1069
+  _globals['_STREAMPSIREQUEST']._serialized_start=1071
+  _globals['_STREAMPSIREQUEST']._serialized_end=1103
+  _globals['_PSIHEADER']._serialized_start=1105
+  _globals['_PSIHEADER']._serialized_end=1197
+  _globals['_PSISTATISTIC']._serialized_start=1199
+  _globals['_PSISTATISTIC']._serialized_end=1312
+  _globals['_LINEARSTATISTIC']._serialized_start=1314
+  _globals['_LINEARSTATISTIC']._serialized_end=1414
+  _globals['_LINEARFUNCTION']._serialized_start=1416
+  _globals['_LINEARFUNCTION']._serialized_end=1499
+  _globals['_PSIBLOCK']._serialized_start=1501
+  _globals['_PSIBLOCK']._serialized_end=1562
+  _globals['_PSITRAILER']._serialized_start=1564
+  _globals['_PSITRAILER']._serialized_end=1592
+  _globals['_STREAMPSIRESPONSE']._serialized_start=1595
+  _globals['_STREAMPSIRESPONSE']._serialized_end=1745
+  _globals['_SYNTHESISSERVICE']._serialized_start=1748
+  _globals['_SYNTHESISSERVICE']._serialized_end=2167
 # @@protoc_insertion_point(module_scope)

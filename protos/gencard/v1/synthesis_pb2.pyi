@@ -143,7 +143,7 @@ class Release(google.protobuf.message.Message):
     DIGEST_FIELD_NUMBER: builtins.int
     PSI_DIGEST_FIELD_NUMBER: builtins.int
     RECEIPT_FIELD_NUMBER: builtins.int
-    CREATE_TIME_FIELD_NUMBER: builtins.int
+    CREATED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """datasets/{dataset}/cards/{card}/releases/{release}."""
     rows: builtins.int
@@ -157,7 +157,7 @@ class Release(google.protobuf.message.Message):
     receipt: builtins.bytes
     """The controller's signed receipt: a DSSE envelope, JSON."""
     @property
-    def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+    def created(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it was made."""
 
     def __init__(
@@ -169,10 +169,10 @@ class Release(google.protobuf.message.Message):
         digest: builtins.str = ...,
         psi_digest: builtins.str = ...,
         receipt: builtins.bytes = ...,
-        create_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        created: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["create_time", b"create_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["create_time", b"create_time", "digest", b"digest", "name", b"name", "psi_digest", b"psi_digest", "receipt", b"receipt", "rows", b"rows", "seed", b"seed"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["created", b"created"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["created", b"created", "digest", b"digest", "name", b"name", "psi_digest", b"psi_digest", "receipt", b"receipt", "rows", b"rows", "seed", b"seed"]) -> None: ...
 
 Global___Release: typing_extensions.TypeAlias = Release
 

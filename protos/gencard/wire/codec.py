@@ -63,6 +63,22 @@ def message_of(value: object, message: type[M], kind: type | None = None) -> M:
     return made
 
 
+def part_of(value: object, message: type[M], **others: Any) -> M:
+    """The message of those fields of a dataclass that the message has.
+
+    Args:
+        others: Fields of the message that the value does not have, or that leave with another content.
+    """
+    fields: Mapping[str, Any] = message.DESCRIPTOR.fields_by_name
+    kind: Any = type(value)
+    values = {
+        entry.name: _codec(entry.kind, fields[entry.name]).write(own)
+        for entry in entries_of(kind)
+        if entry.name in fields and (own := getattr(value, entry.name)) is not None
+    }
+    return message(**values | others)
+
+
 def messages_of(values: Iterable[object], message: type[M], kind: type | None = None) -> Iterator[M]:
     """The messages of several values; see ``message_of``."""
     return (message_of(value, message, kind) for value in values)

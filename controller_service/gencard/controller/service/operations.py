@@ -36,7 +36,7 @@ from gencard.v1 import (
     synthesis_pb2,
 )
 from gencard.v1.synthesis_pb2 import OperationProgress
-from gencard.wire.codec import message_of, messages_of, timestamp
+from gencard.wire.codec import message_of, messages_of, part_of, timestamp
 from gencard.wire.codecs.error_table import status_message
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Role
@@ -109,15 +109,7 @@ def request_of(method: str, message: Message) -> Request:
 
 
 def release_message(row: ReleaseRow) -> synthesis_pb2.Release:
-    return synthesis_pb2.Release(
-        name=row.name,
-        rows=row.rows,
-        seed=row.seed,
-        digest=row.digest,
-        psi_digest=row.psi_digest,
-        receipt=row.receipt,
-        create_time=timestamp(row.created),
-    )
+    return part_of(row, synthesis_pb2.Release)
 
 
 def audit_message(row: AuditRow) -> audit_pb2.Audit:
@@ -136,12 +128,8 @@ def audit_message(row: AuditRow) -> audit_pb2.Audit:
 
 def evaluation_message(row: EvaluationRow, *, whole: bool = True) -> measures_pb2.Measures:
     """An evaluation; its numbers only where ``whole``."""
-    return measures_pb2.Measures(
-        name=row.name,
-        document=row.document if whole else b"",
-        statistics=row.statistics,
-        create_time=timestamp(row.created),
-    )
+    hidden = {} if whole else {"document": b""}
+    return part_of(row, measures_pb2.Measures, **hidden)
 
 
 def release_response(row: ReleaseRow) -> bytes:
