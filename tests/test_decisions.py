@@ -9,8 +9,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "DECISIONS.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 NUMBERS = [int(number) for number in re.findall(r"^### (\d+)\. ", TEXT, re.MULTILINE)]
-MOST = 57
-MOST_WORDS = 5_800
+MOST = 59
+MOST_WORDS = 5_920  # 5,800 before one shape for one thing
 
 ROOTS = (
     "shared",
