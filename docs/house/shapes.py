@@ -25,6 +25,7 @@ _SERVICES = "parts of the service: the shared fields are those of the state that
 
 REASONS: Mapping[str, str] = {
     "AddedNoise and Exact": "one interface of two ways to measure, with class variables",
+    "AnswerResult and Outcome": "a message of a worker, and what the state keeps of any run",
     "Archive and KeyRotation": _SERVICES,
     "Audits and Resumption": _SERVICES,
     "Claim and EpsilonBound": "a promised epsilon and a measured one, which must not be mixed up",

@@ -109,9 +109,9 @@ class Entry:
 def entries_of(kind: type) -> tuple[Entry, ...]:
     """The fields of a dataclass, in order.
 
-    A module that loads the types of its fields late has them in ``LATE_TYPES``, by name.
+    A module that loads the types of its fields late has them in ``late_types``, by name.
     """
-    late = getattr(sys.modules[kind.__module__], "LATE_TYPES", None)
+    late = getattr(sys.modules[kind.__module__], "late_types", None)
     hints = get_type_hints(kind, localns=late, include_extras=True)
     entries = []
     for one in fields(kind):

@@ -64,7 +64,7 @@ class _LateTypes(dict[str, Any]):
         return getattr(import_module(f"gencard.{_MODULES[name]}"), name)
 
 
-LATE_TYPES = _LateTypes()
+late_types = _LateTypes()
 """Where ``entries_of`` finds the types that this module imports for checkers alone."""
 
 
