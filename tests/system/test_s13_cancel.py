@@ -1,6 +1,7 @@
 """S13: what is not wanted any more stops, its process too, and the budget is as it should be."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -34,7 +35,7 @@ def slow_house(tmp_path_factory):
 
     def endless(*args, **more):
         records = describe(*args, **more)
-        return records | {"data": str(endless_records())} if str(folder) in records["data"] else records
+        return replace(records, data=str(endless_records())) if str(folder) in records.data else records
 
     with running(folder) as house, pytest.MonkeyPatch.context() as patched:
         patched.setattr(Descriptions, "_records", endless)
