@@ -33,7 +33,7 @@ from functools import partial
 from itertools import repeat
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -207,9 +207,9 @@ class _Names:
     get: Callable[[Any], tuple[Any, ...]]
 
     @classmethod
-    def of(cls, names: tuple[str, ...]) -> "_Names":
+    def of(cls, names: list[str]) -> "_Names":
         # attrgetter gives a tuple from two names on; zip drops what is there for no name
-        return cls(names, attrgetter(*names, "__class__", "__class__"))
+        return cls(tuple(names), attrgetter(*names, "__class__", "__class__"))
 
 
 _FORMS: dict[tuple[Any, type[Message]], _Form] = {}
@@ -240,20 +240,24 @@ def _made(kind: Any, message: type[Message]) -> _Form:
     if names != entries.keys() - choices.keys():
         differing = ", ".join(sorted(names ^ (entries.keys() - choices.keys())))
         raise TypeError(f"{kind.__name__} and {described.full_name} differ in {differing}")
-    fields = {name: (entries[name], described.fields_by_name[name]) for name in names}
-    plain = {name for name, (entry, field) in fields.items() if _is_alike(entry, field)}
-    tuples = {name for name, (entry, field) in fields.items() if _is_plain_tuple(entry.kind, field)}
-    parts = tuple(_part(*fields[name]) for name in entries if name in names - plain - tuples)
-    order = [name for name in entries if name in names]
-    return _Form(
-        kind,
-        message,
-        _Names.of(tuple(name for name in order if name in plain)),
-        _Names.of(tuple(name for name in order if name in tuples)),
-        parts,
-        choices,
-        {entry.name: entry.default for entry in all_entries if entry.options.private},
-    )
+    plain, tuples, parts = [], [], []
+    for name, entry in entries.items():
+        if name in choices:
+            continue
+        field, item = described.fields_by_name[name], _item_of(entry.kind)
+        lacks = entry.options.omit or entry.options.unset
+        if field.is_repeated and field.type in _ALIKE.get(item, ()):
+            tuples.append(name)
+        elif (
+            field.has_presence
+            or field.type not in _ALIKE.get(entry.kind, ())
+            or (lacks and entry.default)
+        ):
+            parts.append(_part(entry, field, lacks=lacks))
+        else:
+            plain.append(name)
+    private = {entry.name: entry.default for entry in all_entries if entry.options.private}
+    return _Form(kind, message, _Names.of(plain), _Names.of(tuples), tuple(parts), choices, private)
 
 
 def _members(kind: Any, fields: Any) -> dict[type, tuple[str, _Form]]:
@@ -265,59 +269,33 @@ def _members(kind: Any, fields: Any) -> dict[type, tuple[str, _Form]]:
     }
 
 
-def _part(entry: Entry, field: FieldDescriptor) -> _Part:
-    default = entry.default if _may_lack(entry) or is_dataclass(entry.kind) else MISSING
+def _part(entry: Entry, field: FieldDescriptor, *, lacks: bool) -> _Part:
+    """The part of a field.
+
+    Args:
+        lacks: The default stands for an unset field.
+    """
+    default = entry.default if lacks or is_dataclass(entry.kind) else MISSING
     if NoneType in get_args(entry.kind):
         default = None
-    skips = _may_lack(entry) and field.has_presence
-    return _Part(entry.name, _codec(entry.kind, field), default, skips, field.has_presence)
+    has = field.has_presence
+    return _Part(entry.name, _codec(entry.kind, field), default, lacks and has, has)
 
 
-_ALIKE = {
-    str: {FieldDescriptor.CPPTYPE_STRING},
-    bytes: {FieldDescriptor.CPPTYPE_STRING},
-    bool: {FieldDescriptor.CPPTYPE_BOOL},
-    float: {FieldDescriptor.CPPTYPE_DOUBLE},
-    int: {
-        FieldDescriptor.CPPTYPE_UINT32,
-        FieldDescriptor.CPPTYPE_UINT64,
-        FieldDescriptor.CPPTYPE_INT32,
-        FieldDescriptor.CPPTYPE_INT64,
-    },
+_ALIKE: Mapping[Any, frozenset[int]] = {
+    str: frozenset({FieldDescriptor.TYPE_STRING}),
+    bytes: frozenset({FieldDescriptor.TYPE_BYTES}),
+    bool: frozenset({FieldDescriptor.TYPE_BOOL}),
+    float: frozenset({FieldDescriptor.TYPE_DOUBLE}),
+    int: frozenset({FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_UINT64}),
 }
 """Types of Python, and those of protobuf that hold the same values."""
 
 
-def _is_scalar(kind: Any, field: FieldDescriptor) -> bool:
-    is_bytes = field.type == FieldDescriptor.TYPE_BYTES
-    same = field.cpp_type in _ALIKE.get(kind, ())
-    return same and (kind not in (str, bytes) or (kind is bytes) == is_bytes)
-
-
-def _is_alike(entry: Entry, field: FieldDescriptor) -> bool:
-    single = not field.is_repeated and not field.has_presence and _is_scalar(_bare(entry.kind), field)
-    return single and not (_may_lack(entry) and entry.default)
-
-
-def _may_lack(entry: Entry) -> bool:
-    """Whether the default stands for an unset field."""
-    return entry.options.omit or entry.options.unset
-
-
-def _is_plain_tuple(kind: Any, field: FieldDescriptor) -> bool:
-    item = _item_of(kind)
-    return field.is_repeated and item is not None and _is_scalar(_bare(item), field)
-
-
 def _item_of(kind: Any) -> Any:
     """The type of the elements of a tuple of any length; None for another type."""
-    arguments = get_args(_bare(kind))
-    is_tuple = get_origin(_bare(kind)) is tuple and len(arguments) == 2 and arguments[1] is Ellipsis
-    return arguments[0] if is_tuple else None
-
-
-def _bare(kind: Any) -> Any:
-    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    arguments = get_args(kind)
+    return arguments[0] if get_origin(kind) is tuple and arguments[1:] == (Ellipsis,) else None
 
 
 def _described(field: FieldDescriptor) -> Descriptor:
@@ -333,14 +311,13 @@ def _class_of(field: FieldDescriptor) -> type[Message]:
 
 def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
     """Raises TypeError where values of the type have no such field."""
-    kind = _bare(kind)
     if kind in (Privacy, AddedNoise):
         return _Codec(privacy_message, lambda message, _: privacy_of(message))
     if get_origin(kind) in (UnionType, Union):
         (member,) = members_of(kind)
         return _codec(member, field)
     if (item := _item_of(kind)) is not None:
-        return _repeated(_bare(item), field) if field.is_repeated else _wrapped(field)
+        return _repeated(item, field) if field.is_repeated else _wrapped(field)
     if get_origin(kind) is not None and issubclass(get_origin(kind), Mapping):
         return _mapping(get_args(kind)[1], field)
     return _of_dataclass(kind, field) if is_dataclass(kind) else _single(kind, field)
@@ -354,7 +331,7 @@ def _of_dataclass(kind: Any, field: FieldDescriptor) -> _Codec:
 
 
 def _single(kind: Any, field: FieldDescriptor) -> _Codec:
-    if _is_scalar(kind, field):
+    if field.type in _ALIKE.get(kind, ()):
         return _Codec(_as_it_is, lambda value, _: value)
     if kind is Any and field.type == FieldDescriptor.TYPE_BYTES:
         return _Codec(lambda value: json.dumps(value).encode(), _json_of)
