@@ -223,12 +223,13 @@ class ProgramRun:
         entry, terms = self.checked.answers.cards.entry_of(card), offer_of(card).terms
         with not_run():
             recipe = self._recipe(request["program"], terms.analyses.libraries)
+            agreed = outputs_of_json(request["agreed"])
         return self.checked.jobs.program(
             entry,
             entry.version,
             recipe,
             terms=terms,
-            agreed=outputs_of_json(request["agreed"]),
+            agreed=agreed,
             seed=int(request["seed"]),
             rows_file=self.files.path(f"{ROWS}/{request['file_name']}"),
             drawing_seed=int(request.get("drawing_seed", 0)),
