@@ -205,7 +205,7 @@ def test_a_waiting_proposal_is_looked_at_as_approving_would_grant_it(house, desk
     with desk.database.reading() as tx:
         seen = desk.risks.tables(tx, desk.effects.cards.cards.card(tx, name))
     assert offer is not None
-    assert {*map(frozenset, offer.terms.marginals)} <= {*map(frozenset, seen.cliques)}
+    assert {*map(frozenset, offer.marginals)} <= {*map(frozenset, seen.cliques)}
     assert all(len(clique) == 2 for clique in seen.cliques)
 
 
