@@ -68,8 +68,8 @@ def test_nobody_else_reads_anything(desk):
 
 
 def test_people_with_the_day_on_which_their_certificate_ends(desk):
-    people = {one.name: one for one in desk.people(SAM)}
-    assert {one.role for one in people.values()} == {"analyst", "auditor", "steward"}
+    people = {one.identity.name: one for one in desk.people(SAM)}
+    assert {str(one.identity.role) for one in people.values()} == {"analyst", "auditor", "steward"}
     assert people["sam"].certificate_until is not None
     assert not people["sam"].disabled
 

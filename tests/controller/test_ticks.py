@@ -192,7 +192,7 @@ class Ending:
 @pytest.mark.parametrize(("error", "left"), [(OperationCancelledError(), []), (StorageError(), ["fit"])])
 def test_s28_what_a_cancelled_run_left_is_thrown_away(tmp_path, error, left):
     """Else the next one's time would tell whether the first had come to its end."""
-    release = BoxRelease(*[None] * 4, StateFiles(tmp_path))
+    release = BoxRelease(*[None] * 3, StateFiles(tmp_path))
     with pytest.raises(type(error)):
         release._run_once(Ending(tmp_path, error), {}, tmp_path / "failed")
     assert [path.name for path in tmp_path.iterdir()] == left

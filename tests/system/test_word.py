@@ -20,8 +20,8 @@ from gencard.controller.notify.messages import Kind, Message
 from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.shell.main import app
 from gencard.controller.state import stewards
-from gencard.controller.stewards.actions import Kind as Action
 from gencard.core.errors import InvalidInputError, StorageError
+from gencard.wire.steward import Kind as Action
 from tests.system.canaries import DIGITS, WORD, assert_none
 from tests.system.house import Clock, build
 from tests.system.raw_calls import eventually
