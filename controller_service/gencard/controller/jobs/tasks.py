@@ -15,16 +15,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.mechanism import Privacy, Transform, privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.coding import StructuralZeros
 from gencard.core.derivation import Derivation
 from gencard.core.domain import Clique, Domain
 from gencard.core.json_codecs import Json, Scalar, written
-from gencard.core.output_checks.populations import Rounded
-from gencard.core.output_checks.rules import Mark, Rules
-from gencard.core.program_outputs import Outputs
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.typed_json import PLAIN, JsonForm, text_scalar
 from gencard.core.types import Progress, ignore_progress
@@ -34,20 +30,29 @@ if TYPE_CHECKING:
     from gencard.controller.records.schema_file import PublicSchema
     from gencard.controller.sandbox.analyses import AnalysisRecipe
     from gencard.controller.sandbox.recipes import Recipe
+    from gencard.core.audit.plan import AuditPlan
     from gencard.core.audit.report import AuditReport
     from gencard.core.evaluation.material import Declared, Together
+    from gencard.core.output_checks.populations import Rounded
+    from gencard.core.output_checks.rules import Mark, Rules
+    from gencard.core.program_outputs import Outputs
     from gencard.core.psi_risk.risk import PsiRisk
     from gencard.wire.documents.answer_document import Question
 
 _MODULES = {
     "AnalysisRecipe": "controller.sandbox.analyses",
+    "AuditPlan": "core.audit.plan",
     "AuditReport": "core.audit.report",
     "Declared": "core.evaluation.material",
     "FileFormat": "controller.records.file_format",
+    "Mark": "core.output_checks.rules",
+    "Outputs": "core.program_outputs",
     "PsiRisk": "core.psi_risk.risk",
     "PublicSchema": "controller.records.schema_file",
     "Question": "wire.documents.answer_document",
     "Recipe": "controller.sandbox.recipes",
+    "Rounded": "core.output_checks.populations",
+    "Rules": "core.output_checks.rules",
     "Together": "core.evaluation.material",
 }
 
