@@ -13,7 +13,9 @@ from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
 from gencard.run.frames import dataset_of_frame, frame_of
 from gencard.run.levels import Midpoints, Numbers
 
-_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).filter(
+    lambda label: label != "missing"  # the name of the level of missing values
+)
 _flags = st.booleans()
 
 
