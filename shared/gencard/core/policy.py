@@ -10,13 +10,17 @@ from typing import TypeVar
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Price
+from gencard.core.card.card import Change
 from gencard.core.card.mechanism import AS_COUNTED, Transform
 from gencard.core.card.noise import AddedNoise, Mechanism
+from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.json_codecs import entries_of, written
 from gencard.core.moment import MomentKind
 from gencard.core.output_checks.rules import USUAL_RULES, Rules
+
+ROWS = "TOO_MANY_ROWS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,13 @@ class Policy:
     def decided_by_two(self) -> tuple[TwoStewards, ...]:
         """Kinds of decisions that two stewards take; all of them if two take every decision."""
         return tuple(TwoStewards) if self.stewards > 1 else self.two_stewards
+
+    def within(self, terms: Proposal) -> tuple[Proposal, tuple[Change, ...]]:
+        """Return the terms within the bounds that depend on no schema, and how they differ."""
+        if terms.rows <= self.most_rows:
+            return terms, ()
+        fewer = Change("rows", str(terms.rows), str(self.most_rows), ROWS)
+        return replace(terms, rows=self.most_rows), (fewer,)
 
     def kept_apart(self, attributes: Iterable[str]) -> Clique | None:
         """Return the first forbidden set that the attributes contain; None if they contain none."""

@@ -7,7 +7,7 @@ it is code, with no record in sight.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gencard.controller.boxes.generator_facts import Facts, facts_of_generators
 from gencard.controller.policy.evaluation import with_analyses, with_measures, with_uniques_kept
@@ -117,7 +117,6 @@ def check_model(
             check_fittable(generator, terms.marginals, covered, zeros=impossible, max_cells=most)
 
 
-ROWS = "TOO_MANY_ROWS"
 NOTHING_LEFT = "NOTHING_LEFT"
 
 
@@ -153,7 +152,8 @@ def judge(
     if isinstance(choice, Refusal):
         return choice
     privacy = choice.privacy
-    terms, rest = _acceptable_rest(choice.terms, choice.changes, policy)
+    terms, fewer_rows = policy.within(choice.terms)
+    rest = (*fewer_rows, *choice.changes)
     offered = policy.measures, policy.without_uniques
     terms, fewer = with_measures(terms, privacy, policy.transform, *offered)
     acceptable = _acceptable_statistics(terms, privacy, policy, domain, facts)
@@ -226,12 +226,3 @@ def _acceptable_statistics(
 
 def _nothing_left(changes: Iterable[Change]) -> Refusal:
     return Refusal((*dict.fromkeys(change.reason for change in changes), NOTHING_LEFT))
-
-
-def _acceptable_rest(
-    terms: Proposal, changes: tuple[Change, ...], policy: Policy
-) -> tuple[Proposal, tuple[Change, ...]]:
-    if terms.rows <= policy.most_rows:
-        return terms, changes
-    fewer = Change("rows", str(terms.rows), str(policy.most_rows), ROWS)
-    return replace(terms, rows=policy.most_rows), (fewer, *changes)
