@@ -78,7 +78,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(CounterOffer):
     """The controller's offer; immutable.
 
     Args:
@@ -89,9 +89,6 @@ class Offer:
         analyses_price: Most that all runs on the records may cost, besides ``price``.
     """
 
-    terms: Proposal
-    changes: tuple[Change, ...]
-    price: Price
     statement: bytes
     digest: str
     expire_time: datetime
