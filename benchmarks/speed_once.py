@@ -167,7 +167,7 @@ _SETTINGS = {
     r"(?m)^\[limits\].*$": "[limits]\naudits = 1_000",
     r"(?m)^(open_proposals|cards|releases) = \w+": r"\1 = 100_000",
 }
-"""What is changed in the drafted settings: exact counts, checked runs, and as much as is called."""
+"""Changes of the drafted settings: exact counts, checked runs, and limits that the calls need."""
 
 
 @contextmanager
@@ -256,7 +256,7 @@ def _timed(call: Call, server: int, times: int) -> tuple[float, float]:
 
 
 def _processor_seconds(server: int) -> float:
-    """Of this process, and of a server with all processes that it started; 0 for no server (Linux)."""
+    """Seconds of this process, and of a server with all its processes; 0 for no server (Linux)."""
     if not server:
         return time.process_time()
     ticks, parents = dict[int, int](), dict[int, int]()

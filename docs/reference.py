@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def meanings(table: type[BaseModel]) -> dict[str, str]:
-    """What each field of a section means.
+    """Meaning of each field of a section.
 
     That is the string below it, in its class or in one above; in a table that states a dataclass, the
     argument in the docstring of the dataclass, or the description of its form.
@@ -126,7 +126,7 @@ def meanings(table: type[BaseModel]) -> dict[str, str]:
 
 
 def _lines_of_arguments(docstring: str) -> dict[str, str]:
-    """What the sections of arguments in a docstring say of each."""
+    """Return the text of each argument in a docstring."""
     blocks = re.findall(r"^Args:\n((?:    .*\n?)+)", inspect.cleandoc(docstring), re.MULTILINE)
     lines = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", "".join(blocks), re.MULTILINE)
     return {name: _prose(text) for name, text in lines}

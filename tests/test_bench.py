@@ -126,7 +126,7 @@ sys.stdin.read()
 
 
 def test_seconds_of_a_server_are_those_of_its_workers_too():
-    """Those of one that has ended, and those of one that runs."""
+    """Seconds of a process that has ended, and of one that runs."""
     with subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE) as server:
         assert eventually(lambda: speed_once._processor_seconds(server.pid) - time.process_time() > 0.75)
         server.stdin.close()

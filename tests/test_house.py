@@ -41,7 +41,7 @@ MOST_RUN = {"propose": 63, "generate": 109, "run": 109, "audit": 115}
 """Files that one call runs, on both sides; two more than seen, for what runs now and then."""
 
 MOST_CODEC_CALLS = {"propose": 1_150, "again": 380, "run": 2_500}
-"""Of one call: a twentieth more than seen, for how often the log is read depends on the machine."""
+"""Most codec calls: a twentieth more than seen; reads of the log depend on the machine."""
 
 MOST_ENCODINGS = 3
 """Messages of its terms that one propose makes."""
@@ -70,7 +70,7 @@ def test_small_modules_stay_few(measures):
 
 
 def test_one_thing_has_one_type(measures):
-    """What is left of pairs has a reason, and no reason is left of a pair."""
+    """Each pair that is left has a reason, and each reason a pair."""
     keys = {pair.key for pair in measures.pairs}
     assert keys <= REASONS.keys(), [*map(str, measures.pairs)]
     assert REASONS.keys() <= keys, "no pair any more: remove its line"

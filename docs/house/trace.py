@@ -36,7 +36,7 @@ _SETTINGS = {
     r"(?m)^(most_per_card|dataset|project|analyst) = \{.*$": r"\1 = { statistics = 1_000, rho = 1 }",
     r"(?m)^# (analyses = .*)$": r"\1",
 }
-"""What is changed in the drafted settings, by what it replaces."""
+"""Changes of the drafted settings, by the text that each replaces."""
 
 CODECS = re.compile(r"gencard\.wire\b.*|gencard\.core\.\w*json\w*|gencard\..*codec.*")
 """Modules of codecs: the wire, JSON of dataclasses, and what is named a codec."""

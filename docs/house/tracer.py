@@ -18,7 +18,7 @@ UNTRACED = "HOUSE_UNTRACED"
 """Environment variable of a process that does not matter for the trace."""
 
 RUN, CALL, TERMS = "run", "call", "terms"
-"""What a line says: a file runs, a codec's function is called, a codec made a message of terms."""
+"""Kinds of lines: a file runs, a codec's function is called, a codec made a message of terms."""
 
 Ended = Callable[[FrameType, str, Any], None]
 

@@ -322,7 +322,7 @@ class TestRunBlackBox:
 
 class TestEnds:
     def ended(self, work):
-        """How the work ends for a worker, and the progress that it writes."""
+        """Return the end of the work in a worker, and the progress that it writes."""
         channel = io.BytesIO()
         ending = worker.ended(work, worker.Reporter(channel))
         channel.seek(0)

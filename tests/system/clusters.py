@@ -72,7 +72,7 @@ class Cluster:
         return process
 
     def job(self) -> ClusterPart:
-        """What the request of a job says of this cluster."""
+        """The part of a job's request about this cluster."""
         return ClusterPart(dict(self.addresses), self.files, 0.1, 600, 4_096)
 
 

@@ -11,7 +11,7 @@ from gencard.controller.jobs.worker import ended
 
 
 class ThreadExecutor(executor.ProcessExecutor):
-    """What a worker would answer is answered here, and passes as the same messages."""
+    """Answer as a worker would, by the same messages."""
 
     def _run(self, submission: executor._Submission) -> object:
         task = submission.task

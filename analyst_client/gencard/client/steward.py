@@ -50,7 +50,7 @@ from gencard.wire.codec import message_of, value_of
 from gencard.wire.documents.enrolment import LARGEST, request_of_document
 from gencard.wire.log.log_entry import LogEntry
 from gencard.wire.signatures.canonical import json_bytes
-from gencard.wire.steward import Action, Kind
+from gencard.wire.steward import Action, kind_of
 
 _MOST = 500
 """Entries of one page."""
@@ -412,13 +412,6 @@ class Steward(Party):
     def _decided(
         self, kind: str, resource: str, arguments: Mapping[str, Any], reason: str, shown: str
     ) -> Decision:
-        action = message_of(Action(_kind(kind), resource, arguments, reason, shown), pb.Action)
+        action = message_of(Action(kind_of(kind), resource, arguments, reason, shown), pb.Action)
         request = pb.DecideRequest(action=action, request_id=str(uuid4()))
         return value_of(Decision, self._call("Decide", request).decision)
-
-
-def _kind(text: str) -> Kind:
-    """Raises InvalidInputError if no action has this name."""
-    if text not in set(Kind):
-        raise InvalidInputError(field="action", problem=f"must be one of {', '.join(Kind)}")
-    return Kind(text)

@@ -16,7 +16,7 @@ type                           field of the message
 ``StrEnum``                    enum, by the names of the members; or string, by their values
 ``Mapping[str, Any]``          bytes, RFC 8785 JSON; no bytes for an empty one
 ``Any``, dataclass             bytes, JSON; no bytes for None
-``X | None``                   unset, or where a field is never unset its zero, stands for None
+``X | None``                   unset, or where a field is never unset its zero, means None
 ``tuple[X, ...]``              repeated; in a tuple, or alone in a field, a message of one field
 ``Mapping[str, X]``            map, or repeated messages with two fields: a name and what it has
 union of dataclasses           oneof with the name of the field
@@ -69,14 +69,10 @@ def part_of(value: object, message: type[M], **others: Any) -> M:
     Args:
         others: Fields of the message that the value does not have, or that leave with another content.
     """
-    fields: Mapping[str, Any] = message.DESCRIPTOR.fields_by_name
-    kind: Any = type(value)
-    values = {
-        entry.name: _codec(entry.kind, fields[entry.name]).write(own)
-        for entry in entries_of(kind)
-        if entry.name in fields and (own := getattr(value, entry.name)) is not None
-    }
-    return message(**values | others)
+    made: M = _form(type(value), message, frozenset(others)).write(value)
+    if others:
+        made.MergeFrom(message(**others))
+    return made
 
 
 def messages_of(values: Iterable[object], message: type[M], kind: type | None = None) -> Iterator[M]:
@@ -85,7 +81,7 @@ def messages_of(values: Iterable[object], message: type[M], kind: type | None = 
 
 
 def value_of(kind: Callable[..., T], message: Message) -> T:
-    """The value that a message stands for.
+    """Return the value of a message.
 
     Raises:
         InvalidInputError, InvalidNumberError: An enumeration's number, a time or a decimal is none.
@@ -112,7 +108,7 @@ def datetime_of(message: Timestamp) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class _Codec:
-    """How values of one type stand in one field of a message.
+    """Functions that write and read values of one type in one field of a message.
 
     Args:
         write: Gives what a message's constructor takes.
@@ -128,7 +124,7 @@ class _Part:
     """A field that is not copied as it is.
 
     Args:
-        default: Stands for an unset field; ``MISSING`` if that is read as any other.
+        default: Value of an unset field; ``MISSING`` if an unset field is read as any other.
         skips: The default is not written.
         has: The message distinguishes an unset field from its zero.
     """
@@ -212,23 +208,30 @@ class _Names:
         return cls(tuple(names), attrgetter(*names, "__class__", "__class__"))
 
 
-_FORMS: dict[tuple[Any, type[Message]], _Form] = {}
+_FORMS: dict[tuple[Any, type[Message], frozenset[str] | None], _Form] = {}
 
 
-def _form(kind: Any, message: type[Message]) -> _Form:
+def _form(kind: Any, message: type[Message], others: frozenset[str] | None = None) -> _Form:
     """The form of a dataclass and a message.
+
+    Args:
+        others: Fields of the message that the dataclass does not have, if it may have fields of its own
+            instead; None if both have the same.
 
     Raises:
         TypeError: They do not have the same fields, or a field has no such form.
     """
-    if (kind, message) not in _FORMS:
-        _FORMS[kind, message] = _made(kind, message)
-    return _FORMS[kind, message]
+    if (kind, message, others) not in _FORMS:
+        _FORMS[kind, message, others] = _made(kind, message, others)
+    return _FORMS[kind, message, others]
 
 
-def _made(kind: Any, message: type[Message]) -> _Form:
+def _made(kind: Any, message: type[Message], others: frozenset[str] | None) -> _Form:
     described: Any = message.DESCRIPTOR
     all_entries = [entry for entry in entries_of(kind) if not entry.constant]
+    if others is not None:
+        wanted = {field.name for field in described.fields} - others
+        all_entries = [entry for entry in all_entries if entry.name in wanted]
     entries = {entry.name: entry for entry in all_entries if not entry.options.private}
     choices = {
         oneof.name: _members(entries[oneof.name].kind, oneof.fields)
@@ -236,7 +239,7 @@ def _made(kind: Any, message: type[Message]) -> _Form:
         if oneof.name in entries
     }
     members = {field for choice in choices.values() for field, _ in choice.values()}
-    names = {field.name for field in described.fields} - members
+    names = {field.name for field in described.fields} - members - (others or frozenset())
     if names != entries.keys() - choices.keys():
         differing = ", ".join(sorted(names ^ (entries.keys() - choices.keys())))
         raise TypeError(f"{kind.__name__} and {described.full_name} differ in {differing}")
@@ -273,7 +276,7 @@ def _part(entry: Entry, field: FieldDescriptor, *, lacks: bool) -> _Part:
     """The part of a field.
 
     Args:
-        lacks: The default stands for an unset field.
+        lacks: Whether an unset field means the default.
     """
     default = entry.default if lacks or is_dataclass(entry.kind) else MISSING
     if NoneType in get_args(entry.kind):

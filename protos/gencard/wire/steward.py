@@ -1,4 +1,4 @@
-"""What stewards see and decide: one class for each thing, on both sides of the wire and in the shells.
+"""Views and decisions of stewards: one class for each thing, on both sides and in the shells.
 
 The classes hold what crosses the wire and nothing else. They are here and not in the core because they
 hold what is signed (the question of a run) and JSON in its canonical form (arguments of an action).
@@ -94,6 +94,13 @@ class Kind(StrEnum):
     """people/NAME."""
     ROTATE = "rotate"
     """keys/cards or keys/log."""
+
+
+def kind_of(text: str) -> Kind:
+    """Return the kind of a name; raises InvalidInputError if no action has it."""
+    if text not in set(Kind):
+        raise InvalidInputError(field="kind", problem=f"must be one of {', '.join(Kind)}")
+    return Kind(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class ReferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRecipe:
-    """How a box of this module is built.
+    """Recipe by which a box of this module is built.
 
     Args:
         generator: Name of the generator that it fits.

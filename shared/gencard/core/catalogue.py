@@ -1,4 +1,4 @@
-"""What is on offer, as everyone may know it: datasets with their declared attributes, generators."""
+"""Public description of the offer: datasets with their declared attributes, generators."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -87,7 +87,7 @@ class CatalogueEntry:
         structural_zeros: Combinations that cannot occur, by declaration.
         policy: Bounds on cards, with what is public of them.
         records: Number of records as the steward declares it; None if it is not declared.
-        most_records: Records of one person that count; 0 if each record stands for itself.
+        most_records: Records of one person that count; 0 if each record counts by itself.
         coding: Attributes and structural zeros together.
 
     Raises:

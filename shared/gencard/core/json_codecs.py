@@ -244,7 +244,7 @@ class Items:
     def read(self, json: Any, path: str) -> tuple[Any, ...]:
         if not isinstance(json, list) or not (self.repeated or len(json) == len(self.codecs)):
             raise wrong(path)
-        # values of any other type take the way below, which says where the first wrong one stands
+        # values of any other type take the way below, which names the place of the first wrong one
         if self.elements and self.elements.issuperset(map(type, json)):
             return tuple(json)
         is_rows = bool(self.rows) and {list}.issuperset(map(type, json))

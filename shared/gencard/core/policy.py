@@ -41,7 +41,7 @@ class MomentPolicy:
 
 
 class AnswerRelease(StrEnum):
-    """Who lets answers of checked runs leave: the output rules alone, or a steward after them."""
+    """Release of answers of checked runs: by the output rules alone, or by a steward after them."""
 
     POLICY = "policy"
     STEWARD = "steward"

@@ -95,7 +95,7 @@ class JsonForm:
         if origin in (UnionType, Union):
             members = {member: self.codec(member) for member in members_of(kind)}
             optional = NoneType in kinds
-            # None stands for itself where all other values do
+            # None is written as it is if all other values are
             plain = next(iter(members.values())).kinds if optional and len(members) == 1 else frozenset()
             return Choice(members, optional, plain and plain | {NoneType})
         if origin is tuple:
@@ -106,7 +106,7 @@ class JsonForm:
             return Items((one,), repeated=True, elements=one.kinds, rows=rows)
         if isinstance(origin, type) and issubclass(origin, Mapping):
             return Names(self.codec(kinds[1]))
-        return Scalar(lambda value: value, lambda json: json)
+        return ANY_JSON
 
     def _part(self, entry: Entry) -> "Part":
         options = entry.options
@@ -141,6 +141,9 @@ def text_scalar(to_text: Callable[[Any], str], of_text: Callable[[str], Any]) ->
     """Values that stand as texts."""
     return Scalar(to_text, lambda json: of_text(AS_IT_IS[str].of_json(json)))
 
+
+ANY_JSON = Scalar(lambda value: value, lambda json: json)
+"""JSON of any form, which is not checked."""
 
 AS_IT_IS = {
     kind: Scalar(lambda value: value, partial(_exactly, kind), frozenset({kind}))

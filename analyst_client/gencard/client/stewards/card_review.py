@@ -126,7 +126,7 @@ class CardReview(steward.CardReview, Displayable):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Decision(steward.Decision, Displayable):
-    """What became of a decision."""
+    """A decision, and its outcome."""
 
     @property
     def commands(self) -> tuple[str, ...]:

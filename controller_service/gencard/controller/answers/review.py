@@ -33,7 +33,7 @@ WITHHELD, ROUNDED = "NUMBERS_WITHHELD", "NUMBERS_ROUNDED"
 
 
 def is_named_by(cell: ReviewedNumber, name: str) -> bool:
-    """Whether a name means this number: its output, or output, row and column with "/" between."""
+    """Return True if a name means this number: its output, or output/row or output/row/column."""
     return name in (
         cell.output,
         f"{cell.output}/{cell.row}",
@@ -42,7 +42,7 @@ def is_named_by(cell: ReviewedNumber, name: str) -> bool:
 
 
 def leaves(cell: ReviewedNumber, withheld: Collection[str], *, red: bool) -> bool:
-    """Whether the number is among those that a steward releases."""
+    """Return True if a steward releases the number."""
     return (red or cell.mark is not Colour.RED) and not any(is_named_by(cell, name) for name in withheld)
 
 

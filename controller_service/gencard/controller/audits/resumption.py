@@ -118,7 +118,7 @@ def resumed(
 
 
 def tidy(tx: Connection, cards: CardBook, journals: Journals) -> None:
-    """Throw away the runs of audits that ended or that nobody can carry on."""
+    """Delete the runs of audits that have ended or cannot be resumed."""
     rows = [row for row in requests.operations_of_kind(tx, KIND) if _waits(row)]
     unfinished = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
     journals.keep([audit.name for audit in unfinished if _can_go_on(tx, cards, audit)])

@@ -22,7 +22,7 @@ from gencard.core.derivation import Derivation
 from gencard.core.domain import Clique, Domain
 from gencard.core.json_codecs import Json, Scalar, written
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.typed_json import PLAIN, JsonForm, text_scalar
+from gencard.core.typed_json import ANY_JSON, PLAIN, JsonForm, text_scalar
 from gencard.core.types import Progress, ignore_progress
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _LateTypes(dict[str, Any]):
 
 
 late_types = _LateTypes()
-"""Where ``entries_of`` finds the types that this module imports for checkers alone."""
+"""Types that this module imports for checkers alone; ``entries_of`` finds them here."""
 
 
 def _bytes(value: object) -> bytes:
@@ -94,16 +94,13 @@ JOBS = JsonForm(
         Path: text_scalar(str, Path),
     }
 )
-"""How messages are written."""
+"""Form of the messages."""
 
 _HEX = text_scalar(bytes.hex, bytes.fromhex)
 _PRIVACY = Scalar(
     lambda value: value and {"mechanism": str(value.mechanism), **value.parameters}, _privacy
 )
 """A mechanism with its parameters, or None."""
-
-_DOCUMENT = Scalar(lambda value: value, lambda json: json)
-"""JSON that is signed or stored as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +259,7 @@ class FindingDocument:
     """
 
     name: str
-    document: Json | None = field(metadata=written(scalar=_DOCUMENT))
+    document: Json | None = field(metadata=written(scalar=ANY_JSON))
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +329,7 @@ class AnswerResult:
         marks: Verdict on each part, for stewards alone; None if nothing was judged.
     """
 
-    answer: Json | None = field(metadata=written(scalar=_DOCUMENT))
+    answer: Json | None = field(metadata=written(scalar=ANY_JSON))
     reasons: tuple[str, ...]
     rules: str
     review: bool
@@ -356,7 +353,7 @@ class KeepJob:
 
 @dataclass(frozen=True, slots=True)
 class KeepResult:
-    """Nothing but that the fit or the rows are in the folder."""
+    """Empty: the fit or the rows are in the folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ MARKS_OF_PATTERNS = "*?["
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """How a file of records is written, if its format is not the usual one; ``init`` drafts it.
+    """Format of a file of records, if it is not the usual one; ``init`` drafts it.
 
     In Parquet files, ``trim`` and the marks of numbers and dates apply to texts.
 

@@ -98,7 +98,7 @@ def _environment(program: Program, compiled: str) -> Environment:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRecipe:
-    """How a job runs a program of an analyst.
+    """Recipe by which a job runs a program of an analyst.
 
     Args:
         program: Its text.

@@ -50,7 +50,7 @@ class ProgramRecipe:
         environment: Parts of the machine that its sandbox shows.
         isolation, limits: The sandbox.
         cliques, linear: Statistics of the card; the box hears of their attributes.
-        values: For ordered attributes, the number that each code stands for, None for missing.
+        values: For ordered attributes, the number of each code, None for missing.
         files: Content of each file by its path, if the program comes from another machine.
     """
 
@@ -72,7 +72,7 @@ class ProgramRecipe:
 
 
 Recipe = ReferenceRecipe | ProgramRecipe
-"""How a job builds a black box."""
+"""Recipe by which a job builds a black box."""
 
 
 def program_recipe(

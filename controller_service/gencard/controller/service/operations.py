@@ -19,7 +19,6 @@ from gencard.controller.state.ledger import Account, Ledger, Scope
 from gencard.controller.state.log import EventLog, all_changes
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState, Request
 from gencard.controller.state.results import AuditRow, EvaluationRow, ReleaseRow
-from gencard.core.audit.report import Verdict
 from gencard.core.errors import (
     GencardError,
     InvalidInputError,
@@ -47,7 +46,6 @@ USUAL = 50
 LARGEST = 500
 
 
-STATE = {state: OperationProgress.State.Value(f"STATE_{state.name}") for state in OperationState}
 RESPONSE: dict[str, type[Message]] = {
     "release": synthesis_pb2.Release,
     "audit": audit_pb2.Audit,
@@ -58,10 +56,6 @@ RESPONSE: dict[str, type[Message]] = {
 }
 LONGEST_WAIT = 30.0
 LOOK_EVERY = 0.1
-VERDICT = {
-    Verdict.NO_EVIDENCE: audit_pb2.VERDICT_NO_EVIDENCE,
-    Verdict.LEAKAGE: audit_pb2.VERDICT_LEAKAGE,
-}
 
 
 def page_size(size: int) -> int:
@@ -114,16 +108,8 @@ def release_message(row: ReleaseRow) -> synthesis_pb2.Release:
 
 def audit_message(row: AuditRow) -> audit_pb2.Audit:
     """An audit as the analyst may see it."""
-    return audit_pb2.Audit(
-        name=row.name,
-        black_box=row.black_box,
-        verdict=VERDICT[row.verdict] if row.verdict else audit_pb2.VERDICT_UNSPECIFIED,
-        wording=row.wording or "",
-        attempt=row.try_number,
-        level=row.level or "",
-        attestation=row.attestation or b"",
-        create_time=timestamp(row.ended or row.created),
-    )
+    ended = timestamp(row.ended or row.created)
+    return part_of(row, audit_pb2.Audit, attempt=row.try_number, create_time=ended)
 
 
 def evaluation_message(row: EvaluationRow, *, whole: bool = True) -> measures_pb2.Measures:
@@ -150,16 +136,7 @@ def evaluation_response(card: str, names: Sequence[str]) -> bytes:
 def operation_message(row: OperationRow) -> operations_pb2.Operation:
     """The operation on the wire, with its progress, and its response or error once it ended."""
     message = operations_pb2.Operation(name=row.name)
-    message.metadata.Pack(
-        OperationProgress(
-            state=STATE[row.state],
-            stage=row.stage,
-            permille=row.permille,
-            resource=row.resource,
-            owner=row.owner,
-            create_time=timestamp(row.created),
-        )
-    )
+    message.metadata.Pack(part_of(row, OperationProgress, create_time=timestamp(row.created)))
     if row.state is OperationState.SUCCEEDED:
         message.done = True
         message.response.Pack(RESPONSE[row.kind].FromString(row.response or b""))

@@ -10,12 +10,11 @@ from gencard.controller.service.guard import identity, tls_key
 from gencard.controller.service.operations import operation_message, page_and_token, page_size
 from gencard.controller.stewards.answers import summary_of
 from gencard.controller.stewards.desk import Desk
-from gencard.core.errors import InvalidInputError
 from gencard.v1 import steward_pb2 as pb
 from gencard.v1 import steward_pb2_grpc
 from gencard.wire.codec import message_of, messages_of, value_of
 from gencard.wire.signatures.canonical import document_of
-from gencard.wire.steward import Action, Kind, LogLine, check_arguments
+from gencard.wire.steward import Action, LogLine, check_arguments, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
     ) -> pb.GetPreviewResponse:
         check_arguments(request.arguments)
         arguments = document_of(request.arguments, "arguments") if request.arguments else {}
-        preview = self.desk.preview(identity(), _kind(request.kind), request.resource, arguments)
+        preview = self.desk.preview(identity(), kind_of(request.kind), request.resource, arguments)
         return pb.GetPreviewResponse(preview=message_of(preview, pb.Preview))
 
     def Decide(self, request: pb.DecideRequest, context: grpc.ServicerContext) -> pb.DecideResponse:
@@ -116,12 +115,3 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
     def GetRisk(self, request: pb.GetRiskRequest, context: grpc.ServicerContext) -> pb.GetRiskResponse:
         review = self.desk.risks.view(identity(), request.name)
         return pb.GetRiskResponse(review=message_of(review, pb.RiskReview))
-
-
-def _kind(text: str) -> Kind:
-    """Raises InvalidInputError where no action has this name."""
-    try:
-        return Kind(text)
-    except ValueError:
-        pass
-    raise InvalidInputError(field="kind", problem=f"must be one of {', '.join(Kind)}")

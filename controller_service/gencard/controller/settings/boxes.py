@@ -47,7 +47,7 @@ CLAIM = TableOf(
     delta=Annotated[Decimal, AfterValidator(_delta)],
     neighbouring=(Neighbouring, ...),
 )
-"""Of ``Claim``."""
+"""Table of ``Claim``."""
 
 
 NAME = r"^[a-z][a-z0-9_-]{0,62}$"
@@ -77,13 +77,13 @@ _LIMITS: dict[str, Any] = {
 }
 
 SANDBOX = TableOf(**_LIMITS)
-"""Of ``SandboxSettings``."""
+"""Table of ``SandboxSettings``."""
 
 LIMITS = TableOf(
     "Limits of one black box. A limit that is not set is that of ``[cell]``.",
     **{name: (form | None, None) for name, form in _LIMITS.items()},
 )
-"""Of ``SandboxLimits``, of which a box may state some."""
+"""Table of ``SandboxLimits``; a box may state some of them."""
 
 
 class ReviewTable(Section):

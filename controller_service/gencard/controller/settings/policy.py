@@ -1,6 +1,6 @@
 """The settings tables of a dataset's policy, caps and evaluations, in the dataclasses that use them.
 
-What a setting means stands in the docstring of its dataclass; here stands what a file writes otherwise.
+The docstring of its dataclass says what a setting means; this module says where a file differs from it.
 """
 
 from collections.abc import Collection
@@ -22,7 +22,7 @@ from gencard.core.policy import AnalysesPolicy, MomentPolicy
 from gencard.core.statistics.formula import Analysis
 
 MEASURES = TableOf(attacks=Annotated[int, Field(ge=10, le=10_000)])
-"""Of ``Declared``."""
+"""Table of ``Declared``."""
 
 
 def _measure(name: str) -> str:
@@ -99,7 +99,7 @@ ANALYSES = TableOf(
     rounding=Annotated[int, Field(ge=_CHECKS.rounding, le=_MOST_RECORDS)],
     influence=_INFLUENCE,
 )
-"""Of ``AnalysesPolicy``."""
+"""Table of ``AnalysesPolicy``."""
 
 POLICY = TableOf(
     largest_order=PositiveInt,
@@ -117,7 +117,7 @@ POLICY = TableOf(
     stewards=Annotated[int, Field(ge=1, le=2)],
     most_records=None,  # the schema states it
 )
-"""Of ``Policy``."""
+"""Table of ``Policy``."""
 
 CAPS = TableOf(
     dataset=_PRICE,
@@ -126,4 +126,4 @@ CAPS = TableOf(
     projects=dict[str, _PRICE],
     analysts=dict[str, _PRICE],
 )
-"""Of ``Caps``."""
+"""Table of ``Caps``."""

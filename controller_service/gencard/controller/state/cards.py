@@ -176,13 +176,13 @@ def get_card(tx: Connection, name: str) -> CardRow:
 
 
 def cards_named(tx: Connection, names: Collection[str]) -> list[CardRow]:
-    """Those of the names that are cards."""
+    """Return the cards among some names."""
     query = select(cards).where(cards.c.name.in_([*names]))
     return [_row_of(row) for row in tx.execute(query).mappings()]
 
 
 def card_usage(tx: Connection, analyst: str, offered_since: datetime) -> CardUsage:
-    """What an analyst's cards take; offers made before ``offered_since`` have expired."""
+    """Count the cards of an analyst; offers made before ``offered_since`` have expired."""
     requested = cards.c.state == CardState.REQUESTED
     offered = and_(cards.c.state == CardState.OFFERED, cards.c.changed >= offered_since)
     is_open = case((or_(requested, offered), 1), else_=0)

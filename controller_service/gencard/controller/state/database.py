@@ -273,7 +273,7 @@ T = TypeVar("T")
 
 
 def find_one(tx: Connection, query: Select[Any], make: Callable[[Mapping[Any, Any]], T]) -> T | None:
-    """What the one row of a query holds; None where it has no row."""
+    """Return the content of the only row of a query; None if it has no row."""
     row = tx.execute(query).mappings().one_or_none()
     return None if row is None else make(row)
 
@@ -281,7 +281,7 @@ def find_one(tx: Connection, query: Select[Any], make: Callable[[Mapping[Any, An
 def get_named(
     tx: Connection, table: Table, name: str, make: Callable[[Mapping[Any, Any]], T], what: str
 ) -> T:
-    """What the row of a name holds; raises NotFoundError, which says ``what`` is not there."""
+    """Return the content of the row of a name; raises NotFoundError, which names ``what`` is missing."""
     row = find_one(tx, select(table).where(table.c.name == name), make)
     if row is None:
         raise NotFoundError(what=what)

@@ -90,14 +90,14 @@ DETAILS = frozenset(
         "way",
     }
 )
-"""What an entry may say besides who, what, on what and when: no value, no count of records."""
+"""Details of an entry besides actor, action, resource and time: no value, no count of records."""
 
 CORRECTION = "correct-clock"
 """Action of the entry that sets the log back to the clock of the machine, after a clock was ahead."""
 
 LONGEST_DETAIL = 200
 FIRST = bytes(32)
-"""What stands for the leaf before the first."""
+"""Leaf hash in front of the first entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint says: the root over the first ``size`` entries, and when."""
+    """Content of a checkpoint: the root over the first ``size`` entries, and its time."""
 
     root: bytes
     size: int
@@ -228,11 +228,11 @@ class _Walk:
         self._compare()
 
     def _corrects(self, event: Event) -> bool:
-        """Whether the event may be earlier than the one in front: it says so, and by how much."""
+        """Return True if the event may be earlier than the one in front: it says so, and by how much."""
         return event.action == CORRECTION and event.details.get("before") == time_text(self._time)
 
     def end(self) -> None:
-        """Nothing comes after: every checkpoint must have been passed."""
+        """End the check: every checkpoint must have been passed."""
         if self._ahead:
             size = self._ahead[0].size
             raise VerificationError(

@@ -156,7 +156,7 @@ class OperationState(StrEnum):
 
 UNFINISHED = (OperationState.QUEUED, OperationState.RUNNING)
 SEEN = "seen"
-"""Stage of an operation that failed, once a steward has looked at why."""
+"""Stage of a failed operation that a steward has reviewed."""
 
 _BEFORE: Mapping[OperationState, tuple[OperationState, ...]] = {
     OperationState.RUNNING: UNFINISHED,
@@ -264,14 +264,14 @@ def failed_operations(tx: Connection, kind: str, resource: str) -> tuple[Operati
 
 
 def unseen_operations(tx: Connection, owner: str | None = None) -> tuple[OperationRow, ...]:
-    """What failed and no steward has looked at, of one owner or all, oldest first."""
+    """Return failed operations that no steward has reviewed, of one owner or all, oldest first."""
     conditions = operations.c.state == OperationState.FAILED, operations.c.stage != SEEN
     query = only(select(operations).where(*conditions), (operations.c.owner, owner))
     return tuple(map(_operation_of, tx.execute(query.order_by(operations.c.number)).mappings()))
 
 
 def mark_seen(tx: Connection, name: str) -> None:
-    """A steward has looked at one that failed."""
+    """Mark a failed operation as reviewed by a steward."""
     failed = operations.c.name == name, operations.c.state == OperationState.FAILED
     tx.execute(update(operations).where(*failed).values(stage=SEEN))
 
@@ -285,7 +285,7 @@ def operations_of_kind(
 
 
 def unfinished_operations(tx: Connection) -> tuple[OperationRow, ...]:
-    """What a restart takes up again, oldest first."""
+    """Return the operations that a restart takes up again, oldest first."""
     query = select(operations).where(operations.c.state.in_(UNFINISHED)).order_by(operations.c.number)
     return tuple(map(_operation_of, tx.execute(query).mappings()))
 

@@ -1,4 +1,4 @@
-"""What was made of cards and found on records: psi, releases, evaluations, audits and runs.
+"""Results of cards at the records: psi, releases, evaluations, audits and runs.
 
 Psi, releases and evaluations never change. An audit is counted before it runs, keeps its one verdict,
 and is spent even if it never ended. Each change of a run is one conditional UPDATE, so the first to end
@@ -63,14 +63,14 @@ def all_releases(tx: Connection) -> Iterator[ReleaseRow]:
 
 
 def released_under(tx: Connection, card: str) -> tuple[int, int]:
-    """How many releases a card has, and how many rows in all of them."""
+    """Number of releases of a card, and number of rows in all of them."""
     query = select(func.count(), func.coalesce(func.sum(releases.c.rows), 0))
     number, rows = tx.execute(query.where(releases.c.card == card)).one()
     return int(number), int(rows)
 
 
 def released_to(tx: Connection, analyst: str) -> tuple[int, int]:
-    """How many releases one analyst's cards have, and the bytes of all of them."""
+    """Number of releases of one analyst's cards, and the bytes of all of them."""
     query = select(func.count(), func.coalesce(func.sum(releases.c.size), 0))
     query = query.select_from(releases.join(cards, cards.c.name == releases.c.card))
     number, size = tx.execute(query.where(cards.c.analyst == analyst)).one()
@@ -107,7 +107,7 @@ class PsiRow:
 
 
 def put_psi(tx: Connection, card: str, document: bytes, digest: str, now: datetime) -> bool:
-    """Whether this psi is now the card's; False where the card has one already, which stays."""
+    """Store psi; return False if the card has one already, which is kept."""
     row = {"card": card, "document": document, "digest": digest, "created": now}
     return insert_if_absent(tx, psis, row)
 
@@ -194,7 +194,7 @@ class AuditRow:
         attestation: The signed verdict: a DSSE envelope.
         report: The full report, JSON; its numbers depend on records. The evidence of later tries is
             pooled with its tests.
-        author: Of the black box, as the settings named one; None or empty where nobody did.
+        author: Author of the black box by the settings; None or empty if they name none.
         family_try: Which try of the family this was, from 1; None before families were counted.
         cleared: When a steward let it count no more.
     """
@@ -241,7 +241,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """How an audit ended; the fields are those of ``AuditRow``."""
+    """End of an audit; the fields are those of ``AuditRow``."""
 
     level: str
     verdict: Verdict
@@ -312,7 +312,7 @@ def list_audits(
 
 
 def count_attempts(tx: Connection, dataset: str, submitter: str) -> int:
-    """How many audits somebody has begun on a dataset."""
+    """Number of audits that a submitter has begun on a dataset."""
     mine = (audits.c.dataset == dataset, audits.c.submitter == submitter)
     return int(tx.execute(select(func.count()).select_from(audits).where(*mine)).scalar_one())
 
@@ -379,7 +379,7 @@ def _audit_of(row: Mapping[Any, Any]) -> AuditRow:
 
 
 class RunTier(StrEnum):
-    """What runs: one of our own analyses, or a program of the analyst's."""
+    """Kind of a run: one of our own analyses, or a program of the analyst's."""
 
     CHECKED = "checked"
     REVIEWED = "reviewed"
@@ -388,7 +388,7 @@ class RunTier(StrEnum):
 class RunState(StrEnum):
     """RUNNING -> WAITING -> RELEASED | REFUSED; checked runs that need no steward skip WAITING.
 
-    FAILED: it ended without an answer, after the records were looked at. A run that ended before is
+    FAILED: it ended without an answer, after it had read records. A run that ended before is
     deleted: nothing was learnt, and it does not count.
     """
 
@@ -480,13 +480,13 @@ def count_runs(tx: Connection, card: str, tier: RunTier) -> int:
 
 
 def runs_of_dataset(tx: Connection, dataset: str) -> Iterator[RunRow]:
-    """Every run on a dataset, under any card, that looked at records or does, oldest first."""
+    """Every run on a dataset, under any card, that has read records or reads them, oldest first."""
     query = select(runs).where(runs.c.dataset == dataset).order_by(runs.c.number)
     return map(_run_of, tx.execute(query).mappings().all())
 
 
 def waiting_runs(tx: Connection) -> tuple[RunRow, ...]:
-    """What a steward has to look at, oldest first."""
+    """Return the runs that wait for a steward, oldest first."""
     query = select(runs).where(runs.c.state == RunState.WAITING).order_by(runs.c.number)
     return tuple(map(_run_of, tx.execute(query).mappings()))
 
@@ -520,7 +520,7 @@ def move_run(tx: Connection, name: str, state: RunState, **values: Any) -> None:
     """Put a run into another state, with what it got on the way.
 
     Raises:
-        InvalidInputError: It is not in a state from which that one follows: somebody was faster.
+        InvalidInputError: It is not in a state from which that one follows: another decision came first.
     """
     legal = update(runs).where(runs.c.name == name, runs.c.state.in_(_BEFORE[state]))
     if tx.execute(legal.values(state=state, **values)).rowcount != 1:

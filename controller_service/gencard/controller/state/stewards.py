@@ -1,4 +1,4 @@
-"""What the state holds for stewards: first decisions that wait for a second one, and notifications.
+"""State of stewards: first decisions that wait for a second one, and notifications.
 
 A first decision that has expired reads as none. ``announced`` holds a digest of each thing that waits
 and was announced; ``messages`` one row for each message and channel, of which the oldest is sent first.
@@ -20,7 +20,7 @@ from gencard.controller.state.tables import announced, first_decisions, messages
 from gencard.wire.steward import FirstDecision
 
 LIFE = timedelta(days=14)
-"""How long a first decision waits."""
+"""Time for which a first decision waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def find_first_decision(tx: Connection, digest: str, now: datetime) -> StoredDec
 def waiting_first_decisions(
     tx: Connection, now: datetime, resources: Collection[str] | None = None
 ) -> tuple[StoredDecision, ...]:
-    """Those on some resources, or all, oldest first."""
+    """Return first decisions on some resources, or all, oldest first."""
     query = select(first_decisions).where(_waits(now)).order_by(first_decisions.c.number)
     if resources is not None:
         query = query.where(first_decisions.c.resource.in_(sorted(resources)))

@@ -11,7 +11,7 @@ _SMALL = 32 * 1024
 
 
 def card_bytes(card: Card) -> bytes:
-    """The encoded card, which is kept beside its value: nobody can change a card in place."""
+    """The encoded card, which is kept beside its value; a card cannot be changed in place."""
     if not card.encoded:
         body = message_of(card, pb.Card).SerializeToString(deterministic=True)
         object.__setattr__(card, "encoded", body)

@@ -5,7 +5,8 @@ from enum import StrEnum
 from typing import Any
 
 from gencard.core.errors import InvalidInputError
-from gencard.core.json_codecs import Scalar, written
+from gencard.core.json_codecs import written
+from gencard.core.typed_json import ANY_JSON
 from gencard.core.types import Time
 from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes
 from gencard.wire.signatures.dsse import ANSWER, DOCUMENT, read_document, statement
@@ -103,9 +104,6 @@ def _are_numbers(value: object) -> bool:
     return isinstance(value, list) and all(type(one) in (int, float) for one in value)
 
 
-_AS_IT_IS = Scalar(lambda value: value, lambda json: json)
-
-
 @dataclass(frozen=True, slots=True)
 class SignedAnswer:
     """What the controller says of one run.
@@ -136,7 +134,7 @@ class SignedAnswer:
     log_index: int
     time: Time
     reasons: tuple[str, ...] = field(default=(), metadata=written(omit=True))
-    answer: Any = field(default=None, metadata=written(omit=True, scalar=_AS_IT_IS))
+    answer: Any = field(default=None, metadata=written(omit=True, scalar=ANY_JSON))
 
     def __post_init__(self) -> None:
         if (self.answer is None) != (self.verdict is Verdict.REFUSED):
