@@ -3,6 +3,7 @@
 import html
 import secrets
 import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -334,9 +335,14 @@ class World:
 
     def answers(self, patch: pytest.MonkeyPatch) -> list[Ending]:
         """What analyst and auditor are told of a private card, byte by byte."""
-        # calls draw names while a job draws seeds, so that one count of both would depend on threads
+        # each caller has a count of its own: calls draw traces while a job draws names and seeds, so
+        # that one count of all would depend on threads
         names, seeds = defaultdict(lambda: count(1)), count(1)
-        patch.setattr(secrets, "token_hex", lambda size=32: f"{next(names[size]):0{2 * size}x}")
+
+        def token_hex(size: int = 32) -> str:
+            return f"{next(names[sys._getframe(1).f_code]):0{2 * size}x}"
+
+        patch.setattr(secrets, "token_hex", token_hex)
         patch.setattr(secrets, "randbits", lambda bits: next(seeds))
         patch.setattr(Vault, "version", lambda *_: "aa" * 32)
         patch.setattr(door, "measure", _never)
