@@ -12,6 +12,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
+from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.controller.records.encoding import PLAIN, Reading
 from gencard.core.coding import Attribute, Coding, Edges, Labels, days_of_date
 
@@ -28,6 +29,22 @@ _WORDS = (
     "İ",
     "1e3",
 )
+
+
+def _on_scale(
+    step: str, edges: str, points: str = "", clamps: str = "", *, dates: bool = False
+) -> Edges:
+    numbers, single = (tuple(map(Decimal, one.split())) for one in (edges, points))
+    above, below = "above" in clamps, "below" in clamps
+    declared = DeclaredScale(Decimal(step), numbers, single, above=above, below=below)
+    return declared.edges_of(missing=True, dates=dates)
+
+
+_CENTS = _on_scale("0.01", "-1 0 0.05 1 100", "0 0.1 100", "above")
+_QUARTERS = _on_scale("0.25", "-2 -0.5 1 2", clamps="below")
+_WHOLE = _on_scale("5", "0 10 100", "10", "above below")
+_SEEN = _on_scale("1", " ".join(str(int(day)) for day in _DAYS), clamps="above below", dates=True)
+_AGED = _on_scale("1", "1 18 65", "18", "above below")
 CODING = Coding(
     (
         Attribute("sex", Labels(_SEXES, missing=True)),
@@ -40,6 +57,13 @@ CODING = Coding(
         Attribute("city", Labels(("Zürich", "zürich", "other"))),
         Attribute("price", Edges((0.0, 0.01, 0.3, 1e3), missing=True, decimals=2)),
         Attribute("word", Labels(_WORDS, missing=True)),
+        Attribute("cost", _CENTS),
+        Attribute("paid", _CENTS),
+        Attribute("fee", _CENTS),
+        Attribute("rate", _QUARTERS),
+        Attribute("count", _WHOLE),
+        Attribute("seen", _SEEN),
+        Attribute("aged", _AGED),
     )
 )
 READINGS = {
@@ -47,8 +71,14 @@ READINGS = {
     "age": Reading(("-8",)),
     "born": Reading(age_at=dt.date(2001, 2, 28)),
     "city": Reading(other="other"),
+    "paid": Reading(("-9",)),
+    "aged": Reading(age_at=dt.date(2001, 2, 28)),
 }
 _BORN = ("2000-02-28", "2000-02-29", "1983-02-28", "1983-03-01", "2002-02-27", "1935-03-01")
+_HALVES = "-1 -0.004 -0.005 0 0.004 0.005 0.0149 0.045 0.1 0.105 1.005 2.675 99.994 99.995 1e6"
+_AT_HALVES = _HALVES.split()
+"""Values at halves of a cent and beside them."""
+
 _VALUES = {
     "sex": pa.array([*_SEXES, "?", None]),
     "grade": pa.array([1.0, 2.5, np.nan, None]),
@@ -60,6 +90,13 @@ _VALUES = {
     "city": pa.array(["Zürich", "zürich", "Zurich", "Bern"]),
     "price": pa.array([*map(Decimal, ("0.00", "0.01", "0.30", "0.29", "1000.00")), None]),
     "word": pa.array([*_WORDS, None]),
+    "cost": pa.array([*map(float, _AT_HALVES), np.nan, None]),
+    "paid": pa.array([*_AT_HALVES, "-9", "NaN", None]),
+    "fee": pa.array([*(Decimal(one).quantize(Decimal("0.0001")) for one in _AT_HALVES), None]),
+    "rate": pa.array(np.array([-9, -2.125, -0.5, -0.625, 0.1, 0.125, 1.9, np.nan], np.float32)),
+    "count": pa.array([-7, 0, 2, 3, 7, 8, 10, 12, 13, 99, 10**9, None]),
+    "seen": pa.array([*map(dt.date.fromisoformat, ("1234-05-06", "2000-01-01", "9999-12-31")), None]),
+    "aged": pa.array([*map(dt.date.fromisoformat, (*_BORN, "1700-01-01", "2050-01-01")), None]),
 }
 
 
@@ -78,7 +115,11 @@ def with_undeclared(
     The values are as near to declared ones as their type allows, each in a record of its own.
     """
     domain = coding.domain
-    names = tuple(one for one in domain.attributes if readings.get(one, PLAIN).other is None)
+    names = tuple(
+        one
+        for one in domain.attributes
+        if readings.get(one, PLAIN).other is None and not _takes_all(coding.attribute(one).coding)
+    )
     for place, name in enumerate(names):
         column = records.column(name).combine_chunks()
         column = column.cast(_roomy(column.type))
@@ -86,6 +127,12 @@ def with_undeclared(
         parts = [column[:place], value, column[place + 1 :]]
         records = records.set_column(records.column_names.index(name), name, pa.concat_arrays(parts))
     return records, names
+
+
+def _takes_all(coding: Labels | Edges) -> bool:
+    """Whether each number has a level."""
+    scale = coding.scale if isinstance(coding, Edges) else None
+    return scale is not None and scale.above and scale.below
 
 
 def _roomy(kind: pa.DataType) -> pa.DataType:
@@ -102,6 +149,10 @@ def _undeclared(kind: pa.DataType, coding: Labels | Edges) -> object:
         return dt.date(1800, 1, 1)
     if pa.types.is_string(kind):
         return f"{coding.labels[0]}\u0301" if isinstance(coding, Labels) else "1_000"
+    if isinstance(coding, Edges) and coding.scale is not None:
+        step, (*_, last) = float(coding.scale.step), coding.edges
+        number = coding.edges[0] - step if coding.scale.above else last + step
+        return Decimal(str(round(number, 4))) if pa.types.is_decimal(kind) else number
     last = max(map(float, coding.labels)) if isinstance(coding, Labels) else coding.edges[-1]
     if pa.types.is_decimal(kind):
         return Decimal(str(last)) + Decimal("0.01")

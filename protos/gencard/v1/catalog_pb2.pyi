@@ -258,10 +258,13 @@ class Attribute(google.protobuf.message.Message):
     LABELS_FIELD_NUMBER: builtins.int
     EDGES_FIELD_NUMBER: builtins.int
     DERIVATION_FIELD_NUMBER: builtins.int
+    DRAFTED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The name."""
     description: builtins.str
     """What it means."""
+    drafted: builtins.str
+    """What its levels were drafted from, such as "records"; empty if they were declared."""
     @property
     def labels(self) -> Global___Labels:
         """By a list of labels."""
@@ -282,9 +285,10 @@ class Attribute(google.protobuf.message.Message):
         labels: Global___Labels | None = ...,
         edges: Global___Edges | None = ...,
         derivation: Global___Derivation | None = ...,
+        drafted: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "edges", b"edges", "labels", b"labels"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "description", b"description", "edges", b"edges", "labels", b"labels", "name", b"name"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["coding", b"coding", "derivation", b"derivation", "description", b"description", "drafted", b"drafted", "edges", b"edges", "labels", b"labels", "name", b"name"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["coding", b"coding"]) -> typing.Literal["labels", "edges"] | None: ...
 
 Global___Attribute: typing_extensions.TypeAlias = Attribute
@@ -430,6 +434,7 @@ class Edges(google.protobuf.message.Message):
     MISSING_FIELD_NUMBER: builtins.int
     DECIMALS_FIELD_NUMBER: builtins.int
     DATES_FIELD_NUMBER: builtins.int
+    SCALE_FIELD_NUMBER: builtins.int
     missing: builtins.bool
     """One more level, the last, stands for "missing"."""
     decimals: builtins.int
@@ -440,6 +445,10 @@ class Edges(google.protobuf.message.Message):
     def edges(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
         """Increasing edges, one more than intervals, in the attribute's unit."""
 
+    @property
+    def scale(self) -> Global___Scale:
+        """Values are multiples of a step. Edges are then the first number of each level, and the last edge."""
+
     def __init__(
         self,
         *,
@@ -447,12 +456,48 @@ class Edges(google.protobuf.message.Message):
         missing: builtins.bool = ...,
         decimals: builtins.int | None = ...,
         dates: builtins.bool = ...,
+        scale: Global___Scale | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_decimals", b"_decimals", "decimals", b"decimals"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_decimals", b"_decimals", "dates", b"dates", "decimals", b"decimals", "edges", b"edges", "missing", b"missing"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_decimals", b"_decimals", "_scale", b"_scale", "decimals", b"decimals", "scale", b"scale"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_decimals", b"_decimals", "_scale", b"_scale", "dates", b"dates", "decimals", b"decimals", "edges", b"edges", "missing", b"missing", "scale", b"scale"]) -> None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_decimals", b"_decimals"]) -> typing.Literal["decimals"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_scale", b"_scale"]) -> typing.Literal["scale"] | None: ...
 
 Global___Edges: typing_extensions.TypeAlias = Edges
+
+@typing.final
+class Scale(google.protobuf.message.Message):
+    """How values of an attribute count: rounded half up to the step, then clamped."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: builtins.int
+    CELLS_FIELD_NUMBER: builtins.int
+    ABOVE_FIELD_NUMBER: builtins.int
+    BELOW_FIELD_NUMBER: builtins.int
+    step: builtins.str
+    """Distance of neighbouring numbers, a positive decimal."""
+    above: builtins.bool
+    """Larger values count as the last edge."""
+    below: builtins.bool
+    """Smaller values count as the first edge."""
+    @property
+    def cells(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """First number of each cell of the attribute's histogram, then the last edge; decimals."""
+
+    def __init__(
+        self,
+        *,
+        step: builtins.str = ...,
+        cells: collections.abc.Iterable[builtins.str] | None = ...,
+        above: builtins.bool = ...,
+        below: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["above", b"above", "below", b"below", "cells", b"cells", "step", b"step"]) -> None: ...
+
+Global___Scale: typing_extensions.TypeAlias = Scale
 
 @typing.final
 class StructuralZeros(google.protobuf.message.Message):

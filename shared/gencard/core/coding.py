@@ -8,6 +8,8 @@ Nothing here is ever taken from records at run time: the schema is public by dec
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 from math import isfinite
 from typing import Any
@@ -20,6 +22,7 @@ from gencard.core.derivation import Derivation
 from gencard.core.domain import LARGEST_SIZE, Clique, Domain
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
 from gencard.core.json_codecs import written
+from gencard.core.scale import Scale, shortest, steps_of
 
 MISSING = "missing"
 """What the level of missing values is called, for people."""
@@ -80,28 +83,58 @@ class Edges:
         decimals: Values have at most so many decimals and are given back with so many; 0 stands for
             whole numbers. None: any real number.
         dates: The values are dates, and the edges days since 1970-01-01.
+        scale: The values are multiples of its step. Then the edges are the first number of each level
+            and the last edge, which may be a level of its own, and ``decimals`` are those of the step.
     """
 
     edges: tuple[float, ...]
     missing: bool = False
     decimals: int | None = None
     dates: bool = False
+    scale: Scale | None = field(default=None, metadata=written(omit=True))
+
+    @classmethod
+    def of_scale(
+        cls, starts: Sequence[Decimal], scale: Scale, *, missing: bool = False, dates: bool = False
+    ) -> "Edges":
+        """Return levels on a scale.
+
+        Args:
+            starts: First number of each level, ascending.
+        """
+        edges = tuple(map(float, (*starts, scale.cells[-1])))
+        return cls(edges, missing, scale.decimals, dates, scale)
 
     def problem(self) -> str | None:
         if len(self.edges) < 2:
             return "it has fewer than two edges"
         if not all(isfinite(edge) for edge in self.edges):
             return "an edge is not finite"
-        if not all(low < high for low, high in pairwise(self.edges)):
+        if self.scale is not None and (problem := self._problem_of_scale(self.scale)):
+            return problem
+        may_end_so = self.scale is not None and len(self.edges) > 2
+        increasing = self.edges[:-1] if may_end_so and self.edges[-2] == self.edges[-1] else self.edges
+        if not all(low < high for low, high in pairwise(increasing)):
             return "edges must increase"
         return self._problem_of_type()
 
+    def _problem_of_scale(self, scale: Scale) -> str | None:
+        if problem := scale.problem():
+            return problem
+        *cells, last = map(float, scale.cells)
+        if not set(self.edges[:-1]) <= set(cells) or (cells[0], last) != (self.edges[0], self.edges[-1]):
+            return "a level does not begin with a cell of the histogram, or the two have other ends"
+        if self.decimals != scale.decimals:
+            return "decimals must be those of the step"
+        return None
+
     def _problem_of_type(self) -> str | None:
-        if self.decimals is not None and not 0 <= self.decimals <= MOST_DECIMALS:
+        is_declared = self.decimals is not None and self.scale is None
+        if self.decimals is not None and is_declared and not 0 <= self.decimals <= MOST_DECIMALS:
             return f"decimals must be from 0 to {MOST_DECIMALS}"
         if self.dates and self.decimals != 0:
             return "dates must be whole days"
-        if self.decimals is not None and not self._on_grid(self.decimals):
+        if self.decimals is not None and is_declared and not self._on_grid(self.decimals):
             return f"an edge has more than {self.decimals} decimals, or is too large for them"
         if self.dates and not all(map(_is_date, self.edges)):
             return "a date lies outside the years 1 to 9999"
@@ -117,18 +150,39 @@ class Edges:
 
     @property
     def level_names(self) -> tuple[str, ...]:
-        """What each code is called, for people."""
+        """What each code is called, for people; on a scale, a level of one number by this number."""
         last = len(self.edges) - 2
         text = _date_text if self.dates else _plain
-        intervals = tuple(
+        intervals = [
             f"[{text(low)}, {text(high)}{']' if i == last else ')'}"
             for i, (low, high) in enumerate(pairwise(self.edges))
-        )
-        return intervals + ((MISSING,) if self.missing else ())
+        ]
+        if self.scale is not None:
+            for code, (least, largest) in enumerate(self.ends):
+                if least == largest:
+                    intervals[code] = text(self.edges[code])
+        return (*intervals, *((MISSING,) if self.missing else ()))
+
+    @property
+    def ends(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        """Least and largest number of each level, without "missing", as their shortest decimals say.
+
+        Where any real number is allowed, the largest one is the upper edge.
+        """
+        if self.scale is not None:
+            step = Fraction(self.scale.step)
+            edges = [steps_of(shortest(edge), self.scale.step) * step for edge in self.edges]
+        else:
+            step = Fraction() if self.decimals is None else Fraction(1, 10**self.decimals)
+            edges = [Fraction(repr(float(edge))) for edge in self.edges]
+        highs = [*(edge - step for edge in edges[1:-1]), edges[-1]]
+        return tuple(zip(edges, highs, strict=False))
 
     @property
     def midpoints(self) -> tuple[float, ...]:
         """The mean of the values that each interval can hold, without "missing"."""
+        if self.scale is not None:
+            return tuple(float((low + high) / 2) for low, high in self.ends)
         step = 0.0 if self.decimals is None else 10.0**-self.decimals
         last = len(self.edges) - 2
         return tuple(
@@ -141,6 +195,9 @@ class Edges:
 class Attribute:
     """One attribute of the public schema.
 
+    Args:
+        drafted: What its levels were drafted from, such as "records"; empty where they were declared.
+
     Raises:
         InvalidCodingError: No name, no level, repeated labels, edges that do not increase, or too
             many levels.
@@ -150,6 +207,7 @@ class Attribute:
     coding: Labels | Edges
     description: str = ""
     derivation: Derivation | None = field(default=None, metadata=written(omit=True))
+    drafted: str = field(default="", metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         problem = "it has no name" if not self.name else self.coding.problem()
@@ -261,15 +319,29 @@ def _inside(cell: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
 
 
 def codes_of_numbers(name: str, coding: Edges, values: NDArray[np.float64]) -> NDArray[np.integer]:
-    """Codes of numbers, NaN being "missing"; raises UndeclaredLevelError outside the edges."""
-    low, *inner, high = coding.edges
-    absent = np.isnan(values)
-    inside = (values >= low) & (values <= high)
-    if not np.all(inside | (absent & coding.missing)):
+    """Codes of numbers, NaN being "missing"; raises UndeclaredLevelError outside the edges.
+
+    On a scale, numbers are rounded and clamped first.
+    """
+    values = adjusted(coding, values)
+    if not np.all(is_declared(coding, values)):
         raise UndeclaredLevelError(attribute=name)
+    _, *inner, _ = coding.edges
+    absent = np.isnan(values)
     codes = steps_reached(values, inner).astype(code_dtype(coding.size))
     codes[absent] = len(inner) + 1
     return codes
+
+
+def adjusted(coding: Edges, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers as they count: on a scale rounded and clamped, else as they are."""
+    return values if coding.scale is None else coding.scale.adjusted(values)
+
+
+def is_declared(coding: Edges, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return whether each number that is already adjusted has a level, NaN being "missing"."""
+    inside = (values >= coding.edges[0]) & (values <= coding.edges[-1])
+    return np.asarray(inside | (np.isnan(values) & coding.missing))
 
 
 def numbers_of_codes(
@@ -291,6 +363,30 @@ def numbers_of_codes(
     else:
         numbers = _on_grid(edges, interval, part, coding.decimals)
     return np.where(absent, np.nan, numbers)
+
+
+WORDS_A_NUMBER = 2
+"""Random words for each number on a scale: one for its cell, one for its place inside the cell."""
+
+
+def scaled_numbers(
+    coding: Edges, scale: Scale, codes: NDArray[np.integer], words: NDArray[np.uint64]
+) -> NDArray[np.float64]:
+    """A number inside each code's level, each equally often for uniform words; NaN is "missing".
+
+    Whole numbers only: the number of steps is ``floor(low half of the second word x steps / 2^32)``.
+
+    Args:
+        codes: Shape ``(n,)``.
+        words: Shape ``(2 n,)``.
+    """
+    step = Fraction(scale.step)
+    firsts = np.array([int(low / step) for low, _ in coding.ends])
+    counts = np.array([int((high - low) / step) + 1 for low, high in coding.ends], dtype=np.uint64)
+    absent = codes == len(firsts)
+    level = np.where(absent, 0, codes)
+    places = (words[1::2] & np.uint64(2**32 - 1)) * counts[level] >> np.uint64(32)
+    return np.where(absent, np.nan, scale.numbers(firsts[level] + places.astype(np.int64)))
 
 
 def _on_grid(

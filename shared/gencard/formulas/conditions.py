@@ -79,10 +79,11 @@ def _ends(
     one = coding.attribute(name).coding
     if not isinstance(one, Edges) or name in (values or {}):
         return middle.get(name), middle.get(name)
-    edges = np.asarray(one.edges, dtype=np.float64)
-    last = np.nextafter(edges[1:], edges[:-1]) if one.decimals is None else edges[1:] - 0.1**one.decimals
     absent = (np.nan,) * one.missing
-    return (*edges[:-1], *absent), (*last[:-1], edges[-1], *absent)
+    least, largest = zip(*(map(float, ends) for ends in one.ends), strict=True)
+    if one.decimals is None:  # an upper edge belongs to the next level
+        largest = (*np.nextafter(largest[:-1], -np.inf), largest[-1])
+    return (*least, *absent), (*largest, *absent)
 
 
 def _fulfilling(

@@ -7,7 +7,15 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.coding import Attribute, Coding, Edges, Labels, numbers_of_codes
+from gencard.core.coding import (
+    WORDS_A_NUMBER,
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    numbers_of_codes,
+    scaled_numbers,
+)
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import same_numbers
 from gencard.core.errors import InvalidInputError
@@ -128,7 +136,8 @@ class Numbers:
     """Draws a number inside each interval, uniformly; the same seed gives the same numbers.
 
     Row ``i`` of an attribute depends on the seed, the attribute's name and ``i`` alone, as long as the
-    rows come in their order, in whatever batches.
+    rows come in their order, in whatever batches. Attributes on a scale have another version of the
+    stream, with two words a row.
     """
 
     def __init__(self, seed: int, sources: Mapping[str, "_Source"] | None = None) -> None:
@@ -169,12 +178,17 @@ class Numbers:
         return self._drawn(name, source.attribute.name, coding, codes)
 
     def _drawn(self, place: str, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
+        scale = coding.scale
         if place not in self._streams:
-            self._streams[place] = self._stream(name)
-        return numbers_of_codes(coding, codes, self._streams[place].random_raw(len(codes)))
+            self._streams[place] = self._stream(name, "v1" if scale is None else "v2")
+        stream = self._streams[place]
+        if scale is None:
+            return numbers_of_codes(coding, codes, stream.random_raw(len(codes)))
+        words = stream.random_raw(WORDS_A_NUMBER * len(codes))
+        return scaled_numbers(coding, scale, codes, words)
 
-    def _stream(self, name: str) -> np.random.PCG64:
-        digest = hashlib.sha256(f"gencard.numbers.v1\x00{self._seed}\x00{name}".encode())
+    def _stream(self, name: str, version: str) -> np.random.PCG64:
+        digest = hashlib.sha256(f"gencard.numbers.{version}\x00{self._seed}\x00{name}".encode())
         return np.random.PCG64(int.from_bytes(digest.digest(), "big"))
 
 

@@ -37,7 +37,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from gencard.controller.settings.files import Section
-from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels
+from gencard.core.coding import BOOLEANS, MOST_DECIMALS, Attribute, Coding, Edges, Labels
 from gencard.core.derivation import Derivation
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCodingError
@@ -153,6 +153,8 @@ def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) 
             problem=f"'{source.name}' is not a number, so it cannot be cut into intervals",
         )
     like = source.coding if isinstance(source.coding, Edges) else Edges((0.0, 1.0), decimals=0)
+    if like.scale is not None:  # what is derived has neither histogram nor sums
+        like = replace(like, scale=None, decimals=min(like.decimals or 0, MOST_DECIMALS))
     if isinstance(source.coding, Edges) and not set(edges) <= set(source.coding.edges):
         raise InvalidCodingError(attribute=name, problem=f"an edge is not one of '{source.name}'")
     coding = replace(like, edges=tuple(edges), missing=missing)

@@ -15,10 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.file_format import USUAL, FileFormat
-from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
+from gencard.core.coding import (
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    adjusted,
+    codes_of_numbers,
+    is_declared,
+)
 from gencard.core.dataset import code_dtype, steps_reached
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError
+from gencard.core.scale import Scale
 from gencard.core.types import IntArray
 
 _UNDECLARED = -1
@@ -209,12 +218,12 @@ class NumberEncoder:
         return column.number
 
     def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
-        absent = np.isnan(numbers) & self.coding.missing
         match self.coding:
-            case Edges(edges):
-                return np.asarray((numbers >= edges[0]) & (numbers <= edges[-1]) | absent)
+            case Edges():
+                return is_declared(self.coding, adjusted(self.coding, numbers))
             case Labels():
                 levels, _ = _in_order(self.coding)
+                absent = np.isnan(numbers) & self.coding.missing
                 return np.asarray((levels.take(_nearest(numbers, levels)) == numbers) | absent)
 
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
@@ -276,6 +285,32 @@ def check_numbers(coding: Coding, attributes: Clique) -> None:
     for one in map(coding.attribute, attributes):
         if not isinstance(one.coding, Edges) or one.derivation is not None:
             raise InvalidInputError(field="uncoded", problem=f"'{one.name}' has no declared edges")
+
+
+def scales_of(coding: Coding) -> dict[str, Scale]:
+    """Return the scale of each stored attribute that has one."""
+    codings = {name: coding.attribute(name).coding for name in coding.stored}
+    return {
+        name: one.scale
+        for name, one in codings.items()
+        if isinstance(one, Edges) and one.scale is not None
+    }
+
+
+def adjusted_numbers(
+    coding: Coding, attributes: Clique, columns: Sequence[NDArray[Any]]
+) -> list[NDArray[Any]]:
+    """Return numbers of some attributes as they count: rounded to their steps, and clamped.
+
+    Args:
+        columns: One for each attribute, of shape ``(n,)``; others behind them stay as they are.
+    """
+    codings = [coding.attribute(name).coding for name in attributes]
+    counted = [
+        adjusted(one, column) if isinstance(one, Edges) else column
+        for one, column in zip(codings, columns, strict=False)
+    ]
+    return [*counted, *columns[len(counted) :]]
 
 
 def with_derived(

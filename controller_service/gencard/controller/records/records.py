@@ -18,6 +18,7 @@ from gencard.controller.records.vault import check_detected, open_source
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
+from gencard.core.scale import Adjustments
 from gencard.core.types import Counts
 
 
@@ -77,8 +78,11 @@ def check_rights(entry: DatasetTable, among: Iterable[DatasetTable]) -> bool:
     return not any(address.engine in ("spark", "sc") for address in tables)
 
 
-def check_records(entry: DatasetTable, *, holdout: bool = False) -> None:
-    """Read every record once, of the holdout where it is meant: all keep to the schema.
+def check_records(entry: DatasetTable, *, holdout: bool = False) -> dict[str, Adjustments]:
+    """Read every record, of the holdout where it is meant: all keep to the schema.
+
+    Returns:
+        How many values of each attribute on a scale are rounded and clamped, for the steward alone.
 
     Raises:
         InvalidInputError, DatasetError: Schema or records are not in order.
@@ -88,6 +92,7 @@ def check_records(entry: DatasetTable, *, holdout: bool = False) -> None:
     naming = _naming(f"{PREFIX}{entry.name}: {'holdout' if holdout else 'data'}")
     with naming, _opened(entry, schema, place) as source:
         source.check()
+        return source.adjustments()
 
 
 @dataclass(frozen=True, slots=True)

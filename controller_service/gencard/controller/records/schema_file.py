@@ -18,6 +18,16 @@ name = "interview"
 dates = ["2019-01-01", "2019-07-01", "2019-12-31"]  # intervals of dates
 
 [[attributes]]
+name = "expenditure"
+edges = [0, 10, 100, 1_000, 10_000]
+step = "0.01"               # values are multiples of it; others are rounded half up
+points = [0]                # values that are levels of their own
+above = "highest"           # larger values count as the last edge; below = "lowest" likewise
+fine = "ten-a-decade"       # cells of the histogram: this word, a width, or a list of edges
+fine_points = [12.5]        # values that are cells of their own in the histogram alone
+drafted = "records"         # the edges were drafted from the records, not declared by somebody
+
+[[attributes]]
 name = "birth"
 age_at = "2019-12-31"       # stored are dates of birth; the attribute is the age on this day
 edges = [0, 18, 65, 120]
@@ -37,17 +47,23 @@ clique = ["age", "sex"]
 cells = [["[0, 18)", "male"]]
 """
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
+from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, keys_of
 from gencard.controller.records.derived import DerivedTable, Form
 from gencard.controller.records.encoding import PLAIN, Reading
 from gencard.controller.records.persons import Persons
-from gencard.controller.settings.files import Section, Table, read_table, validated
+from gencard.controller.settings.files import Section, Table, read_text, table_of_text, validated
 from gencard.core.card.budget import MOST_RECORDS
 from gencard.core.coding import (
     Attribute,
@@ -59,7 +75,8 @@ from gencard.core.coding import (
     days_of_date,
 )
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidCodingError
+from gencard.core.errors import InvalidCodingError, InvalidInputError
+from gencard.core.scale import Scale, shortest
 
 Groups = Mapping[str, tuple[str, ...]]
 
@@ -100,6 +117,33 @@ UNDECLARED = "nobody yet"
 """Who declares a draft."""
 
 
+def _number(value: object) -> Decimal:
+    """Return the number that a file states: a float as its shortest decimal, a date as its day."""
+    if isinstance(value, date):
+        return Decimal(days_of_date(value))
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(InvalidOperation):
+            return Decimal(str(value))
+        with suppress(ValueError):
+            return Decimal(days_of_date(date.fromisoformat(str(value))))
+    raise PydanticCustomError("float_type", "no number")
+
+
+def _numbers(values: object) -> tuple[Decimal, ...]:
+    if isinstance(values, list | tuple):
+        return tuple(map(_number, values))
+    raise PydanticCustomError("tuple_type", "no list")
+
+
+def _fine(value: object) -> Fine:
+    if value == TEN_A_DECADE:
+        return TEN_A_DECADE
+    return _numbers(value) if isinstance(value, list | tuple) else _number(value)
+
+
+Numbers = Annotated[tuple[Decimal, ...], BeforeValidator(_numbers)]
+
+
 class _AttributeTable(DerivedTable):
     name: str
     description: str = ""
@@ -114,6 +158,13 @@ class _AttributeTable(DerivedTable):
     other: str | None = None
     missing: bool | tuple[str, ...] = False
     groups: Groups = Field(default_factory=dict)
+    step: Annotated[Decimal, BeforeValidator(_number)] | None = None
+    points: Numbers | None = None
+    fine: Annotated[Any, BeforeValidator(_fine)] = None
+    fine_points: Numbers | None = None
+    above: Literal["highest"] | None = None
+    below: Literal["lowest"] | None = None
+    drafted: Literal["records"] | None = None
 
     @property
     def is_derived(self) -> bool:
@@ -127,7 +178,7 @@ class _AttributeTable(DerivedTable):
             return replace(derived, description=self.description)
         if coding is None:
             raise self._refusal("it needs either labels, edges or dates")
-        return Attribute(self.name, coding, self.description)
+        return Attribute(self.name, coding, self.description, drafted=self.drafted or "")
 
     def _given(self) -> Labels | Edges | None:
         parts = [part for part in (self.labels, self.edges, self.dates) if part is not None]
@@ -140,6 +191,8 @@ class _AttributeTable(DerivedTable):
     def _labels(self, labels: tuple[str, ...]) -> Labels:
         if self.decimals is not None or self.age_at is not None:
             raise self._refusal("decimals and age_at are allowed only with edges")
+        if stated := self._stated_of_scale():
+            raise self._refusal(f"{stated[0]} is allowed only with edges or dates")
         if self.other is not None and self.other not in labels:
             raise self._refusal("other must be one of the labels")
         grouped = [label for members in self.groups.values() for label in members]
@@ -154,11 +207,46 @@ class _AttributeTable(DerivedTable):
         if self.dates is not None:
             if self.age_at is not None or self.integer or self.decimals is not None:
                 raise self._refusal("integer, decimals and age_at are allowed only with edges")
-            return Edges(tuple(float(days_of_date(day)) for day in self.dates), missing, 0, dates=True)
+            edges = tuple(float(days_of_date(day)) for day in self.dates)
+            return self._on_scale(edges) or Edges(edges, missing, 0, dates=True)
         whole = self.integer or self.age_at is not None
         if whole and self.decimals:
             raise self._refusal("whole numbers have no decimals")
-        return Edges(self.edges or (), missing, 0 if whole else self.decimals)
+        edges = self.edges or ()
+        return self._on_scale(edges) or Edges(edges, missing, 0 if whole else self.decimals)
+
+    def _stated_of_scale(self) -> list[str]:
+        """Return the keys that need a step and are stated."""
+        names = ("step", "points", "fine", "fine_points", "above", "below")
+        return [name for name in names if getattr(self, name) is not None]
+
+    def _on_scale(self, edges: tuple[float, ...]) -> Edges | None:
+        """Return the levels on a scale; None if no step is stated."""
+        if self.step is None:
+            if stated := self._stated_of_scale():
+                raise self._refusal(f"{stated[0]} needs a step, such as step = 1 for whole numbers")
+            return None
+        if self.is_derived:
+            raise self._refusal("a derived attribute has the step of its source")
+        if self.integer or self.decimals is not None:
+            raise self._refusal("the step says how values are written: leave out integer and decimals")
+        dates = self.dates is not None
+        if (dates or self.age_at is not None) and self.step != 1:
+            raise self._refusal("the step of dates and ages is 1")
+        declared = DeclaredScale(
+            self.step,
+            tuple(map(shortest, edges)),
+            self.points or (),
+            self.fine,
+            self.fine_points or (),
+            self.above is not None,
+            self.below is not None,
+        )
+        try:
+            return declared.edges_of(missing=bool(self.missing), dates=dates)
+        except ValueError as error:
+            problem = str(error)
+        raise self._refusal(problem)
 
     def reading(self) -> Reading:
         absent = self.missing if isinstance(self.missing, tuple) else ()
@@ -224,7 +312,42 @@ def read_schema(path: Path) -> PublicSchema:
         InvalidInputError: The file cannot be read, or a field is missing, unknown or of a wrong type.
         InvalidCodingError, InvalidDomainError: The fields do not make a coding.
     """
-    return schema_of_table(read_table(path), path.name)
+    return schema_of_text(read_text(path), path.name)
+
+
+def schema_of_text(text: str, file: str) -> PublicSchema:
+    """Return the schema in the text of a file; errors say in which line the attribute begins."""
+    table = table_of_text(text, file)
+    try:
+        return schema_of_table(table, file)
+    except InvalidCodingError as error:
+        name, problem = error.fields["attribute"], error.fields["problem"]
+        place = _line_of(text, name)
+        refusal: InvalidInputError = error
+        if place:
+            refusal = InvalidCodingError(attribute=name, problem=f"{problem} ({file}, line {place})")
+    except InvalidInputError as error:
+        refusal = _named(error, table, text, file)
+    raise refusal
+
+
+def _named(error: InvalidInputError, table: Table, text: str, file: str) -> InvalidInputError:
+    """Return the error with name and line in place of an attribute's number."""
+    field = error.fields.get("field", "")
+    entry = re.fullmatch(rf"{re.escape(file)}: attributes\.([0-9]+)\.(.+)", field)
+    if entry is None:
+        return error
+    name = str(table["attributes"][int(entry[1])].get("name", ""))
+    place = _line_of(text, name)
+    where = f"{file}, line {place}" if place else file
+    return InvalidInputError(field=f"{where}: {name}.{entry[2]}", problem=error.fields["problem"])
+
+
+def _line_of(text: str, name: str) -> int:
+    """Return the line in which the table of an attribute says its name; 0 if there is none."""
+    pattern = re.compile(r"""\s*name\s*=\s*(?P<mark>["'])(?P<name>.*)(?P=mark)\s*(#.*)?""")
+    lines = enumerate(text.splitlines(), 1)
+    return next((at for at, line in lines if (it := pattern.fullmatch(line)) and it["name"] == name), 0)
 
 
 def schema_of_table(table: Table, file: str = "") -> PublicSchema:
@@ -278,6 +401,9 @@ def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
             flags = {"integer": integer, "ordered": ordered, "boolean": boolean}
             table |= {"labels": list(labels)} | {name: True for name, flag in flags.items() if flag}
             table |= {"other": reading.other} if reading.other else {}
+        case Edges(missing=missing, scale=Scale() as scale):
+            table |= keys_of(attribute.coding, scale)
+            table |= {} if reading.age_at is None else {"age_at": reading.age_at.isoformat()}
         case Edges(edges, missing, dates=True):
             table["dates"] = [date_of_days(day).isoformat() for day in edges]
         case Edges(edges, missing, decimals):
@@ -287,6 +413,7 @@ def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
         table |= {"per_person": True} if how.per_person else {}
     if missing:
         table["missing"] = list(reading.absent) or True
+    table |= {"drafted": attribute.drafted} if attribute.drafted else {}
     return table
 
 

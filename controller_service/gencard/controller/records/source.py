@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
     Reading,
+    adjusted_numbers,
     check_numbers,
     encoders_of,
+    scales_of,
     sources_of,
     with_derived,
 )
@@ -27,6 +29,7 @@ from gencard.core.errors import (
     TooManyRecordsError,
     UndeclaredLevelError,
 )
+from gencard.core.scale import Adjustments
 from gencard.core.statistics.counting import Counter
 from gencard.core.statistics.measure import MarginalSource
 from gencard.core.types import FloatArray, VersionKind
@@ -71,6 +74,10 @@ class RecordSource(MarginalSource, Protocol):
 
     def check(self) -> None:
         """Raises UndeclaredLevelError, which names all attributes with undeclared values."""
+        ...
+
+    def adjustments(self) -> dict[str, Adjustments]:
+        """Return how many values of each attribute on a scale are rounded and clamped."""
         ...
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
@@ -154,6 +161,17 @@ class StreamedRecords(ABC):
             raise UndeclaredLevelError(attribute=", ".join(self._undeclared()) or nobody)
         check_zeros(self.coding, tables)
 
+    def adjustments(self) -> dict[str, Adjustments]:
+        """Return how many values of each attribute on a scale are rounded and clamped."""
+        scales = scales_of(self.coding)
+        found = dict.fromkeys(scales, Adjustments())
+        names = self.coding.stored if self.persons else tuple(scales)
+        for batch in self._numbers(names) if scales else ():
+            columns = dict(zip(names, batch, strict=False))
+            for name, scale in scales.items():
+                found[name] += scale.adjustments(columns[name])
+        return found
+
     def count(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
         """Marginals on the cliques, in their order: the ``MarginalSource`` of real records."""
         domain = self.coding.domain.covered_by(cliques)
@@ -236,7 +254,10 @@ class StreamedRecords(ABC):
         encoders = encoders_of(self.coding, self.readings, (*stored, *uncoded))
         for batch in self._numbers((*stored, *uncoded)):
             codes = [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
-            yield [*codes[: len(stored)], *batch[len(stored) :]]
+            yield [
+                *codes[: len(stored)],
+                *adjusted_numbers(self.coding, uncoded, batch[len(stored) :]),
+            ]
 
     @abstractmethod
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:

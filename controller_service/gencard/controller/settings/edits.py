@@ -18,7 +18,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
-from gencard.controller.records.schema_file import PublicSchema, schema_of_table
+from gencard.controller.records.schema_file import PublicSchema, schema_of_text
 from gencard.controller.settings.boxes import ReviewTable
 from gencard.controller.settings.disk import write_whole
 from gencard.controller.settings.files import read_table, table_of_text, toml_text
@@ -197,7 +197,7 @@ def _document(file: Path) -> tomlkit.TOMLDocument:
 
 def _write_schema(file: Path, document: tomlkit.TOMLDocument) -> PublicSchema:
     text = document.as_string()
-    schema = schema_of_table(table_of_text(text, file.name), file.name)
+    schema = schema_of_text(text, file.name)
     _replace(file, text)
     return schema
 

@@ -173,13 +173,16 @@ def read_table(path: Path) -> Table:
     Raises:
         InvalidInputError: The file cannot be read, or is not TOML in UTF-8.
     """
+    return table_of_text(read_text(path), path.name)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of TOML; raises InvalidInputError where it cannot be read or is no UTF-8."""
     try:
-        text = read_file(path, path.name, SETTINGS_LIMIT).decode()
+        return read_file(path, path.name, SETTINGS_LIMIT).decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
-        text = None
-    if text is None:
-        raise InvalidInputError(field=path.name, problem="is not valid TOML")
-    return table_of_text(text.replace("\r\n", "\n"), path.name)
+        pass
+    raise InvalidInputError(field=path.name, problem="is not valid TOML")
 
 
 def table_of_text(text: str, file: str) -> Table:

@@ -5,7 +5,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -69,6 +69,7 @@ from gencard.core.errors import (
     NotLeadingError,
     UndeclaredLevelError,
 )
+from gencard.core.scale import Adjustments
 from gencard.wire.signatures.identity import Role
 
 _TRIAL = "Trials only: also create the keys of this {} here. Repeatable."
@@ -235,7 +236,8 @@ def _check_all_records(settings: Settings, *, show_values: bool) -> None:
         for holdout in (False, True)[: 1 + (entry.holdout is not None)]:
             try:
                 with console.status(f"Reading {entry.name}"):
-                    check_records(entry, holdout=holdout)
+                    found = check_records(entry, holdout=holdout)
+                _say_adjustments(f"{entry.name}{' (holdout)' if holdout else ''}", found)
             except UndeclaredLevelError as error:
                 errors.append(error)
                 if show_values:
@@ -246,6 +248,18 @@ def _check_all_records(settings: Settings, *, show_values: bool) -> None:
         say_error(earlier)
     if errors:
         raise errors[-1]
+
+
+def _say_adjustments(dataset: str, found: Mapping[str, Adjustments]) -> None:
+    """Say how many values count otherwise than they are stored; for the steward alone."""
+    for name, one in found.items():
+        parts = {
+            "are rounded to a multiple of the step": one.rounded,
+            "above the last edge count as it": one.above,
+            "below the first edge count as it": one.below,
+        }
+        if changed := [f"{number:,} {what}" for what, number in parts.items() if number]:
+            say(f"{dataset}: of the values of {name}, {', '.join(changed)}.")
 
 
 def _say_undeclared(entry: DatasetTable, *, holdout: bool) -> None:

@@ -1,9 +1,20 @@
 """The public schema as a document: the part that gives codes their meaning, and its digest."""
 
+from decimal import Decimal, InvalidOperation
+
+from gencard.core.card.budget import decimal_text
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.derivation import Derivation
 from gencard.core.errors import InvalidInputError
-from gencard.wire.signatures.canonical import Document, digest_of, integer_of, text_of, texts_of
+from gencard.core.scale import CLAMPS, Scale, shortest
+from gencard.wire.signatures.canonical import (
+    LONGEST_DECIMAL,
+    Document,
+    digest_of,
+    integer_of,
+    text_of,
+    texts_of,
+)
 
 
 def coding_document(coding: Coding) -> Document:
@@ -47,6 +58,8 @@ def _attribute_document(attribute: Attribute) -> Document:
                 "ordered": ordered,
             }
             coding |= {"boolean": True} if boolean else {}
+        case Edges(missing=missing, scale=Scale() as scale):
+            coding = _scale_document(attribute.coding, scale) | {"missing": missing}
         case Edges(edges, missing, decimals, dates):
             coding = {"edges": [repr(float(edge)) for edge in edges], "missing": missing}
             coding |= {} if decimals is None else {"decimals": str(decimals)}
@@ -59,6 +72,28 @@ def _attribute_document(attribute: Attribute) -> Document:
     return document
 
 
+def _scale_document(coding: Edges, scale: Scale) -> Document:
+    """Return levels and cells by their first numbers and the last edge; dates in days."""
+    texts = {
+        "cells": list(map(decimal_text, scale.cells)),
+        "edges": [decimal_text(shortest(edge)) for edge in coding.edges],
+        "step": decimal_text(scale.step),
+    }
+    flags = {"above": scale.above, "below": scale.below, "dates": coding.dates}
+    return texts | {name: CLAMPS.get(name, True) for name, flag in flags.items() if flag}
+
+
+def _decimal_of(text: str) -> Decimal:
+    """Return the number of a text; raises ValueError if the text is not its one form."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if number.is_finite() and len(text) <= LONGEST_DECIMAL and decimal_text(number) == text:
+        return number
+    raise ValueError
+
+
 def _attribute_of_document(entry: Document) -> Attribute:
     how = _derivation_of_document(entry["derivation"]) if "derivation" in entry else None
     return Attribute(text_of(entry["name"]), _coding_of_document(entry), derivation=how)
@@ -66,12 +101,24 @@ def _attribute_of_document(entry: Document) -> Attribute:
 
 def _coding_of_document(entry: Document) -> Labels | Edges:
     missing = _flag(entry["missing"])
+    if "step" in entry:
+        return _scaled_of_document(entry, missing=missing)
     if "edges" in entry:
         decimals = integer_of(entry["decimals"]) if "decimals" in entry else None
         edges = tuple(map(float, texts_of(entry["edges"])))
         return Edges(edges, missing, decimals, _flag(entry.get("dates", False)))
     labels, boolean = texts_of(entry["labels"]), _flag(entry.get("boolean", False))
     return Labels(labels, _flag(entry["integer"]), _flag(entry["ordered"]), missing, boolean)
+
+
+def _scaled_of_document(entry: Document, *, missing: bool) -> Edges:
+    *starts, last = map(_decimal_of, texts_of(entry["edges"]))
+    cells = tuple(map(_decimal_of, texts_of(entry["cells"])))
+    if cells[-1] != last or any(entry.get(name, word) != word for name, word in CLAMPS.items()):
+        raise ValueError
+    above, below = (name in entry for name in CLAMPS)
+    scale = Scale(_decimal_of(text_of(entry["step"])), cells, above, below)
+    return Edges.of_scale(starts, scale, missing=missing, dates=_flag(entry.get("dates", False)))
 
 
 def _derivation_of_document(entry: Document) -> Derivation:

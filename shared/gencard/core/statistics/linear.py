@@ -219,10 +219,7 @@ def numbers(attribute: Attribute) -> tuple[Fraction | None, ...]:
     missing = (None,) if coding.missing else ()
     try:
         if isinstance(coding, Edges):
-            edges = [Fraction(repr(float(edge))) for edge in coding.edges]
-            step = Fraction() if coding.decimals is None else Fraction(1, 10**coding.decimals)
-            ends = [*(edge - step for edge in edges[1:-1]), edges[-1]]
-            return (*((low + end) / 2 for low, end in zip(edges, ends, strict=False)), *missing)
+            return (*((low + high) / 2 for low, high in coding.ends), *missing)
         return (*map(Fraction, coding.labels), *missing)
     except (ValueError, ZeroDivisionError):
         raise InvalidCodingError(attribute=attribute.name, problem="a label is not a number") from None

@@ -5,9 +5,12 @@ The codes are those that ``records.encoding`` gives for a file with the same val
 
 from calendar import isleap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
+from functools import reduce
 from itertools import pairwise
-from math import ceil, floor
+from math import ceil, floor, inf, isfinite
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
@@ -50,8 +53,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
             rest = labels.index(reading.other) if reading.other else UNDECLARED
         case Edges() if is_of_dates(coding, reading):
             day = as_date(column, attribute.name)
-            bounds = enumerate(_periods(coding, reading))
-            cases = [((day >= first) & (day < end), code) for code, (first, end) in bounds]
+            cases = _of_periods(day, coding, reading)
         case _:
             number = as_number(column)
             missing.append((number.isnan(), absent))
@@ -212,8 +214,58 @@ def _of_numbers(value: Any, coding: Labels | Edges) -> _Cases:
     if isinstance(coding, Labels):
         return [(value == float(label), code) for code, label in enumerate(coding.labels)]
     edges = list(coding.edges)
+    if coding.scale is not None:
+        low, *highs = coding.scale.bounds(edges[:-1])
+        # the first true case counts; infinity is no number, and has no level where values are clamped
+        below = (value < low) if isfinite(low) else (value == -inf)
+        return [(below, UNDECLARED), *((value < high, code) for code, high in enumerate(highs))]
     inner = [((value >= low) & (value < high), code) for code, (low, high) in enumerate(pairwise(edges))]
     return [*inner, (value == edges[-1], len(edges) - 2)]
+
+
+def _of_periods(day: Any, coding: Edges, reading: Reading) -> _Cases:
+    """The levels of dates, or of ages by dates of birth; dates beyond are clamped if so declared."""
+    last, scale, is_age = coding.size - coding.missing - 1, coding.scale, reading.age_at is not None
+    cases: _Cases = []
+    for code, (first, end) in enumerate(_periods(coding, reading)):
+        beyond = [scale is not None and scale.below and code == 0]
+        beyond.append(scale is not None and scale.above and code == last)
+        no_first, no_end = reversed(beyond) if is_age else beyond  # who is older was born earlier
+        tests = [] if no_first else [day >= first]
+        tests += [] if no_end else [day < end]
+        cases.append((reduce(and_, tests, day.notnull()), code))
+    return cases
+
+
+def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[Any, Any, Any]:
+    """Return tests of whether a value is rounded, is clamped from above, is clamped from below.
+
+    Args:
+        attribute: It is on a scale.
+    """
+    import ibis  # noqa: PLC0415
+
+    coding = attribute.coding
+    assert isinstance(coding, Edges)  # noqa: S101
+    assert coding.scale is not None  # noqa: S101
+    scale, never = coding.scale, ibis.literal(False)
+    if is_of_dates(coding, reading):
+        day = as_date(column, attribute.name)
+        periods = sorted(_periods(coding, reading))
+        rounded, earlier, later = never, day < periods[0][0], day >= periods[-1][1]
+        above, below = (earlier, later) if reading.age_at is not None else (later, earlier)
+    else:
+        value = as_number(column)
+        low, *_, high = replace(scale, above=False, below=False).bounds(coding.edges[:-1])
+        over, under = map(float, scale.step.as_integer_ratio())
+        finite = (value > -inf) & (value < inf)
+        small = (value > -scale.largest) & (value < scale.largest)  # as whole numbers have 64 bits here
+        steps = (ibis.cases((small, value), else_=0.0) * under / over + 0.5).floor().cast("float64")
+        rounded = small & (steps * over / under != value)
+        above, below = finite & (value >= high), finite & (value < low)
+    absent = reduce(or_, absences(column, reading.absent))
+    tests = (rounded, above if scale.above else never, below if scale.below else never)
+    return tuple(ibis.cases((absent, never), else_=test) for test in tests)
 
 
 def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:

@@ -10,17 +10,25 @@ import hmac
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import PLAIN, Reading, check_numbers, sources_of
+from gencard.controller.records.encoding import (
+    PLAIN,
+    Reading,
+    adjusted_numbers,
+    check_numbers,
+    scales_of,
+    sources_of,
+)
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.source import check_version, check_zeros, checked_cliques
 from gencard.controller.records.tables.codes import (
     UNDECLARED,
+    adjustments,
     as_text,
     code_of,
     derived_code,
@@ -37,6 +45,7 @@ from gencard.core.errors import (
     TooManyRecordsError,
     UndeclaredLevelError,
 )
+from gencard.core.scale import Adjustments
 from gencard.core.statistics.counting import MOST_CELLS, cover
 from gencard.core.statistics.marginals import project
 from gencard.core.types import FloatArray, VersionKind
@@ -117,6 +126,20 @@ class Table:
                 zero.
         """
         check_zeros(self.coding, self.count(checked_cliques(self.coding)))
+
+    def adjustments(self) -> dict[str, Adjustments]:
+        """Return how many values of each attribute on a scale are rounded and clamped."""
+        names = tuple(scales_of(self.coding))
+        self._check_columns(names)
+        tests: dict[str, Any] = {}
+        for axis, name in enumerate(names):
+            own = adjustments(self.records[name], self.coding.attribute(name), self._reading(name))
+            tests |= {f"t{axis}_{place}": test.fill_null(False).sum() for place, test in enumerate(own)}
+        if not names:
+            return {}
+        (batch,) = self._batches(self.records.aggregate(**tests))
+        counts = iter([int(column[0] or 0) for column in batch])
+        return {name: Adjustments(*islice(counts, 3)) for name in names}
 
     def count(self, cliques: Sequence[Clique]) -> list[_Counts]:
         """Marginals on the cliques, in their order: a ``MarginalSource``."""
@@ -256,7 +279,9 @@ class Table:
 
     def _numbers(self, name: str, values: NDArray[Any], codes: NDArray[Any]) -> FloatArray:
         attribute = self.coding.attribute(name)
-        numbers = numbers_of_stored(values, attribute, self._reading(name))
+        (numbers,) = adjusted_numbers(
+            self.coding, (name,), [numbers_of_stored(values, attribute, self._reading(name))]
+        )
         if attribute.coding.missing:
             numbers[codes == attribute.coding.size - 1] = np.nan
         return numbers

@@ -1,0 +1,195 @@
+"""Numbers that are whole multiples of a step: rounding, clamping, levels and cells of histograms.
+
+A number is a whole number of steps. All cells are ranges of whole numbers of steps, ascending and
+without gaps, so that a list of first numbers and the last edge says everything about them.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.json_codecs import written
+
+MOST_STEPS = 2**31
+"""The steps between first and last edge are fewer, so that places inside a cell fit 64-bit products."""
+
+LARGEST_STEPS = 2**51
+"""Whole numbers of steps are smaller, so that their products with the step are exact floats."""
+
+CLAMPS = {"above": "highest", "below": "lowest"}
+"""Words of schemas for values beyond the last and the first edge, which count as this edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What is declared of the numbers of an attribute besides its levels.
+
+    A value is rounded half up to a multiple of the step, then clamped, then coded.
+
+    Args:
+        step: Distance of neighbouring numbers, positive.
+        cells: First number of each cell of the attribute's histogram, ascending, then the last edge,
+            which belongs to the last cell. The first number of each level is one of them.
+        above: Numbers above the last edge count as the last edge.
+        below: Numbers below the first edge count as the first edge.
+    """
+
+    step: Decimal
+    cells: tuple[Decimal, ...]
+    above: bool = field(default=False, metadata=written(omit=True))
+    below: bool = field(default=False, metadata=written(omit=True))
+
+    def problem(self) -> str | None:
+        """Return what is wrong with the scale, if anything."""
+        if not (self.step.is_finite() and self.step > 0):
+            return "step must be a positive decimal"
+        if len(self.cells) < 2:
+            return "it has fewer than two edges"
+        if not all(number.is_finite() for number in self.cells):
+            return "an edge is not finite"
+        return (
+            problem_of_steps(self.step, self.cells)
+            or problem_of_range(self.step, self.cells[0], self.cells[-1])
+            or self._problem_of_order()
+        )
+
+    def _problem_of_order(self) -> str | None:
+        *inner, before, last = self.cells
+        ascending = all(low < high for low, high in pairwise([*inner, before])) and before <= last
+        return None if ascending else "edges must increase"
+
+    @property
+    def decimals(self) -> int:
+        """Number of decimals with which the attribute's numbers are written."""
+        exponent = self.step.normalize().as_tuple().exponent
+        return max(0, -exponent) if isinstance(exponent, int) else 0
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """First and last edge, in steps."""
+        return steps_of(self.cells[0], self.step), steps_of(self.cells[-1], self.step)
+
+    @property
+    def largest(self) -> float:
+        """Bound below which floats tell each multiple of the step from its neighbours."""
+        return LARGEST_STEPS * float(self.step)
+
+    def adjustments(self, numbers: NDArray[np.float64]) -> "Adjustments":
+        """Count the finite numbers that rounding or clamping changes.
+
+        Args:
+            numbers: Shape ``(n,)``.
+        """
+        finite = numbers[np.isfinite(numbers)]
+        steps, (first, last) = self._steps(finite), self.ends
+        return Adjustments(
+            int(np.count_nonzero((self.numbers(steps) != finite) & (np.abs(finite) < self.largest))),
+            int(np.count_nonzero(steps > last)) if self.above else 0,
+            int(np.count_nonzero(steps < first)) if self.below else 0,
+        )
+
+    def adjusted(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return numbers rounded to the step, then clamped as declared.
+
+        A float counts as its shortest decimal. What is not finite stays, and so does a number outside
+        the edges where nothing is clamped, apart from the rounding.
+
+        Args:
+            numbers: Shape ``(n,)``.
+        """
+        first, last = self.ends
+        steps = self._steps(numbers)
+        low = first if self.below else -np.inf
+        high = last if self.above else np.inf
+        rounded = self.numbers(np.clip(steps, low, high))
+        return np.where(np.isfinite(numbers), rounded, numbers)
+
+    def numbers(self, steps: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return numbers of steps as numbers: each the float nearest to the exact decimal."""
+        over, under = map(float, self.step.as_integer_ratio())
+        with np.errstate(invalid="ignore", over="ignore"):
+            numbers: NDArray[np.float64] = np.asarray(steps, dtype=np.float64) * over / under
+        return numbers
+
+    def _steps(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Whole numbers of steps, ``floor(number / step + 1/2)``; garbage where a number is not finite.
+
+        The quotient may be off by one unit in the last place, so both halves beside the result are
+        compared with the number itself: a half of a step as a float is correctly rounded, as the
+        numerator is an exact float.
+        """
+        over, under = map(float, self.step.as_integer_ratio())
+        with np.errstate(invalid="ignore", over="ignore"):
+            steps = np.floor(numbers * under / over + 0.5)
+            steps -= numbers < (2 * steps - 1) * over / (2 * under)
+            steps += numbers >= (2 * steps + 1) * over / (2 * under)
+        return steps
+
+    def bounds(self, starts: Sequence[float]) -> tuple[float, ...]:
+        """Return the numbers that part values of different levels, rounding included.
+
+        Args:
+            starts: First number of each level, ascending.
+
+        Returns:
+            One more than there are levels. A value belongs to a level if it is at least its bound and
+            less than the next one; first and last are infinite if values beyond are clamped.
+        """
+        over, under = self.step.as_integer_ratio()
+        steps = [steps_of(shortest(start), self.step) for start in starts]
+        halves = [2 * step - 1 for step in steps] + [2 * self.ends[1] + 1]
+        low, *inner, high = [half * over / (2 * under) for half in halves]
+        return (-np.inf if self.below else low, *inner, np.inf if self.above else high)
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustments:
+    """Numbers of values that do not count as they are stored.
+
+    Args:
+        rounded: Values that are no multiple of the step.
+        above: Values above the last edge, which count as it.
+        below: Values below the first edge, which count as it.
+    """
+
+    rounded: int = 0
+    above: int = 0
+    below: int = 0
+
+    def __add__(self, other: "Adjustments") -> "Adjustments":
+        return Adjustments(
+            self.rounded + other.rounded, self.above + other.above, self.below + other.below
+        )
+
+
+def steps_of(number: Decimal, step: Decimal) -> int:
+    """Return a multiple of a step as its number of steps."""
+    return round(Fraction(number) / Fraction(step))
+
+
+def problem_of_steps(step: Decimal, numbers: Iterable[Decimal], what: str = "an edge") -> str | None:
+    """Return the problem if a number is no multiple of the step."""
+    for number in numbers:
+        if Fraction(number) % Fraction(step):
+            return f"{what} is not a multiple of the step {step}: {number}"
+    return None
+
+
+def problem_of_range(step: Decimal, first: Decimal, last: Decimal) -> str | None:
+    """Return the problem if there are too many steps between two edges, or from 0 to one of them."""
+    over, _ = step.as_integer_ratio()
+    if (last - first) / step >= MOST_STEPS:
+        return f"there are {MOST_STEPS:,} steps or more between its edges: declare a larger step"
+    if max(abs(first), abs(last)) / step * over >= LARGEST_STEPS:
+        return "its edges are too large for the step: declare a larger step"
+    return None
+
+
+def shortest(number: float) -> Decimal:
+    """Return the shortest decimal that reads as the float."""
+    return Decimal(repr(float(number)))
