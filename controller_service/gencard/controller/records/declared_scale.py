@@ -19,6 +19,9 @@ TEN_A_DECADE = "ten-a-decade"
 _RUNGS = tuple(map(Decimal, ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")))
 
 
+SCALE_KEYS = ("edges", "dates", "step", "points", "fine", "fine_points", *CLAMPS)
+"""Keys of a schema file that declare levels and cells of numbers."""
+
 Fine = str | Decimal | tuple[Decimal, ...] | None
 """Cells of a histogram inside the levels: ``TEN_A_DECADE``, a width, or a list of edges."""
 
@@ -59,6 +62,24 @@ class DeclaredScale:
             raise ValueError(f"fine makes more than {LARGEST_SIZE:,} cells")
         scale = Scale(self.step, (*cells, self.edges[-1]), self.above, self.below)
         return Edges.of_scale(starts, scale, missing=missing, dates=dates)
+
+    def keys(self, *, dates: bool) -> dict[str, Any]:
+        """Return the declaration as a schema file states it."""
+        keys: dict[str, Any] = {"edges": list(map(_stated, self.edges))}
+        if dates:
+            keys = {"dates": [date_of_days(float(edge)).isoformat() for edge in self.edges]}
+        keys["step"] = int(self.step) if self.step == int(self.step) else decimal_text(self.step)
+        keys |= {"points": list(map(_stated, self.points))} if self.points else {}
+        match self.fine:
+            case str():
+                keys["fine"] = self.fine
+            case Decimal():
+                keys["fine"] = _stated(self.fine)
+            case tuple():
+                keys["fine"] = list(map(_stated, self.fine))
+        keys |= {"fine_points": list(map(_stated, self.fine_points))} if self.fine_points else {}
+        flags = {"above": self.above, "below": self.below}
+        return keys | {name: CLAMPS[name] for name, flag in flags.items() if flag}
 
     def _check_levels(self) -> None:
         if not (self.step.is_finite() and self.step > 0):
@@ -120,6 +141,10 @@ class DeclaredScale:
     def _starts(self, edges: Sequence[Decimal], points: Sequence[Decimal]) -> tuple[Decimal, ...]:
         in_steps = ([steps_of(one, self.step) for one in numbers] for numbers in (edges, points))
         return tuple(start * self.step for start in starts_of(*in_steps))
+
+
+def _stated(number: Decimal) -> int | float:
+    return int(number) if number == int(number) else float(number)
 
 
 def keys_of(coding: Edges, scale: Scale) -> dict[str, Any]:

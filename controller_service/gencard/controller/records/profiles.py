@@ -2,19 +2,32 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, Protocol
 
 from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MARKS, MOST_COLUMNS
 from gencard.controller.records.encoding import Column, number_text
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
-from gencard.controller.records.round_edges import INTERVALS
 from gencard.controller.records.vault import Records
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, TooLargeError
+from gencard.core.scale import MOST_STEPS
 
 MOST_LABELS = 100
 _LEAST_RECORDS = 8
 """Fewer records say too little about a column."""
+
+LEAST_HEAP = 0.02
+"""Least share of the records that a number has to be worth a cell of its own."""
+
+_FINEST = 20
+"""Most decimals of a drafted step."""
+
+INTERVALS = 8
+"""Parts of equal size between the quantiles of a profile."""
+
+_EIGHTHS = tuple(step / INTERVALS for step in range(INTERVALS + 1))
+_OF_POSITIVE = (0.1, 0.5)
 
 NUMBER_MARKS = (-1.0, -2.0, -7.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0)
 """Numbers that people write where a value is missing, if all others are 0 or more."""
@@ -33,8 +46,9 @@ class Profile:
         longest: Characters of the longest value.
         kind: "number", "date", "boolean" or "text".
         quantiles: Of numbers or days, at 0, 1/8, ..., 1.
-        zeros: Values that are 0.
-        decimals: Most decimals of a number, where all have at most two.
+        positive: Of numbers above 0: the 10 % quantile and the median.
+        heaps: Numbers that many records share, and how many, the most frequent first.
+        decimals: Fewest decimals that hold all numbers; None if these are more than ``most_decimals``.
         undecided: Dates that could as well be read with day and month exchanged.
         nullable: The column may hold empty values, whether it does or not.
         declared: The table declares values or quantiles; no record was read for them.
@@ -52,7 +66,7 @@ class Profile:
     kind: str
     quantiles: tuple[float, ...] = ()
     positive: tuple[float, ...] = ()
-    zeros: int = 0
+    heaps: tuple[tuple[float, int], ...] = ()
     decimals: int | None = None
     undecided: bool = False
     nullable: bool = False
@@ -82,12 +96,12 @@ class Look(Protocol):
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]: ...
 
     def quantiles(
-        self, marks: dict[str, int], kind: str, *, positive: bool = False
+        self, marks: dict[str, int], kind: str, points: Sequence[float], *, positive: bool = False
     ) -> tuple[float, ...]: ...
 
-    def zeros(self, kind: str) -> int: ...
+    def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]: ...
 
-    def decimals(self, marks: dict[str, int]) -> int | None: ...
+    def decimals(self, marks: dict[str, int], most: int) -> int | None: ...
 
     def is_undecided(self) -> bool: ...
 
@@ -139,6 +153,8 @@ def profile_of(
     present, common = look.present(marks), look.common(marks, kind)
     if kind not in ("number", "date"):
         return Profile(name, records, present, marks, *common, kind, nullable=nullable)
+    quantiles = look.quantiles(marks, kind, _EIGHTHS)
+    is_number, decimals = kind == "number", most_decimals(quantiles)
     return Profile(
         name,
         records,
@@ -146,13 +162,25 @@ def profile_of(
         marks,
         *common,
         kind,
-        quantiles=look.quantiles(marks, kind),
-        positive=look.quantiles(marks, kind, positive=True),
-        zeros=look.zeros(kind),
-        decimals=look.decimals(marks) if kind == "number" else 0,
+        quantiles=quantiles,
+        positive=look.quantiles(marks, kind, _OF_POSITIVE, positive=True) if is_number else (),
+        heaps=look.heaps(marks, max(1, ceil(LEAST_HEAP * present))) if is_number else (),
+        decimals=look.decimals(marks, decimals) if is_number else 0,
         undecided=kind == "date" and look.is_undecided(),
         nullable=nullable,
     )
+
+
+def most_decimals(quantiles: Sequence[float]) -> int:
+    """Return the most decimals with fewer than ``MOST_STEPS`` steps between least and largest number.
+
+    The number is negative for large ranges.
+    """
+    if not quantiles:
+        return 0
+    low, high = quantiles[0], quantiles[-1]
+    span = max(high - low, abs(high) * 1e-9, 1e-12)
+    return min(_FINEST, floor(log10(MOST_STEPS / span)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +207,13 @@ class _Look:
     def present(self, marks: dict[str, int]) -> int:
         return self.count(f"NOT {self.absent(marks)}")
 
-    def zeros(self, kind: str) -> int:
-        return self.count(f"{self._value(kind)} = 0")
+    def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]:
+        """Numbers that at least so many records have, and how many."""
+        query = (
+            f"SELECT {self.column.number} AS v, count(*) AS n FROM records "  # noqa: S608
+            f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING n >= {least} ORDER BY n DESC, v"
+        )
+        return tuple((float(number), int(records)) for number, records in self._rows(query))
 
     def _value(self, kind: str) -> str:
         return self.column.number if kind == "number" else self.column.days
@@ -232,13 +265,13 @@ class _Look:
         return len(texts), texts, int(rare), int(longest)
 
     def quantiles(
-        self, marks: dict[str, int], kind: str, *, positive: bool = False
+        self, marks: dict[str, int], kind: str, points: Sequence[float], *, positive: bool = False
     ) -> tuple[float, ...]:
         value = self._value(kind)
         condition = f"{value} > 0" if positive else "true"
-        points = ", ".join(str(step / INTERVALS) for step in range(INTERVALS + 1))
+        places = ", ".join(map(str, points))
         ((numbers,),) = self._rows(
-            f"SELECT quantile_disc({value}, [{points}]) FROM records "  # noqa: S608
+            f"SELECT quantile_disc({value}, [{places}]) FROM records "  # noqa: S608
             f"WHERE NOT {self.absent(marks)} AND {condition}"
         )
         return tuple(map(float, numbers or ()))
@@ -248,12 +281,15 @@ class _Look:
         formats = {*self.column.format.dates} & {*DAY_OR_MONTH_FIRST}
         return bool(formats) and not self.count(f"day({self.column.calendar_date}) > 12")
 
-    def decimals(self, marks: dict[str, int]) -> int | None:
+    def decimals(self, marks: dict[str, int], most: int) -> int | None:
+        """Return the least number of decimals of which each number is the nearest float."""
+        if most < 0:
+            return None
         number, here = self.column.number, f"NOT {self.absent(marks)}"
         longer = self.counts(
             *(
-                f"{number} <> round({number}, {decimals}) AND {here} OR abs({number}) > 1e12"
-                for decimals in (0, 1, 2)
+                f"{number} <> round({number} * 1e{decimals}) / 1e{decimals} AND {here}"
+                for decimals in range(most + 1)
             )
         )
         return next((decimals for decimals, more in enumerate(longer) if not more), None)

@@ -1,40 +1,101 @@
-"""Edges at round numbers: at equal steps, or near quantiles."""
+"""Drafts of levels and cells of numbers: round edges, and values that many records share."""
 
 import math
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import pairwise
+from typing import NamedTuple
 
-INTERVALS = 8
-"""About as many intervals are drafted."""
+from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine
+from gencard.controller.records.profiles import LEAST_HEAP, Profile, most_decimals
+from gencard.core.scale import problem_of_range, shortest
 
 _ROUND = (1, 2, 5)
+_LADDERS = ((200, ("1", "2", "5")), (0, ("1", "1.5", "2.5", "4", "6")))
+"""Least ratio of last and first edge -> edges in each power of ten, the coarser ones first."""
+
+_TAIL = 5
+"""Numbers from 0 on have a long tail if the largest is more than so many times the median above 0."""
+
+_WIDTHS = 11
+"""Intervals of one width are at most so many, and one for rounding."""
+
+_LEAST_POINT, _LEAST_RECORDS, _MOST_FINE = 0.1, 50, 16
+"""Least share of a point; least records of a cell of one value, and most such cells."""
 
 
-def increasing(numbers: Sequence[float]) -> list[float]:
-    """The numbers that are above all before them."""
-    edges = [numbers[0]]
-    for number in numbers[1:]:
-        if number > edges[-1]:
-            edges.append(number)
-    return edges if len(edges) > 1 else [*edges, edges[0] + (abs(edges[0]) or 1.0)]
+class _Intervals(NamedTuple):
+    edges: tuple[Decimal, ...]
+    fine: Fine
 
 
-def round_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
-    """Quantiles rounded to one digit, or to two where one makes few intervals; the ends outwards.
+def drafted_scale(profile: Profile) -> DeclaredScale:
+    """Return a draft of step, edges, points and cells of a column of numbers.
 
-    >>> round_quantiles((0, 130, 410, 880, 1_900, 52_300))
-    (0.0, 100.0, 400.0, 900.0, 2000.0, 60000.0)
+    The step is the last decimal of the values, or the finest power of ten with fewer than ``MOST_STEPS``
+    steps between the edges, to which values are rounded.
     """
-    edges = _rounded_quantiles(quantiles, digits=1)
-    few = len(edges) - 1 <= (len(quantiles) - 1) / 2
-    return _rounded_quantiles(quantiles, digits=2) if few else edges
+    own = most_decimals(profile.quantiles) if profile.decimals is None else profile.decimals
+    for decimals in range(own, own - 40, -1):
+        step = Decimal(1).scaleb(-decimals)
+        edges, fine = _intervals(profile, step)
+        if problem_of_range(step, edges[0], edges[-1]) is None:
+            break
+    shared = [(shortest(number), records) for number, records in profile.heaps]
+    heaps = {number: records for number, records in shared if number % step == 0}
+    least = max(_LEAST_RECORDS, math.ceil(LEAST_HEAP * profile.present))
+    points = [
+        number
+        for number, records in heaps.items()
+        if records >= _LEAST_POINT * profile.present or (not number and records >= least)
+    ]
+    points = _wider_than_a_step(DeclaredScale(step, edges), points)
+    draft = DeclaredScale(step, edges, tuple(sorted(points)), fine)
+    others = [number for number, records in heaps.items() if records >= least and number not in points]
+    fine_points = _wider_than_a_step(draft, others)[:_MOST_FINE]
+    return DeclaredScale(step, edges, draft.points, fine, tuple(sorted(fine_points)))
 
 
-def _rounded_quantiles(quantiles: Sequence[float], digits: int) -> tuple[float, ...]:
-    middle = [rounded(value, round, digits) for value in quantiles[1:-1]]
-    edges = increasing([rounded(quantiles[0], math.floor), *middle])
-    last = rounded(quantiles[-1], math.ceil)
-    return tuple(increasing([*(edge for edge in edges if edge < last), last]))
+def _intervals(profile: Profile, step: Decimal) -> _Intervals:
+    """Return a ladder of edges if high values are rare, else edges at equal distances."""
+    low, high = shortest(profile.quantiles[0]), shortest(profile.quantiles[-1])
+    if profile.positive and low >= 0 and high > _TAIL * shortest(profile.positive[1]):
+        return _ladder(shortest(profile.positive[0]), high, step)
+    width = max(_round_up((high - min(low, Decimal(0))) / _WIDTHS), step)
+    begins_at_zero = 0 <= low <= high / 2
+    first = 0 if begins_at_zero else math.floor(low / width)
+    last = max(math.ceil(high / width), first + 1)
+    edges = tuple(width * count for count in range(first, last + 1))
+    whole = int(width / step)
+    return _Intervals(edges, None if whole == 1 else width / 5 if whole % 5 == 0 else width / 2)
+
+
+def _ladder(low: Decimal, high: Decimal, step: Decimal) -> _Intervals:
+    """Return 0 and edges that grow from a low quantile on."""
+    first, last = max(_round_down(low), step), _round_up(high)
+    rungs = next(rungs for least, rungs in _LADDERS if last >= least * first)
+    powers = range(first.adjusted(), last.adjusted() + 1)
+    numbers = [Decimal(rung).scaleb(power) for power in powers for rung in rungs]
+    inner = [number for number in numbers if first <= number < last and number % step == 0]
+    return _Intervals((Decimal(0), *inner, last), TEN_A_DECADE)
+
+
+def _wider_than_a_step(draft: DeclaredScale, numbers: Sequence[Decimal]) -> list[Decimal]:
+    """Return the numbers inside the edges that share their cell with others."""
+    scale = draft.edges_of(missing=False, dates=False).scale
+    cells = scale.cells if scale else ()
+    single = {low for low, high in pairwise(cells[:-1]) if high - low == draft.step}
+    return [number for number in numbers if cells[0] <= number <= cells[-1] and number not in single]
+
+
+def _round_up(number: Decimal) -> Decimal:
+    """Return the lowest 1, 2 or 5 times a power of ten that is not below a number."""
+    return shortest(rung(rung_above(max(float(number), 1e-300))))
+
+
+def _round_down(number: Decimal) -> Decimal:
+    above = rung_above(float(number))
+    return shortest(rung(above if shortest(rung(above)) <= number else above - 1))
 
 
 def rounded(value: float, rounding: object, digits: int = 1) -> float:
@@ -43,19 +104,6 @@ def rounded(value: float, rounding: object, digits: int = 1) -> float:
         return 0.0
     unit = Decimal(1).scaleb(Decimal(repr(value)).adjusted() - digits + 1)
     return float(unit * rounding(Decimal(repr(value)) / unit))  # type: ignore[operator]
-
-
-def round_edges(low: float, high: float, *, whole: bool = False) -> tuple[float, ...]:
-    """Edges at multiples of 1, 2 or 5 times a power of ten: about eight intervals hold all values.
-
-    >>> round_edges(17.5, 42)
-    (15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0)
-    """
-    step = rung_above(max(high - low, abs(high) * 1e-9, 1e-9) / INTERVALS)
-    unit = max(Decimal(repr(rung(step))), Decimal(1 if whole else 0))
-    first = math.floor(Decimal(repr(low)) / unit)
-    last = max(math.ceil(Decimal(repr(high)) / unit), first + 1)
-    return tuple(float(unit * count) for count in range(first, last + 1))
 
 
 def rung(step: int) -> float:

@@ -5,27 +5,22 @@ and no value of it is copied.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
+from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.controller.records.detection import detect
 from gencard.controller.records.encoding import PLAIN, Reading
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.ordered_labels import in_order
 from gencard.controller.records.profiles import MOST_LABELS, Profile, profiles
-from gencard.controller.records.round_edges import (
-    INTERVALS,
-    increasing,
-    round_edges,
-    round_quantiles,
-    rung,
-    rung_above,
-)
+from gencard.controller.records.round_edges import drafted_scale
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
 from gencard.controller.records.tables.address import TableAddress
+from gencard.core.card.budget import decimal_text
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels, date_of_days, days_of_date
 from gencard.core.errors import InvalidInputError
 
@@ -56,6 +51,8 @@ class DraftedAttribute:
     Args:
         note: What the steward should know of the draft; a comment in the schema file.
         marks: Marks of missing values and their counts, for the steward alone.
+        scale: Declaration of numbers or dates, as the schema file states it.
+        drafted: What the levels were drafted from, if nobody declared them.
     """
 
     name: str
@@ -63,6 +60,8 @@ class DraftedAttribute:
     note: str
     reading: Reading = PLAIN
     marks: dict[str, int] = field(default_factory=dict)
+    scale: DeclaredScale | None = None
+    drafted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +120,17 @@ def draft_schema(
             )
             raise InvalidInputError(field="data", problem=problem)
     drafts = tuple(_drafted(profile, today) for profile in looks)
-    codings = [(one.name, one.coding) for one in drafts if one.coding is not None]
-    if not codings:
+    attributes = [
+        Attribute(one.name, one.coding, drafted=one.drafted) for one in drafts if one.coding is not None
+    ]
+    if not attributes:
         raise InvalidInputError(field="data", problem="has no column that a schema could declare")
     schema = PublicSchema(
         title=title,
         description="",
         declared_by=UNDECLARED,
         reviewed=False,
-        coding=Coding(tuple(Attribute(name, coding) for name, coding in codings)),
+        coding=Coding(tuple(attributes)),
         readings={one.name: one.reading for one in drafts if one.coding and one.reading != PLAIN},
     )
     return SchemaDraft(schema, file_format, drafts, looks[0].records)
@@ -139,17 +140,19 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
     reason = _why_left_out(profile)
     if reason:
         return DraftedAttribute(profile.name, None, reason)
-    reading = Reading(tuple(profile.marks))
+    reading, scale = Reading(tuple(profile.marks)), None
     match profile.kind:
         case "boolean":
             coding: Labels | Edges = Labels(BOOLEANS, missing=profile.missing, boolean=True)
             note = ""
         case "date" if _NAMES_OF_BIRTH.search(profile.name):
-            coding = Edges(tuple(map(float, _AGES)), profile.missing, 0)
+            scale = DeclaredScale(Decimal(1), tuple(map(Decimal, _AGES)), fine=Decimal(1))
+            coding = scale.edges_of(missing=profile.missing, dates=False)
             reading = Reading(tuple(profile.marks), age_at=_age_day(profile, today))
             note = "Ages in the classes of statistical offices."
         case "date":
-            coding, note = _dates(profile), "Periods drafted from the records."
+            scale, note = _dates(profile), "Periods drafted from the records."
+            coding = scale.edges_of(missing=profile.missing, dates=True)
             if profile.undecided:
                 note += (
                     " No day is above 12: check in the settings whether the day or the month is first."
@@ -159,14 +162,17 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
             coding = Labels(profile.values, integer=whole, ordered=True, missing=profile.missing)
             note = f"Labels drafted from {profile.source}."
         case "number":
-            coding = Edges(_edges(profile), profile.missing, profile.decimals)
-            note = f"Edges drafted from {profile.source}."
+            scale = drafted_scale(profile)
+            coding = scale.edges_of(missing=profile.missing, dates=False)
+            note = _note_of_scale(profile, scale)
         case _:
             labels, ordered = in_order(profile.values)
             labels = labels if ordered or not profile.declared else profile.values
             coding = Labels(labels, ordered=ordered, missing=profile.missing)
             note = f"Labels drafted from {profile.source}" + (", order recognised." if ordered else ".")
-    return DraftedAttribute(profile.name, coding, note, reading, profile.marks)
+    is_drafted = scale is not None and not profile.declared and reading.age_at is None
+    drafted = "records" if is_drafted else ""
+    return DraftedAttribute(profile.name, coding, note, reading, profile.marks, scale, drafted)
 
 
 def _why_left_out(profile: Profile) -> str:
@@ -213,7 +219,17 @@ def _age_day(profile: Profile, today: date) -> date:
     return january if profile.quantiles[-1] <= days_of_date(january) else today
 
 
-def _dates(profile: Profile) -> Edges:
+def _note_of_scale(profile: Profile, scale: DeclaredScale) -> str:
+    """Return what the steward should know of edges and step."""
+    note = f"Edges drafted from {profile.source}."
+    if not profile.declared:
+        note += " State a public last edge; above = 'highest' takes larger values for it."
+    if profile.decimals is None or scale.step > Decimal(1).scaleb(-profile.decimals):
+        note += f" Values are rounded to multiples of {decimal_text(scale.step)}."
+    return note
+
+
+def _dates(profile: Profile) -> DeclaredScale:
     """Months, quarters, years or more: the finest with at most 24 periods."""
     first, last = (date_of_days(profile.quantiles[at]) for at in (0, -1))
     for months in (1, 3, 12, 60, 120, 600):
@@ -221,8 +237,7 @@ def _dates(profile: Profile) -> Edges:
         if len(starts) <= 25:
             break
     end = date_of_days(days_of_date(starts[-1]) - 1)
-    days = tuple(float(days_of_date(day)) for day in (*starts[:-1], end))
-    return Edges(days, profile.missing, 0, dates=True)
+    return DeclaredScale(Decimal(1), tuple(Decimal(days_of_date(day)) for day in (*starts[:-1], end)))
 
 
 def _starts(first: date, last: date, months: int) -> list[date]:
@@ -231,29 +246,3 @@ def _starts(first: date, last: date, months: int) -> list[date]:
     end = (last.year * 12 + last.month - 1) // months
     counts = [period * months for period in range(begin, end + 2)]
     return [date(count // 12, count % 12 + 1, 1) for count in counts]
-
-
-def _edges(profile: Profile) -> tuple[float, ...]:
-    """A level for 0 where it is frequent; rounded quantiles where high values are rare, else steps."""
-    low, high = profile.quantiles[0], profile.quantiles[-1]
-    inflated = low >= 0 and profile.zeros * 10 > profile.present and profile.positive
-    if inflated:
-        return (0.0, *increasing([_above_zero(profile), *round_quantiles(profile.positive)[1:]]))
-    if _is_skewed(profile.quantiles):
-        return round_quantiles(profile.quantiles)
-    return round_edges(low, high, whole=profile.decimals == 0)
-
-
-def _is_skewed(quantiles: Sequence[float]) -> bool:
-    """Whether intervals of one width would put most values into one of them."""
-    low, high = quantiles[0], quantiles[-1]
-    if low >= 0:
-        return high > 10 * quantiles[INTERVALS // 2]
-    return high - low > 10 * (quantiles[-2] - quantiles[1])
-
-
-def _above_zero(profile: Profile) -> float:
-    """The edge of the level that holds 0 and nothing else."""
-    if profile.decimals is None:
-        return rung(rung_above(profile.positive[0]) - 1)
-    return float(Decimal(1).scaleb(-profile.decimals))

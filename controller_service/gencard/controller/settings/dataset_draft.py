@@ -9,11 +9,13 @@ from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
 
+from gencard.controller.records.declared_scale import SCALE_KEYS
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import SchemaDraft
 from gencard.controller.records.schema_file import PublicSchema, table_of_schema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.settings.files import Table, toml_text
+from gencard.core.coding import Edges
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.noise import epsilon_of
@@ -131,7 +133,12 @@ def drafted_schema_text(drafted: SchemaDraft) -> str:
     comments = [*_REVIEW, *(f"Left out: {one.name!r}: {one.note}" for one in drafted.left_out)]
     notes = {one.name: one.note for one in drafted.attributes if one.note}
     text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n"
-    return text + schema_text(drafted.schema, notes, drafted.remark)
+    scales = {
+        one.name: one.scale.keys(dates=one.coding.dates)
+        for one in drafted.attributes
+        if one.scale is not None and isinstance(one.coding, Edges)
+    }
+    return text + schema_text(drafted.schema, notes, drafted.remark, scales)
 
 
 _MARKS = ("delimiter", "quote", "escape", "comment", "header", "skip")
@@ -153,10 +160,24 @@ def _epsilon_text(rho: Decimal) -> str:
 
 
 def schema_text(
-    schema: PublicSchema, notes: Mapping[str, str] = MappingProxyType({}), remark: str = ""
+    schema: PublicSchema,
+    notes: Mapping[str, str] = MappingProxyType({}),
+    remark: str = "",
+    scales: Mapping[str, Table] = MappingProxyType({}),
 ) -> str:
-    """The schema as TOML; ``notes`` are comments on attributes, ``remark`` one on the whole."""
+    """Return the schema as TOML.
+
+    Args:
+        notes: Comments on attributes.
+        remark: A comment on the whole.
+        scales: Attribute -> edges, points and cells in the words of their declaration.
+    """
     table = table_of_schema(schema)
+    for entry in table["attributes"]:
+        if entry["name"] in scales:
+            others = {key: value for key, value in entry.items() if key not in SCALE_KEYS}
+            entry.clear()
+            entry.update({"name": others["name"]} | scales[others["name"]] | others)
     parts = [_lines({name: value for name, value in table.items() if not isinstance(value, list)})]
     parts[0] += f"# {remark}\n" if remark else ""
     for name in ("attributes", "structural_zeros"):

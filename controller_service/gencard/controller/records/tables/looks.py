@@ -13,13 +13,13 @@ from gencard.controller.records.detection import MARKS
 from gencard.controller.records.encoding import number_text
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.profiles import (
+    INTERVALS,
     MOST_LABELS,
     NUMBER_MARKS,
     Profile,
     check_enough,
     profile_of,
 )
-from gencard.controller.records.round_edges import INTERVALS
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.tables.codes import absences, as_number, as_text
 from gencard.controller.records.tables.declarations import Declaration, declarations
@@ -92,7 +92,7 @@ def _steps(low: float, high: float) -> tuple[float, ...]:
 def _decimals(kind: Any, numbers: Sequence[float]) -> int | None:
     if kind.is_integer() or (numbers and all(map(float.is_integer, numbers))):
         return 0
-    return kind.scale if kind.is_decimal() and (kind.scale or 0) <= 2 else None
+    return kind.scale if kind.is_decimal() else None
 
 
 def _is_day(kind: Any) -> bool:
@@ -160,30 +160,37 @@ class _Look:
         return distinct, texts if distinct <= MOST_LABELS else (), int(rare or 0), int(longest or 0)
 
     def quantiles(
-        self, marks: dict[str, int], kind: str, *, positive: bool = False
+        self, marks: dict[str, int], kind: str, points: Sequence[float], *, positive: bool = False
     ) -> tuple[float, ...]:
         value = self._value(kind)
         here = ~self._absent(marks) & ((value > 0) if positive else True)
-        points = [step / INTERVALS for step in range(INTERVALS + 1)]
         some = self.records.filter(here).select(v=value)
-        return tuple(
-            map(float, _rows(self.run, some.aggregate(q=some.v.quantile(points)))[0]["q"] or ())
-        )
+        numbers = _rows(self.run, some.aggregate(q=some.v.quantile([*points])))[0]["q"]
+        return tuple(map(float, numbers or ()))
 
-    def zeros(self, kind: str) -> int:
-        return self._count(self._value(kind) == 0)
+    def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]:
+        """Numbers that at least so many records have, and how many."""
+        groups = self._grouped(self._number, ~self._absent(marks))
+        rows = _rows(self.run, groups.filter(groups.n >= least))
+        found = [(float(row["v"]), int(row["n"])) for row in rows]
+        return tuple(sorted(found, key=lambda one: (-one[1], one[0])))
 
-    def decimals(self, marks: dict[str, int]) -> int | None:
+    def decimals(self, marks: dict[str, int], most: int) -> int | None:
+        """Return the least number of decimals of which each number is the nearest float."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
-        number, here = self._number, ~self._absent(marks)
-        if self._count((number.abs() > 1e12) & here):
+        if most < 0:
             return None
-        bounded = ibis.cases((number.abs() <= 1e12, number))  # infinite ones cannot be rounded
-        for decimals in (0, 1, 2):
-            if not self._count((bounded != bounded.round(decimals)) & here):
-                return decimals
-        return None
+        here = ~self._absent(marks)
+        # infinite ones, and none, cannot be rounded
+        number = ibis.cases((here & (self._number.abs() < 2.0**52), self._number))
+        over = {decimals: 10.0**decimals for decimals in range(most + 1)}
+        differ = {
+            f"d{decimals}": ((number * unit + 0.5).floor().cast("float64") / unit != number).sum()
+            for decimals, unit in over.items()
+        }
+        (row,) = _rows(self.run, self.records.aggregate(**differ))
+        return next((decimals for decimals in over if not row[f"d{decimals}"]), None)
 
     def is_undecided(self) -> bool:
         return False
