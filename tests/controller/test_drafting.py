@@ -5,7 +5,6 @@ import stat
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +18,18 @@ from gencard.controller.people.enrolment import demo_people
 from gencard.controller.people.identities import read_identities
 from gencard.controller.records import schema_draft
 from gencard.controller.records.detection import detect
-from gencard.controller.records.round_edges import round_edges, round_quantiles
+from gencard.controller.records.profiles import Profile, most_decimals
+from gencard.controller.records.round_edges import drafted_scale
 from gencard.controller.records.schema_draft import draft_schema
-from gencard.controller.records.schema_file import read_schema
+from gencard.controller.records.schema_file import read_schema, schema_of_text
 from gencard.controller.records.vault import Records, Vault
+from gencard.controller.settings.dataset_draft import drafted_schema_text
 from gencard.controller.settings.drafting import Draft, draft
 from gencard.controller.settings.files import secret_bytes, signing_key
 from gencard.controller.settings.settings import Settings
 from gencard.core.card.mechanism import USUAL_CHECKS
 from gencard.core.card.noise import Mechanism, gaussian
-from gencard.core.coding import Edges, Labels
+from gencard.core.coding import Attribute, Labels, codes_of_numbers
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
 from gencard.core.generators.registry import GENERATORS
 from gencard.core.noise import epsilon_of
@@ -164,7 +165,7 @@ class TestFolder:
         policy = entry.policy
         assert policy.largest_order == 2
         assert policy.most_marginals == 36
-        assert policy.most_per_card.statistics == 941
+        assert policy.most_per_card.statistics == 1_019
         assert policy.most_per_card.fits(entry.caps.analyst)
 
     def test_nobody_else_can_look_into_it(self, made):
@@ -245,21 +246,43 @@ class TestSchema:
 
     def test_many_numbers_become_round_edges(self, tmp_path):
         path = csv(tmp_path, age=np.arange(400) % 61 + 17.5, income=np.geomspace(1, 90_000, 400))
-        assert coding_of(path, "age") == Edges((10, 20, 30, 40, 50, 60, 70, 80), decimals=1)
-        edges = coding_of(path, "income").edges
-        assert edges == (1, 4, 20, 70, 300, 1_000, 5_000, 20_000, 90_000)
+        age, income = coding_of(path, "age"), coding_of(path, "income")
+        assert (age.edges, age.decimals) == (tuple(range(0, 81, 10)), 1)
+        assert age.scale.cells[:5] == (0, 2, 4, 6, 8)
+        assert income.edges == (0, 2, 5, 10, 20, 50, 100, *(200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5))
+        assert keeps_to_it(path)
 
     def test_whole_numbers_come_back_whole_and_amounts_with_cents(self, tmp_path):
         path = csv(tmp_path, age=np.arange(400) % 61, price=(np.arange(400) * 37 % 391) / 100)
-        assert coding_of(path, "age") == Edges((0, 10, 20, 30, 40, 50, 60), decimals=0)
-        assert coding_of(path, "price").decimals == 2
+        age, price = coding_of(path, "age"), coding_of(path, "price")
+        assert (age.edges, age.scale.step) == (tuple(range(0, 61, 10)), 1)
+        assert (price.decimals, price.scale.step) == (2, Decimal("0.01"))
 
     def test_many_zeros_become_a_level_of_their_own(self, tmp_path):
         amounts = [0] * 100 + [round(float(x), 2) for x in np.geomspace(5, 90_000, 200)]
         path = csv(tmp_path, amount=amounts)
-        edges = coding_of(path, "amount").edges
-        assert edges[:2] == (0, 0.01)
-        assert edges[-1] >= 90_000
+        amount = coding_of(path, "amount")
+        assert amount.level_names[0] == "0"
+        assert amount.edges[:2] == (0, 0.01)
+        assert amount.edges[-1] >= 90_000
+        assert keeps_to_it(path)
+
+    def test_values_of_many_records_are_levels_or_cells(self, tmp_path):
+        hours = [*[40] * 300, *[35] * 60, *[0] * 90, *(np.arange(1500) * 7 % 101)]
+        path = csv(tmp_path, hours=hours)
+        text = drafted_schema_text(drafted(path))
+        for line in ("step = 1", "points = [0, 40]", "fine = 2", 'drafted = "records"'):
+            assert f"\n{line}\n" in text
+        coding = coding_of(path, "hours")
+        assert "40" in coding.level_names
+        assert {0, 35, 36} <= {*map(int, coding.scale.cells)}
+        assert schema_of_text(text, "t").coding == drafted(path).schema.coding
+
+    def test_numbers_of_too_many_digits_are_rounded_and_it_is_said(self, tmp_path):
+        path = csv(tmp_path, amount=np.random.default_rng(3).exponential(5e4, 400))
+        (one,) = drafted(path).attributes
+        assert one.coding.scale.step == Decimal("0.001")
+        assert "Values are rounded to multiples of 0.001." in one.note
         assert keeps_to_it(path)
 
     def test_missing_values_become_a_level(self, tmp_path):
@@ -274,7 +297,8 @@ class TestSchema:
         path = csv(tmp_path, age=["NA", "-", *age, None], vote=["yes", "no", "?"] * 134 + ["yes"])
         path.write_text(path.read_text().replace('""', ""))
         made = drafted(path)
-        assert coding_of(path, "age") == Edges((0, 10, 20, 30, 40, 50, 60), missing=True, decimals=0)
+        age = coding_of(path, "age")
+        assert (age.edges, age.missing, age.decimals) == (tuple(range(0, 61, 10)), True, 0)
         assert made.schema.readings["age"].absent == ("-", "NA")
         assert coding_of(path, "vote") == Labels(("no", "yes"), missing=True)
         assert {one.name: one.marks for one in made.attributes}["vote"] == {"?": 134}
@@ -288,16 +312,17 @@ class TestSchema:
     @pytest.mark.parametrize(
         ("numbers", "edges"),
         [
-            (np.geomspace(200, 900_000, 300).round(), (200, 600, 2_000, 5_000, 10_000, 40_000, 100_000)),
-            (
-                [-9_000, *np.linspace(100, 70_000, 300).round(), 2_000_000],
-                (-9_000, 9_000, 20_000, 30_000, 40_000, 50_000, 60_000, 2_000_000),
-            ),
-            ([*np.linspace(18, 33, 300).round(1), 451], (10, 20, 22, 24, 26, 27, 29, 31, 500)),
+            (np.geomspace(200, 900_000, 300).round(), (0, 200, 500, 1_000, 2_000, 5_000, 10_000)),
+            ([-90, *np.linspace(100, 700, 300).round(), 2_000], (-200, 0, 200, 400, 600, 800)),
+            ([*np.linspace(18, 33, 300).round(1), 451], (0, 10, 15, 25, 40, 60, 100, 150, 250, 400, 500)),
+            ([*range(1_900, 2_021)] * 3, (1_900, 1_920, 1_940, 1_960, 1_980, 2_000, 2_020)),
         ],
+        ids=["long tail", "negative", "outlier", "far from 0"],
     )
-    def test_edges_of_skewed_numbers_are_round_quantiles(self, tmp_path, numbers, edges):
-        assert coding_of(csv(tmp_path, amount=numbers), "amount").edges[: len(edges)] == edges
+    def test_edges_grow_where_high_values_are_rare(self, tmp_path, numbers, edges):
+        path = csv(tmp_path, amount=numbers)
+        assert coding_of(path, "amount").edges[: len(edges)] == edges
+        assert keeps_to_it(path)
 
     @pytest.mark.parametrize(
         ("values", "absent"),
@@ -490,18 +515,25 @@ class TestFiles:
 numbers = st.floats(-1e12, 1e12, allow_nan=False, allow_subnormal=False)
 
 
-@given(numbers, numbers)
-def test_round_edges_hold_every_value_in_few_intervals(one, two):
-    low, high = sorted((one, two))
-    edges = round_edges(low, high)
-    assert edges[0] <= low <= high <= edges[-1]
-    assert 2 <= len(edges) <= 12
-    assert all(before < after for before, after in pairwise(edges))
-
-
-@given(st.lists(numbers, min_size=9, max_size=9).map(sorted))
-def test_round_quantiles_hold_every_value(quantiles):
-    edges = round_quantiles(quantiles)
-    assert edges[0] <= quantiles[0] <= quantiles[-1] <= edges[-1]
-    assert 2 <= len(edges) <= 10
-    assert all(before < after for before, after in pairwise(edges))
+@given(
+    st.lists(numbers, min_size=9, max_size=9, unique=True).map(sorted),
+    st.none() | st.integers(0, 3),
+    st.lists(st.integers(0, 8), max_size=3, unique=True),
+)
+def test_a_draft_of_numbers_holds_every_value_in_few_levels(quantiles, decimals, shared):
+    """Also where the values have so many digits that they are rounded."""
+    if decimals is not None:
+        quantiles = sorted({round(number, decimals) for number in quantiles})
+        if len(quantiles) < 9 or decimals > most_decimals(quantiles):
+            decimals = None
+    positive = sorted(number for number in quantiles if number > 0)
+    middle = (positive[0], positive[len(positive) // 2]) if positive else ()
+    heaps = tuple((quantiles[place % len(quantiles)], 60) for place in shared)
+    profile = Profile(
+        "x", 500, 500, {}, 400, (), 0, 9, "number", tuple(quantiles), middle, heaps, decimals=decimals
+    )
+    coding = drafted_scale(profile).edges_of(missing=False, dates=False)
+    assert Attribute("x", coding).coding is coding
+    codes = codes_of_numbers("x", coding, np.array(quantiles))
+    assert list(codes) == sorted(codes)
+    assert 1 <= coding.size <= 60

@@ -61,9 +61,9 @@ def _intervals(profile: Profile, step: Decimal) -> _Intervals:
     low, high = shortest(profile.quantiles[0]), shortest(profile.quantiles[-1])
     if profile.positive and low >= 0 and high > _TAIL * shortest(profile.positive[1]):
         return _ladder(shortest(profile.positive[0]), high, step)
-    width = max(_round_up((high - min(low, Decimal(0))) / _WIDTHS), step)
-    begins_at_zero = 0 <= low <= high / 2
-    first = 0 if begins_at_zero else math.floor(low / width)
+    begin = Decimal(0) if 0 <= low <= high / 2 else low
+    width = max(_round_up((high - begin) / _WIDTHS), step)
+    first = math.floor(begin / width)
     last = max(math.ceil(high / width), first + 1)
     edges = tuple(width * count for count in range(first, last + 1))
     whole = int(width / step)
