@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
-from gencard.core.card.budget import FREE, Claim
+from gencard.core.card.budget import FREE, Claim, decimal_text
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Attribute, Coding, Edges, StructuralZeros
 from gencard.core.json_codecs import written
@@ -56,8 +56,10 @@ class DeclaredAttribute:
             return "date"
         if self.age_at is not None:
             return f"integer, age on {self.age_at.isoformat()}"
-        if coding.decimals == 0:
+        if coding.decimals == 0 and (coding.scale is None or coding.scale.step == 1):
             return "integer"
+        if coding.scale is not None:
+            return f"decimal, step {decimal_text(coding.scale.step)}"
         return "decimal" if coding.decimals is None else f"decimal, {coding.decimals} places"
 
     @property

@@ -1,7 +1,7 @@
 """The scale of an attribute as a schema file declares it, and its levels and cells."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -81,6 +81,14 @@ class DeclaredScale:
         flags = {"above": self.above, "below": self.below}
         return keys | {name: CLAMPS[name] for name, flag in flags.items() if flag}
 
+    def reaching(self, first: Decimal, last: Decimal) -> "DeclaredScale":
+        """Return the declaration with other ends, rounded outwards to the step."""
+        ends = floor(first / self.step) * self.step, ceil(last / self.step) * self.step
+        fine = self.fine
+        if isinstance(fine, tuple):
+            fine = (ends[0], *fine[1:-1], ends[1])
+        return replace(self, edges=(ends[0], *self.edges[1:-1], ends[1]), fine=fine)
+
     def _check_levels(self) -> None:
         if not (self.step.is_finite() and self.step > 0):
             raise ValueError("step must be a positive decimal")
@@ -147,31 +155,17 @@ def _stated(number: Decimal) -> int | float:
     return int(number) if number == int(number) else float(number)
 
 
-def keys_of(coding: Edges, scale: Scale) -> dict[str, Any]:
-    """Return keys of a schema file that declare the same levels and cells; numbers as decimal strings.
-
-    Levels of one number are points, and cells are a list.
-    """
+def declared_scale(coding: Edges, scale: Scale) -> DeclaredScale:
+    """Return a declaration of the same levels and cells: levels of one number are points."""
     step = scale.step
-
-    def texts(numbers: Iterable[int]) -> list[str]:
-        return [decimal_text(number * step) for number in numbers]
-
     *starts, last = (steps_of(shortest(edge), step) for edge in coding.edges)
     *cells, _ = (steps_of(cell, step) for cell in scale.cells)
     edges, points = declared_of(starts, last)
-    keys: dict[str, Any] = {"edges": texts(edges), "step": decimal_text(step)}
-    if coding.dates:
-        del keys["edges"]
-        keys["dates"] = [date_of_days(float(edge * step)).isoformat() for edge in edges]
-    keys |= {"points": texts(points)} if points else {}
-    if cells != starts:
-        fine, single = declared_of(cells, last)
-        own = [number for number in single if number not in points]
-        keys |= {"fine": texts(fine)}
-        keys |= {"fine_points": texts(own)} if own else {}
-    flags = {"above": scale.above, "below": scale.below}
-    return keys | {name: CLAMPS[name] for name, flag in flags.items() if flag}
+    fine, single = declared_of(cells, last) if cells != starts else ((), ())
+    own = (number for number in single if number not in points)
+    numbers = (tuple(one * step for one in part) for part in (edges, points, fine, own))
+    in_edges, as_points, in_fine, alone = numbers
+    return DeclaredScale(step, in_edges, as_points, in_fine or None, alone, scale.above, scale.below)
 
 
 def starts_of(edges: Sequence[int], points: Iterable[int]) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, keys_of
+from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, declared_scale
 from gencard.controller.records.derived import DerivedTable, Form
 from gencard.controller.records.encoding import PLAIN, Reading
 from gencard.controller.records.persons import Persons
@@ -402,7 +402,7 @@ def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
             table |= {"labels": list(labels)} | {name: True for name, flag in flags.items() if flag}
             table |= {"other": reading.other} if reading.other else {}
         case Edges(missing=missing, scale=Scale() as scale):
-            table |= keys_of(attribute.coding, scale)
+            table |= declared_scale(attribute.coding, scale).keys(dates=attribute.coding.dates)
             table |= {} if reading.age_at is None else {"age_at": reading.age_at.isoformat()}
         case Edges(edges, missing, dates=True):
             table["dates"] = [date_of_days(day).isoformat() for day in edges]

@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from gencard.controller.records.catalogue import PREFIX
+from gencard.controller.records.declared_scale import SCALE_KEYS
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_draft import DraftedAttribute
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema, read_schema
@@ -23,8 +24,9 @@ from gencard.controller.settings.edits import (
 from gencard.controller.settings.files import Table, read_table, toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, say_in_force, table
-from gencard.core.coding import Edges, Labels
+from gencard.core.coding import Attribute, Edges, Labels
 from gencard.core.errors import InvalidInputError
+from gencard.core.scale import CLAMPS
 from gencard.shell import new_typer
 from gencard.wire.documents.schema_document import coding_digest
 
@@ -64,6 +66,29 @@ def set_attribute(
         typer.Option("--integer/--not-integer", help="Declare that values are whole numbers."),
     ] = None,
     decimals: Annotated[int | None, typer.Option(help="Largest number of decimals of a value.")] = None,
+    step: Annotated[
+        str | None, typer.Option(help="Values are multiples of it, such as 1 or 0.01.")
+    ] = None,
+    points: Annotated[
+        str | None, typer.Option(help='Values that are levels of their own, such as 0,40; "" for none.')
+    ] = None,
+    fine: Annotated[
+        str | None,
+        typer.Option(
+            help='Cells of the histogram: ten-a-decade, a width, or a list of edges; "" for the levels.'
+        ),
+    ] = None,
+    fine_points: Annotated[
+        str | None, typer.Option(help="Values that are cells of their own in the histogram alone.")
+    ] = None,
+    above: Annotated[
+        bool | None,
+        typer.Option("--above/--not-above", help="Values above the last edge count as the last edge."),
+    ] = None,
+    below: Annotated[
+        bool | None,
+        typer.Option("--below/--not-below", help="Values below the first edge count as the first edge."),
+    ] = None,
     missing: Annotated[
         bool | None,
         typer.Option("--missing/--not-missing", help="Make empty values a level of their own."),
@@ -86,7 +111,8 @@ def set_attribute(
 ) -> None:
     """Change an attribute of a schema file; comments are kept. The schema then needs a new review."""
     values = _levels(labels, edges)
-    values |= {"age_at": _day(age_at)} if age_at else {}
+    values |= {"age_at": _day(age_at), "step": 1} if age_at else {}
+    values |= _scale(step, points, fine, fine_points) | _clamps(above, below)
     options: Table = {"ordered": ordered, "integer": integer, "missing": missing}
     values |= {name: flag or None for name, flag in options.items() if flag is not None}
     texts: Table = {"decimals": decimals, "other": other, "description": description}
@@ -145,11 +171,12 @@ def _levels(labels: str | None, edges: str | None) -> Table:
         raise InvalidInputError(field="labels", problem="cannot be given together with edges")
     if labels is not None:
         (split,) = csv.reader([labels], skipinitialspace=True)
-        return {"labels": split} | dict.fromkeys(("edges", "dates", "decimals", "age_at"))
+        return {"labels": split} | dict.fromkeys(("decimals", "age_at", "drafted", *SCALE_KEYS))
     if edges is None:
         return {}
     parts = [part.strip() for part in edges.split(",")]
-    others = dict.fromkeys(("labels", "ordered", "boolean", "other", "groups"))
+    others = dict.fromkeys(("labels", "ordered", "boolean", "other", "groups", "drafted"))
+    others |= dict.fromkeys(("points", "fine_points"))  # which were chosen for other edges
     numbers = [_number(part) for part in parts]
     if None not in numbers:
         return {"edges": numbers, "dates": None} | others
@@ -157,7 +184,33 @@ def _levels(labels: str | None, edges: str | None) -> Table:
         if number is None:
             _day(part)  # what is neither is named, before a number among dates
     days = [_day(part) for part in parts]
-    return {"dates": days} | others | dict.fromkeys(("edges", "integer", "decimals", "age_at"))
+    gone = dict.fromkeys(("edges", "integer", "decimals", "age_at", "fine"))
+    return {"dates": days, "step": 1} | others | gone
+
+
+def _scale(step: str | None, points: str | None, fine: str | None, fine_points: str | None) -> Table:
+    """Return the keys of step, points and cells; the schema file checks what they hold."""
+    values: Table = {}
+    if step is not None:
+        values |= {"step": step, "integer": None, "decimals": None}
+    for name, text in (("points", points), ("fine_points", fine_points)):
+        if text is not None:
+            values[name] = _listed(text) or None
+    if fine is not None:
+        parts = _listed(fine)
+        values["fine"] = parts if len(parts) > 1 else parts[0] if parts else None
+    return values
+
+
+def _clamps(above: bool | None, below: bool | None) -> Table:
+    flags = {"above": above, "below": below}
+    return {name: CLAMPS[name] if flag else None for name, flag in flags.items() if flag is not None}
+
+
+def _listed(text: str) -> list[int | float | str]:
+    """Return numbers as numbers and the rest as it is."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return [part if (number := _number(part)) is None else number for part in parts]
 
 
 def _number(text: str) -> int | float | None:
@@ -187,12 +240,22 @@ def _change(entry: DatasetTable, edit: AttributeEdit, config: Path) -> None:
             old_line = [f"- {name} = {toml_text(before[name])}"] if name in before else []
             new_line = [f"+ {name} = {toml_text(after[name])}"] if name in after else []
             say("\n".join(old_line + new_line))
+    if edit.name in new.coding.domain and _may_have_a_step(new.coding.attribute(edit.name)):
+        say(
+            f"{edit.name} has no step: rows get numbers at any place inside its intervals. State one, "
+            f"such as: gencard-controller schema set {shlex.quote(edit.name)} --step 1"
+        )
     if coding_digest(old.coding) != coding_digest(new.coding):
         say(
             "Cards agreed under the previous schema can generate no more rows, because their "
             "counts would differ."
         )
     _say_review(entry, config)
+
+
+def _may_have_a_step(attribute: Attribute) -> bool:
+    coding = attribute.coding
+    return isinstance(coding, Edges) and coding.scale is None and attribute.derivation is None
 
 
 def _say_review(entry: DatasetTable, config: Path) -> None:
@@ -276,6 +339,8 @@ def _coding_words(column: DraftedAttribute) -> str:
             kind = "whole numbers" if integer else "ordered labels" if ordered else "labels"
             return f"{len(labels)} {kind}"
         case Edges(dates=True):
-            return f"{len(column.coding.edges) - 1} periods"
-    ages = column.reading.age_at
-    return f"ages on {ages}" if ages else f"{len(column.coding.edges) - 1} intervals"
+            return f"{column.coding.size - column.coding.missing} periods"
+    if column.reading.age_at:
+        return f"ages on {column.reading.age_at}"
+    intervals = f"{column.coding.size - column.coding.missing} levels"
+    return f"{intervals}, step {column.scale.step:f}" if column.scale else intervals
