@@ -34,7 +34,7 @@ CardToReview = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD",
 Review = CardReview | AnswerReview | Preview
 
 
-class Commands(LazyGroup):
+class StewardCommands(LazyGroup):
     """Commands of stewards."""
 
     homes: ClassVar = {
@@ -93,7 +93,7 @@ class Commands(LazyGroup):
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=StewardCommands,
     help="For stewards: list, review and decide what is waiting. In emergencies, use "
     "`gencard-controller` on the controller's machine.",
     no_args_is_help=True,

@@ -13,7 +13,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
 from gencard.controller.state.requests import Request
 from gencard.controller.state.stewards import StoredDecision
-from gencard.controller.stewards.actions import Demands, Effect
+from gencard.controller.stewards.actions import ActionEffect, Demands
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
 from gencard.controller.stewards.people import PersonEffect
@@ -68,9 +68,9 @@ class Effects:
     people: PersonEffect
     keys: KeyEffect
 
-    def of(self, kind: Kind) -> Effect:
+    def of(self, kind: Kind) -> ActionEffect:
         """The effect of a kind."""
-        by_kind: Mapping[Kind, Effect] = {
+        by_kind: Mapping[Kind, ActionEffect] = {
             **dict.fromkeys((Kind.APPROVE, Kind.COUNTER, Kind.REJECT, Kind.REVOKE), self.cards),
             **dict.fromkeys((Kind.RELEASE_ANSWER, Kind.REFUSE_ANSWER), self.answers),
             **dict.fromkeys((Kind.SETTLE, Kind.VOID), self.lines),
@@ -302,7 +302,7 @@ _OF_ACTION = {one.name for one in fields(Action)} & {one.name for one in fields(
 """Fields of a decision that are those of its action."""
 
 
-def _rehearse(tx: Connection, who: Identity, action: Action, effect: Effect) -> None:
+def _rehearse(tx: Connection, who: Identity, action: Action, effect: ActionEffect) -> None:
     """Raise what the action would end in: nobody is to agree later to what cannot be done."""
     if action.kind is not Kind.ROTATE:  # which writes a file before the transaction is true
         trial = tx.begin_nested()
