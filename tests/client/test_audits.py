@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gencard.boxes.reference import AddsMarginal, Honest
-from gencard.client.audit import Where
+from gencard.client.arguments import Where
 from gencard.client.audit_run import WAITS, Clock, NoticedBox
 from gencard.core import errors
 from gencard.core.audit.arms.planted_pair import made_up

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from gencard.client.shell.stewarding import document
 from gencard.client.stewards import reading
 from gencard.client.stewards.card_review import Decision, command_of
 from gencard.core import errors
@@ -15,6 +14,7 @@ from gencard.shell import visible
 from gencard.v1 import common_pb2, negotiation_pb2, steward_pb2
 from gencard.wire.codec import message_of, timestamp, value_of
 from gencard.wire.codecs.card_codec import card_message
+from gencard.wire.documents.card_document import json_of
 
 CARD = "datasets/survey/cards/0123456789abcdef"
 SAM, EVE = ("spiffe://test.local/service/steward/sam", "spiffe://test.local/service/steward/eve")
@@ -81,7 +81,7 @@ class TestCardReview:
         assert list(review.together.new_pairs()) == [("sex", "health")]
 
     def test_as_json(self, review):
-        written = json.loads(json.dumps(document(review)))
+        written = json.loads(json.dumps(json_of(review)))
         assert written["card"]["proposed"]["rows"]
         assert written["price"]["statistics"] == "12" or written["price"]["statistics"] == 12
         assert written["firsts"][0]["by"] == SAM

@@ -82,7 +82,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError
-from gencard.core.evaluation.material import Declared, Together
+from gencard.core.evaluation.material import AllowedTogether, Declared
 from gencard.core.output_checks.populations import Rounded
 from gencard.core.output_checks.rules import USUAL_RULES, Colour, Mark, Rule
 from gencard.core.program_outputs import Output, OutputKind
@@ -164,7 +164,7 @@ REQUESTS = [
     AuditJob(RECORDS, PROGRAM, PLAN, (("gencard", "1"), ("numpy", "2")), Path("/j"), None),
     AuditJob(RECORDS, REFERENCE, PLAN, (), Path("/j"), CLUSTER),
     CompareJob(
-        *(UNUSUAL, ("marginals",), PSI, CLIQUES, SCHEMA, DECLARED, Together(CLIQUES, 3), 7),
+        *(UNUSUAL, ("marginals",), PSI, CLIQUES, SCHEMA, DECLARED, AllowedTogether(CLIQUES, 3), 7),
         *(RECORDS, None),
     ),
     ThinOutJob(RECORDS, Path("/drawn"), 10, Path("/rows")),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.turns import Door, Turn, Turns, working_for
+from gencard.controller.turns import Door, Turns, WorkTurn, working_for
 from gencard.core.errors import StorageError
 from tests.system.raw_calls import eventually
 
@@ -25,8 +25,8 @@ def filled(places: int, *work: tuple[str, str]) -> Turns[str]:
     return turns
 
 
-def turn_of(owner: str, kind: str = "psi", item: str = "") -> Turn[str]:
-    return Turn(item, owner, at_records=kind == "records", lent=kind == "lent")
+def turn_of(owner: str, kind: str = "psi", item: str = "") -> WorkTurn[str]:
+    return WorkTurn(item, owner, at_records=kind == "records", lent=kind == "lent")
 
 
 def drained(turns: Turns[str]) -> list[str]:

@@ -20,11 +20,11 @@ from tests.core.strategies import datasets
 def imported():
     """Not by the module: the import takes a second, in each process of a run that collects the tests."""
     pytest.importorskip("torch", reason="the extra deep is not installed")
-    global torch, Discriminator, Blocks, Generator  # noqa: PLW0603  # as an import would
+    global torch, Discriminator, OutputBlocks, GeneratorNet  # noqa: PLW0603  # as an import would
     import torch
 
     from gencard.boxes.nets.ctgan_training import Discriminator
-    from gencard.boxes.nets.generator import Blocks, Generator
+    from gencard.boxes.nets.generator import GeneratorNet, OutputBlocks
 
 
 NAN = float("nan")
@@ -121,7 +121,7 @@ class TestDiscriminator:
 
 class TestGenerator:
     def test_its_fitted_net_is_the_net_with_the_batch_as_population(self):
-        net = Generator(4, 3, (6, 5), 7, rng=rng())
+        net = GeneratorNet(4, 3, (6, 5), 7, rng=rng())
         noise = torch.from_numpy(rng(1).standard_normal((50, 4), dtype=np.float32))
         entries = rng(2).integers(3, size=50)
         expected = net(noise, torch.from_numpy(entries)).detach().numpy()
@@ -131,7 +131,7 @@ class TestGenerator:
 
     def test_softmax_and_cross_entropy_of_blocks_are_those_of_torch(self):
         layout = layout_of(DOMAIN, VALUES, lambda _, numbers: declared(numbers))
-        blocks = Blocks(layout)
+        blocks = OutputBlocks(layout)
         outputs = 30 * torch.randn(8, layout.width, generator=torch.Generator().manual_seed(2))
         row = blocks.row(outputs, rng())
         sums = np.add.reduceat(row.numpy()[:, 1:], layout.starts[:-1], axis=1)

@@ -15,13 +15,13 @@ from gencard.core.output_checks.differencing import differences, nearly_natural
 from gencard.core.output_checks.populations import (
     EVERYBODY,
     Condition,
-    Output,
+    ToldOutput,
     cell_numbers,
     not_missing,
 )
 
 DOMAIN = Domain.of({"age": 6, "job": 4, "ill": 2})
-ALL = Output((EVERYBODY,), ())
+ALL = ToldOutput((EVERYBODY,), ())
 T = 10
 
 
@@ -53,14 +53,14 @@ def with_few(number, **codes):
 @pytest.mark.parametrize(("number", "refused"), [(0, False), (1, True), (9, True), (10, False)])
 def test_all_and_all_but_a_few(number, refused):
     records = with_few(number, age=3, job=2)
-    all_but = Output((but(cell(age=3, job=2)),), ())
+    all_but = ToldOutput((but(cell(age=3, job=2)),), ())
     assert differences(all_but, [ALL], records, T) == refused
     assert differences(ALL, [all_but], records, T) == refused
 
 
 def test_the_same_population_again_and_nobody_before():
     records = dataset()
-    half = Output((cell(ill=1),), (("age",),))
+    half = ToldOutput((cell(ill=1),), (("age",),))
     assert not differences(half, [half, half], records, T)
     assert not differences(half, [], records, T)
     assert not differences(half, [ALL], records, threshold=1)
@@ -69,8 +69,8 @@ def test_the_same_population_again_and_nobody_before():
 def test_a_cell_of_an_earlier_table_but_a_few_of_it():
     """The 40-year-olds are in psi; 40-year-olds without nine of them would tell of the nine."""
     records = with_few(9, age=3, job=2)
-    told = Output((EVERYBODY,), (("age", "ill"),))
-    question = Output((cell(age=3), but(cell(job=2))), (("ill",),))
+    told = ToldOutput((EVERYBODY,), (("age", "ill"),))
+    question = ToldOutput((cell(age=3), but(cell(job=2))), (("ill",),))
     assert differences(question, [told], records, T)
     assert not differences(question, [ALL], records, T)
     # the other way round: first the few were left out, then the table of everybody is asked for
@@ -80,15 +80,15 @@ def test_a_cell_of_an_earlier_table_but_a_few_of_it():
 def test_a_difference_that_is_large_in_all_and_small_within_a_cell():
     """Two tables of illness by age: their difference is a table too, with cells of its own."""
     records = with_few(9, job=2, age=5, ill=1)
-    told = Output((EVERYBODY,), (("age", "ill"),))
-    others = Output((but(cell(job=2)),), (("age", "ill"),))
+    told = ToldOutput((EVERYBODY,), (("age", "ill"),))
+    others = ToldOutput((but(cell(job=2)),), (("age", "ill"),))
     assert differences(others, [told], records, T)
-    assert not differences(Output(others.tests, ()), [ALL], records, T)
+    assert not differences(ToldOutput(others.tests, ()), [ALL], records, T)
 
 
 def test_nested_chains_are_refused_although_every_pair_is_far_apart():
     """all - a - b - c = the few: each pair differs by many records, the sum of all by nine."""
-    ages = [Output((cell(age=code),), ()) for code in range(5)]
+    ages = [ToldOutput((cell(age=code),), ()) for code in range(5)]
     records = with_few(9, age=5)
     assert not any(differences(one, [other], records, T) for one, other in combinations([ALL, *ages], 2))
     assert not differences(ages[4], [ALL, *ages[:3]], records, T)
@@ -97,7 +97,7 @@ def test_nested_chains_are_refused_although_every_pair_is_far_apart():
 
 def test_what_cannot_be_searched_is_refused(monkeypatch):
     monkeypatch.setattr(differencing, "MOST_COMBINATIONS", 0)
-    ages = [Output((cell(age=code),), ()) for code in range(5)]
+    ages = [ToldOutput((cell(age=code),), ()) for code in range(5)]
     assert differences(ages[4], [ALL, *ages[:4]], with_few(9, age=5), T)
 
 
@@ -115,8 +115,8 @@ def smallest_combination(populations, most=2):
 def test_chains_are_those_of_brute_force(seed):
     rng = np.random.default_rng(seed)
     records = dataset(rows=40, seed=seed)
-    outputs = [Output((Condition(("age",), rng.random(6) < 0.5),), ()) for _ in range(3)] + [
-        Output((Condition(("job",), rng.random(4) < 0.5),), ())
+    outputs = [ToldOutput((Condition(("age",), rng.random(6) < 0.5),), ()) for _ in range(3)] + [
+        ToldOutput((Condition(("job",), rng.random(4) < 0.5),), ())
     ]
     kept = [output.kept(records) for output in outputs]
     few = smallest_combination(kept) < T
@@ -126,7 +126,7 @@ def test_chains_are_those_of_brute_force(seed):
 def test_dropped_missing_values_are_a_population_of_their_own():
     """Missing is the last level: a run without it and a run with it differ by those who have none."""
     records = with_few(4, age=5)
-    without = Output(not_missing(["age"], DOMAIN), ())
+    without = ToldOutput(not_missing(["age"], DOMAIN), ())
     assert differences(without, [ALL], records, T)
 
 

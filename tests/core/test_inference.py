@@ -18,8 +18,8 @@ from gencard.core.output_checks.released import of_rounded_counts, released
 from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.output_checks.small_counts import facts, inference, linear_programs
 from gencard.core.output_checks.small_counts.inference import Outcome, tells_small_counts
-from gencard.core.output_checks.small_counts.lattice import WIDTH, Facts, Lattice
-from gencard.core.output_checks.small_counts.linear_programs import Program
+from gencard.core.output_checks.small_counts.lattice import WIDTH, CountFacts, Lattice
+from gencard.core.output_checks.small_counts.linear_programs import LinearProgram
 from gencard.core.statistics.formula import Analysis
 from gencard.formulas.answering import read_question
 
@@ -31,7 +31,7 @@ CODING = Coding(
 )
 CHECKS = Transform(threshold=5, zeros=True, rounding=5)
 ALL = np.ones(6, dtype=bool)
-NOTHING = Facts.together([], 6)
+NOTHING = CountFacts.together([], 6)
 
 
 def lattice(counts, zeros=(), checks=CHECKS):
@@ -60,7 +60,7 @@ def tables(total, cells):
 def random_facts(low, high, rng):
     """Facts of random functions and slacks."""
     rows = rng.normal(size=(3, 6)).round(1)
-    return Facts.between(rows, rng.uniform(low, 0, 3), rng.uniform(0, high, 3))
+    return CountFacts.between(rows, rng.uniform(low, 0, 3), rng.uniform(0, high, 3))
 
 
 @settings(max_examples=40)
@@ -82,7 +82,7 @@ def test_what_is_let_pass_is_open_by_brute_force(seed):
 def test_an_interior_point_agrees_with_all_facts_and_is_nearly_as_far(seed):
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 9, 6)
-    program = Program(random_facts(-4.0, 4.0, rng), counts)
+    program = LinearProgram(random_facts(-4.0, 4.0, rng), counts)
     weights = rng.normal(size=6)
     best, change = (program.fraction(weights, interior=interior) for interior in (False, True))
     assert best is not None
@@ -98,11 +98,11 @@ def test_a_cell_that_two_sums_leave_alone_is_found_and_rounding_protects_it():
     one = lattice([20, 3, 9, 8, 11, 30])
     others = np.array([True, False, True, True, True, True])
     rest = one.sums((), others)
-    assert tells_small_counts(Facts.near(rest.rows, 0.0), NOTHING, one)
-    assert not tells_small_counts(Facts.rounded(rest, 5), NOTHING, one)
+    assert tells_small_counts(CountFacts.near(rest.rows, 0.0), NOTHING, one)
+    assert not tells_small_counts(CountFacts.rounded(rest, 5), NOTHING, one)
     # it was known before: nothing new is told
     assert not tells_small_counts(
-        Facts.near(one.sums(("sex",), ALL).rows, 0.0), Facts.near(rest.rows, 0.0), one
+        CountFacts.near(one.sums(("sex",), ALL).rows, 0.0), CountFacts.near(rest.rows, 0.0), one
     )
 
 
@@ -135,7 +135,7 @@ def test_a_rounded_table_of_another_project_is_joined():
     one = lattice([24, 3, 9, 8, 11, 30])
     table = facts.rounded(("sex", "age"), Transform(rounding=5), one)
     others = one.sums((), np.array([True, False, True, True, True, True]))
-    answer = Facts.near(others.rows, 2.0)
+    answer = CountFacts.near(others.rows, 2.0)
     assert tells_small_counts(answer, NOTHING, one) is Outcome.OPEN
     assert tells_small_counts(table, NOTHING, one) is Outcome.OPEN
     assert tells_small_counts(answer, table, one) is Outcome.DISCLOSED
@@ -160,9 +160,9 @@ def test_a_search_without_a_proof_is_no_release(monkeypatch, spent):
     else:
         nothing = np.zeros((0, 6), dtype=np.int64)
         for name in ("mended", "boxed", "within"):
-            monkeypatch.setattr(linear_programs.Program, name, lambda *_, **__: nothing)
-        monkeypatch.setattr(linear_programs.Program, "bounded", lambda *_: (nothing, np.inf))
-        monkeypatch.setattr(linear_programs.Program, "fraction", lambda *_, **__: None)
+            monkeypatch.setattr(linear_programs.LinearProgram, name, lambda *_, **__: nothing)
+        monkeypatch.setattr(linear_programs.LinearProgram, "bounded", lambda *_: (nothing, np.inf))
+        monkeypatch.setattr(linear_programs.LinearProgram, "fraction", lambda *_, **__: None)
     assert tells_small_counts(margins, NOTHING, one) is Outcome.UNDECIDED
 
 
@@ -173,10 +173,12 @@ def test_cells_that_no_output_tells_apart_need_no_program(monkeypatch):
     codes = np.array(list(product(range(70), range(2)))).repeat(2, axis=0)
     one = Lattice.of(Dataset(coding.domain, codes), ("a", "sex"), CHECKS)
     everybody = np.ones(140, dtype=bool)
-    nothing = Facts.together([], 140)
-    assert tells_small_counts(Facts.near(one.sums(("sex",), everybody).rows, 0.0), nothing, one) == 0
+    nothing = CountFacts.together([], 140)
+    assert (
+        tells_small_counts(CountFacts.near(one.sums(("sex",), everybody).rows, 0.0), nothing, one) == 0
+    )
     within_two = one.cells.column("a") < 1
-    assert tells_small_counts(Facts.near(one.sums((), within_two).rows, 0.0), nothing, one) > 0
+    assert tells_small_counts(CountFacts.near(one.sums((), within_two).rows, 0.0), nothing, one) > 0
 
 
 @pytest.mark.parametrize(
@@ -184,8 +186,8 @@ def test_cells_that_no_output_tells_apart_need_no_program(monkeypatch):
 )
 def test_empty_cells_are_small_unless_everybody_knows_them(zeros, known):
     one = lattice([20, 12, 9, 0, 0, 0], zeros)
-    new = Facts.near(one.sums(("sex",), ALL).rows, 0.0)
-    outcome = tells_small_counts(new, Facts.together([], len(one.changing)), one)
+    new = CountFacts.near(one.sums(("sex",), ALL).rows, 0.0)
+    outcome = tells_small_counts(new, CountFacts.together([], len(one.changing)), one)
     assert outcome is (Outcome.DISCLOSED if known else Outcome.OPEN)
     without = lattice([20, 12, 9, 0, 0, 0], zeros, Transform(threshold=5))
     assert not without.small
@@ -219,13 +221,13 @@ def test_a_wide_lattice_is_judged_whole():
     one = Lattice.of(wide(np.random.default_rng(1)), WIDE.domain.attributes, CHECKS)
     assert len(one.cells) == 720
     assert sum(len(small.places) for small in one.small) > 700
-    nothing = Facts.together([], len(one.changing))
+    nothing = CountFacts.together([], len(one.changing))
     inside = (one.cells.column("a") == 2) & (one.cells.column("b") == 1)
     empty = one.sums((), inside)
     assert empty.values == 0
-    assert tells_small_counts(Facts.near(empty.rows, 0.0), nothing, one) is Outcome.DISCLOSED
+    assert tells_small_counts(CountFacts.near(empty.rows, 0.0), nothing, one) is Outcome.DISCLOSED
     everybody = one.sums(("a",), np.ones(len(one.counts), dtype=bool))
-    assert tells_small_counts(Facts.rounded(everybody, 5), nothing, one) is Outcome.OPEN
+    assert tells_small_counts(CountFacts.rounded(everybody, 5), nothing, one) is Outcome.OPEN
 
 
 @pytest.mark.parametrize("level", [0, 37, 59])
@@ -233,8 +235,8 @@ def test_any_single_count_of_a_wide_lattice_is_found(level):
     """Also the last of several hundred small counts, which a search that gives up would pass."""
     one = Lattice.of(wide(np.random.default_rng(3)), WIDE.domain.attributes, CHECKS)
     inside = (one.cells.column("a") == 1) & (one.cells.column("c") == level)
-    tiny = Facts.near(one.sums((), inside).rows, 1.0)
-    assert tells_small_counts(tiny, Facts.together([], len(one.changing)), one) is Outcome.DISCLOSED
+    tiny = CountFacts.near(one.sums((), inside).rows, 1.0)
+    assert tells_small_counts(tiny, CountFacts.together([], len(one.changing)), one) is Outcome.DISCLOSED
 
 
 def test_levels_that_no_condition_tells_apart_are_merged():
@@ -315,7 +317,7 @@ def test_the_basis_of_functions_that_are_nearly_dependent_is_orthonormal(apart):
     rng = np.random.default_rng(4)
     rows = (rng.random((12, 40)) < 0.4).astype(float)
     rows = np.vstack([rows, rows[:6] + apart * rng.standard_normal((6, 40)), rows[:3] * 1e4])
-    basis = inference._basis(Facts(rows, np.ones(len(rows)), np.ones(len(rows))))
+    basis = inference._basis(CountFacts(rows, np.ones(len(rows)), np.ones(len(rows))))
     assert np.abs(basis @ basis.T - np.eye(len(basis))).max() < 1e-9
     assert np.linalg.matrix_rank(np.vstack([rows, np.ones(40)])) == len(basis)
     assert np.all(

@@ -14,7 +14,7 @@ from gencard.boxes.budget import GRID, PrivacyBudget, misfit
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.marginals.aim import Aim, Candidates
 from gencard.boxes.marginals.models import NoisyModel
-from gencard.boxes.marginals.mst import Levels, MergedLevels, Mst
+from gencard.boxes.marginals.mst import KeptLevels, MergedLevels, Mst
 from gencard.boxes.registry import box_named
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.noise import gaussian, laplace
@@ -128,7 +128,7 @@ class Quiet(Silent):
 
 class TestMerging:
     def test_drowned_levels_become_one_and_share_what_is_theirs(self):
-        levels = Levels.of(Measurement(("a",), np.array([500, 2, 300, -4, 6]), 3.0))
+        levels = KeptLevels.of(Measurement(("a",), np.array([500, 2, 300, -4, 6]), 3.0))
         assert levels.merged.tolist() == [0, 2, 1, 2, 2]
         assert levels.size == 3
         assert levels.shares[[0, 2]].tolist() == [1, 1]
@@ -136,18 +136,18 @@ class TestMerging:
         assert levels.shares[3] <= levels.shares[1] <= levels.shares[4]
 
     def test_one_drowned_level_has_nothing_to_be_merged_with(self):
-        levels = Levels.of(Measurement(("a",), np.array([500, 2, 300]), 3.0))
+        levels = KeptLevels.of(Measurement(("a",), np.array([500, 2, 300]), 3.0))
         assert levels.merged.tolist() == [0, 1, 2]
         assert levels.shares.tolist() == [1, 1, 1]
 
     def test_all_drowned_is_one_level(self):
-        levels = Levels.of(Measurement(("a",), np.array([0, 2, -3]), 3.0))
+        levels = KeptLevels.of(Measurement(("a",), np.array([0, 2, -3]), 3.0))
         assert levels.size == 1
         assert levels.shares.sum() == pytest.approx(1)
 
     def test_the_marginal_is_summed_and_its_noise_is_the_mean_of_all(self):
         measured = Measurement(("a",), np.array([500, 2, 300, -4, 6]), 3.0)
-        summed = Levels.of(measured).summed(measured)
+        summed = KeptLevels.of(measured).summed(measured)
         assert summed.values.tolist() == [500, 300, 4]
         assert summed.stddev**2 == pytest.approx((9 + 9 + 27) / 3)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gencard.core.privacy.attacks.neighbours import neighbours
 from gencard.core.privacy.attacks.singling_out import (
-    Condition,
+    AttributeCondition,
     Relation,
     by_luck,
     middles,
@@ -56,13 +56,13 @@ def test_conditions_hold_for_the_right_records():
         (1, Relation.MISSING, 0, [4]),
         (2, Relation.MISSING, 0, []),
     ):
-        assert np.flatnonzero(Condition(axis, relation, value).holds(SMALL)).tolist() == rows
+        assert np.flatnonzero(AttributeCondition(axis, relation, value).holds(SMALL)).tolist() == rows
 
 
 def test_outliers_of_a_small_table():
     found = {predicate for predicate in outliers(SMALL) if singles_out(predicate, SMALL)}
     assert found == {
-        frozenset([Condition(*each)])
+        frozenset([AttributeCondition(*each)])
         for each in (
             (0, Relation.EQUAL, 3.0),
             (0, Relation.EQUAL, 7.0),

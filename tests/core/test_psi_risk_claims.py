@@ -13,7 +13,7 @@ from gencard.core.psi_risk import wide as wide_module
 from gencard.core.psi_risk.facts import certain_facts
 from gencard.core.psi_risk.released import ReleasedTables
 from gencard.core.psi_risk.risk import psi_risk
-from gencard.core.psi_risk.wide import Claim, bounds_of_four, is_certain, wide_tables
+from gencard.core.psi_risk.wide import ProvableClaim, bounds_of_four, is_certain, wide_tables
 from gencard.core.statistics.counting import count
 
 NAMES = ("a", "b", "c", "d")
@@ -108,12 +108,12 @@ def test_programs_say_what_brute_force_says(dataset, cliques, seed):
     rng = np.random.default_rng(seed)
     cell = tuple(map(int, dataset.codes[rng.integers(len(dataset))]))
     held = np.all(every[(slice(None), *cell)] > 0)
-    assert is_certain(released, Claim(0, NAMES, cell, None)) == held
+    assert is_certain(released, ProvableClaim(0, NAMES, cell, None)) == held
     target = int(rng.integers(len(NAMES)))
     key = list(cell)
     key[target] = slice(None)
     others = np.delete((every[(slice(None), *key)] > 0).any(axis=0), cell[target])
-    assert is_certain(released, Claim(0, NAMES, cell, target)) == (not others.any())
+    assert is_certain(released, ProvableClaim(0, NAMES, cell, target)) == (not others.any())
 
 
 def test_programs_prove_what_bounds_leave_open(monkeypatch):

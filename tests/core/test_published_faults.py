@@ -290,7 +290,7 @@ def check_number_of_records() -> None:
     assert draws[0] == draws[1] == draws[2]
 
 
-TRAINING = training._Training
+TRAINING = training._PateTraining
 Fault = Callable[[pytest.MonkeyPatch], None]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gencard.controller.operations.operations import Runner
+from gencard.controller.operations.operations import OperationRunner
 from gencard.controller.operations.run import Run
 from gencard.v1 import synthesis_pb2
 from gencard.wire.signatures.identity import Identity
@@ -19,7 +19,7 @@ WORKERS, QUEUED, SECONDS = 2, 50, 120.0
 class Starts:
     """Runs operations as the service does, once the gate is open; keeps the names of who began."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: OperationRunner) -> None:
         self.runner, self.names, self.gate = runner, [], threading.Event()
 
     def __call__(self, run: Run) -> None:

@@ -20,7 +20,7 @@ from gencard.client.connection.connection import cancel
 from gencard.controller.cluster import connections as connections_module
 from gencard.controller.cluster.connections import WorkerLostError, connections, examined
 from gencard.controller.cluster.executor import cluster_box
-from gencard.controller.cluster.orders import Bounds, OrderBook
+from gencard.controller.cluster.orders import OrderBook, RunLimits
 from gencard.controller.jobs import process
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.people.certificates import issue, new_authority, worker_host
@@ -125,7 +125,7 @@ def test_s68_a_worker_of_another_version_is_given_nothing(cluster, monkeypatch):
 @pytest.mark.parametrize("change", [{"digest": "0" * 64}, {"isolation": Isolation.PROCESSES}])
 def test_s68_workers_refuse_a_box_of_another_digest_and_an_open_sandbox(cluster, tmp_path, change):
     recipe = recipe_of(tmp_path / "box", SLEEPS)
-    book = OrderBook("job", replace(carried(recipe), **change), Bounds(60, 4_096))
+    book = OrderBook("job", replace(carried(recipe), **change), RunLimits(60, 4_096))
     box = replace(cluster_box(recipe, cluster.job()), book=book)
     with pytest.raises(ClusterError, match="black box"):
         box(RECORDS, 5, seed=1)

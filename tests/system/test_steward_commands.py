@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from gencard.client import Steward
 from gencard.client.shell import deciding
 from gencard.client.shell.main import app
-from gencard.client.shell.stewarding import Commands
+from gencard.client.shell.stewarding import StewardCommands
 from gencard.controller.shell.main import app as controller_app
 from gencard.core import errors
 from gencard.wire.signatures.identity import Role
@@ -209,7 +209,7 @@ class TestOthers:
         assert "PERMISSION_DENIED" in run(who, command, *words, code=1)
 
     def test_every_command_is_tried(self):
-        assert CALLS.keys() == Commands.homes.keys() - {"approve-restore", "enrol"}
+        assert CALLS.keys() == StewardCommands.homes.keys() - {"approve-restore", "enrol"}
 
     @pytest.mark.parametrize("purpose", ["To see \x1b]0;owned\x07", "To see \x9b2J", "To \u202egpj.exe"])
     def test_hostile_words_of_an_analyst_are_not_obeyed(self, run, house, purpose):
@@ -326,7 +326,7 @@ def free_port():
         return held.getsockname()[1]
 
 
-@pytest.mark.parametrize("name", Commands.homes)
+@pytest.mark.parametrize("name", StewardCommands.homes)
 def test_a_summary_begins_the_help_of_its_command(name):
-    home = Commands.homes[name]
+    home = StewardCommands.homes[name]
     assert " ".join(home.load(name).help.split()).startswith(home.summary.rstrip("."))

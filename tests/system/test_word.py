@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from gencard.controller.controller_state import open_controller_state
 from gencard.controller.notify import channels
 from gencard.controller.notify.channels import Fate, channels_of
-from gencard.controller.notify.messages import Kind, Message
+from gencard.controller.notify.messages import Message, NoticeKind
 from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.shell.main import app
 from gencard.controller.state import stewards
@@ -265,7 +265,7 @@ def test_what_waits_for_long_is_told_once_a_day_and_certificates_that_end(steppe
         assert len(list(word.waits.certificates(tx))) >= 6, "service, authority, health, ana, aud, sam"
         near = soonest - timedelta(days=13)
         kinds = {notice.kind for notice in word.waits.notices(tx, near)}
-    assert kinds == {Kind.PROPOSAL, Kind.LONG, Kind.CERTIFICATE}
+    assert kinds == {NoticeKind.PROPOSAL, NoticeKind.LONG, NoticeKind.CERTIFICATE}
 
 
 def test_a_decision_that_waits_for_a_second_steward_is_told(house, tmp_path):
@@ -320,7 +320,7 @@ def test_the_log_names_neither_receiver_nor_addressee(house, tmp_path):
 
 
 def test_messages_are_fixed_sentences():
-    for kind in Kind:
+    for kind in NoticeKind:
         message = Message("word_1", (kind,), "house.test", "https://localhost:1/", datetime.now(UTC))
         text = message.text.splitlines()
         assert len(text) == 2

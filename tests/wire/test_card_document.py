@@ -1,6 +1,7 @@
 """The agreed form of a card: written and read without loss, and refused where anything differs."""
 
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
@@ -9,10 +10,13 @@ from hypothesis import given
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.noise import Gaussian
 from gencard.core.errors import VerificationError
+from gencard.core.policy import AnalysesPolicy
+from gencard.wire.documents.answer_document import Question
 from gencard.wire.documents.card_document import (
     card_document,
     card_of_document,
     card_statement,
+    json_of,
     privacy_document,
     privacy_of_document,
     terms_document,
@@ -21,6 +25,7 @@ from gencard.wire.documents.card_document import (
 from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes
 from gencard.wire.signatures.dsse import CARD as CARD_TYPE
 from gencard.wire.signatures.dsse import predicate_of, subject_digest
+from gencard.wire.steward import AnswerSummary
 from tests.wire.samples import CARD, cards, proposals
 
 GOLDEN = (
@@ -154,3 +159,18 @@ def test_noise_is_written_out():
     document = privacy_document(privacy)
     assert document == {"mechanism": "gaussian", "neighbouring": "replace-one", "rho": "0.5"}
     assert privacy_of_document(document) == privacy
+
+
+def test_shells_print_fields_that_are_not_private():
+    printed = json_of(AnalysesPolicy(stored=True, threshold=50))
+    assert printed.keys().isdisjoint({"stored", "threshold", "rounding", "influence"})
+    assert printed["checkedRuns"] == 0
+
+
+def test_shells_print_inline_fields_beside_the_others():
+    time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    summary = AnswerSummary("answer", "ana", Question("linear", "y ~ x"), time)
+    about = {"name": "answer", "analyst": "ana", "time": "2026-01-02T03:04:05Z"}
+    question = {"kind": "linear", "formula": "y ~ x", "where": "", "missing": "level", "options": ""}
+    assert json_of(summary) == about | question
+    assert json_of(summary, "card", "time") == {"card": "answer", "time": about["time"]}

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from enum import StrEnum
 from functools import partial, wraps
 from operator import index
 from os import PathLike
@@ -31,6 +32,13 @@ LARGEST_WORD = 2**64 - 1
 """Of seeds and of positions in the log: unsigned 64-bit numbers on the wire."""
 
 _OPTIONS = inspect.Parameter.VAR_KEYWORD
+
+
+class Where(StrEnum):
+    """The records on which an audit is based."""
+
+    MADE_UP = "made-up"
+    CARD = "card"
 
 
 def checked(**others: Check) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:

@@ -2,25 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from gencard.client.arguments import checked
+from gencard.client.arguments import Where, checked
 from gencard.client.display import Displayable, Facts, Part, WrittenAsPage, page_module
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
 from gencard.core.errors import PermissionDeniedError
 from gencard.files import REPORT_LIMIT, read_file
 from gencard.wire.signatures.canonical import document_of
-
-
-class Where(StrEnum):
-    """The records on which an audit is based."""
-
-    MADE_UP = "made-up"
-    CARD = "card"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

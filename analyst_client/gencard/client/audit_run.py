@@ -10,8 +10,8 @@ from functools import partial
 from importlib.metadata import version
 from uuid import uuid4
 
-from gencard.client.arguments import checked_seed
-from gencard.client.audit import Audit, Where
+from gencard.client.arguments import Where, checked_seed
+from gencard.client.audit import Audit
 from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.tables import RemoteBox
@@ -27,7 +27,8 @@ from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.linear import statistics_of
 from gencard.core.types import Progress, ignore_progress
 from gencard.v1 import audit_pb2 as pb
-from gencard.wire.signatures.canonical import document_of, sha256
+from gencard.wire.codec import part_of
+from gencard.wire.signatures.canonical import Document, document_of, integer_of, sha256
 from gencard.wire.signatures.dsse import VERDICT, predicate_of, subject_digest
 from gencard.wire.signatures.identity import Role
 
@@ -264,39 +265,37 @@ def known_audits(agreement: Agreement) -> Iterator[Audit]:
 
 
 def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
-    """An audit from its message; raises VerificationError if the signed verdict differs."""
-    _check_signed(agreement, message, black_box)
-    return Audit(
-        card=agreement.card.name,
-        black_box=message.black_box,
-        where=Where.CARD,
-        verdict=_VERDICT[message.verdict],
-        wording=message.wording,
-        attempt=message.attempt,
-        level=message.level,
-        findings=_findings(agreement, message),
-        attestation=message.attestation,
-    )
+    """Return the audit that a signed verdict states.
 
-
-def _check_signed(agreement: Agreement, message: pb.Audit, black_box: str) -> None:
-    """Raises VerificationError if the signed verdict differs or belongs to another card or box."""
+    Raises:
+        VerificationError: The message differs from it, or it belongs to another card or box.
+    """
     payload = agreement.connection.keys.cards(message.attestation).payload_of(message.attestation)
-    signed = predicate_of(payload, VERDICT)
-    facts = {
-        "attempt": str(message.attempt),
-        "blackBox": black_box,
-        "level": message.level,
-        "verdict": _VERDICT.get(message.verdict),
-        "wording": message.wording,
-    }
-    agrees = all(signed.get(name) == value for name, value in facts.items())
-    if subject_digest(payload) != agreement.digest or message.black_box != black_box or not agrees:
+    signed, stated = predicate_of(payload, VERDICT), None
+    message.DiscardUnknownFields()  # a newer controller may say more than is compared here
+    with suppress(KeyError, TypeError, ValueError):
+        audit = Audit(
+            card=agreement.card.name,
+            black_box=signed["blackBox"],
+            where=Where.CARD,
+            verdict=Verdict(signed["verdict"]),
+            wording=signed["wording"],
+            attempt=integer_of(signed["attempt"]),
+            level=signed["level"],
+            attestation=message.attestation,
+        )
+        stated = part_of(audit, pb.Audit, name=message.name, create_time=message.create_time)
+    differs = stated != message or message.black_box != black_box
+    if differs or subject_digest(payload) != agreement.digest:
         raise VerificationError(problem="the signed verdict differs from the reported one")
+    return replace(audit, findings=_findings(agreement, message, signed))
 
 
-def _findings(agreement: Agreement, message: pb.Audit) -> AuditReport | None:
+def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> AuditReport | None:
     """The full report, if our role may see it.
+
+    Args:
+        signed: The signed verdict.
 
     Raises:
         VerificationError: The report is not the one that the signed verdict names.
@@ -306,9 +305,6 @@ def _findings(agreement: Agreement, message: pb.Audit) -> AuditReport | None:
         return None
     request = pb.GetAuditReportRequest(name=message.name)
     answer = connection.call(connection.audit.GetAuditReport, request)
-    signed = predicate_of(
-        connection.keys.cards(message.attestation).payload_of(message.attestation), VERDICT
-    )
     if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
         raise VerificationError(problem="the report does not match the signed verdict")
     return report_of_json_object(document_of(answer.report, "report"))
@@ -316,6 +312,3 @@ def _findings(agreement: Agreement, message: pb.Audit) -> AuditReport | None:
 
 def _versions() -> tuple[tuple[str, str], ...]:
     return tuple((name, version(name)) for name in ("gencard", "numpy", "scipy"))
-
-
-_VERDICT = {pb.VERDICT_NO_EVIDENCE: Verdict.NO_EVIDENCE, pb.VERDICT_LEAKAGE: Verdict.LEAKAGE}

@@ -16,7 +16,7 @@ from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
 from gencard.client.connection.connection import Connection, ProgressDisplay
 from gencard.client.display import Listed
-from gencard.client.files.psi_tables import NamedPsi, Tables
+from gencard.client.files.psi_tables import NamedPsi, PsiTables
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
 from gencard.client.waiting import ANSWERED, wait_for
@@ -208,7 +208,7 @@ class Card(CardView):
         """
         return self.agreement.psi
 
-    def tables(self) -> Tables:
+    def tables(self) -> PsiTables:
         """The marginals of psi as data frames, by their attributes; see ``psi.tables``.
 
         Raises:

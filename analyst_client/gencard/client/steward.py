@@ -33,9 +33,9 @@ from gencard.client.stewards.registers import (
     PEOPLE_HEADS,
     QUEUE_HEADS,
     REFUSAL_HEADS,
-    Account,
     AnswerReview,
     AnswerSummary,
+    BudgetAccount,
     Failure,
     LogLine,
     Person,
@@ -227,7 +227,7 @@ class Steward(Party):
         return Listed(waiting, "Answers", ANSWER_HEADS, AnswerSummary.line)
 
     @checked(dataset=optional_text)
-    def accounts(self, dataset: str = "") -> Listed[Account]:
+    def accounts(self, dataset: str = "") -> Listed[BudgetAccount]:
         """Budgets: caps, what was spent, what is reserved.
 
         Args:
@@ -235,8 +235,8 @@ class Steward(Party):
         """
         name = f"datasets/{dataset.removeprefix('datasets/')}" if dataset else ""
         answers = self._pages("ListAccounts", pb.ListAccountsRequest(dataset=name, page_size=_MOST))
-        accounts = (value_of(Account, one) for page in answers for one in page.accounts)
-        return Listed(accounts, "Budgets", ACCOUNT_HEADS, Account.line)
+        accounts = (value_of(BudgetAccount, one) for page in answers for one in page.accounts)
+        return Listed(accounts, "Budgets", ACCOUNT_HEADS, BudgetAccount.line)
 
     def ledger(self) -> Listed[Spend]:
         """Lines of the ledger, of everybody, newest first."""

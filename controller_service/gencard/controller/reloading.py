@@ -31,7 +31,7 @@ _AT_ONCE = ("policy", "caps")
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedDataset:
     """A dataset whose settings were not taken over, and the error that names the cause."""
 
     place: str
@@ -56,7 +56,7 @@ class Reload:
 
     changed: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedDataset, ...] = ()
 
 
 _Served = tuple[DatasetTable, DatasetEntry]
@@ -93,14 +93,14 @@ class Reloading:
         """Caps in force in words, by dataset and by whose they are."""
         return {name: caps.in_words() for name, caps in self._state.ledger.caps.items()}
 
-    def _judged(self, settings: Settings) -> tuple[list[_Served], list[Refused]]:
+    def _judged(self, settings: Settings) -> tuple[list[_Served], list[RefusedDataset]]:
         """Each dataset as it is to be served from now on, and those whose settings are refused."""
         tables = {table.name: table for table in settings.datasets}
         served = [
             (table, self._state.cards.catalogue.named(f"{PREFIX}{table.name}"))
             for table in self._settings.datasets
         ]
-        refused: list[Refused] = []
+        refused: list[RefusedDataset] = []
         for place, (table, entry) in enumerate(served):
             newer = tables.pop(table.name, table)
             update = {name: getattr(newer, name) for name in _AT_ONCE}
@@ -111,7 +111,7 @@ class Reloading:
                 self._check([*served[:place], changed, *served[place + 1 :]])
                 served[place] = changed
             except GencardError as error:
-                refused.append(Refused(entry.name, error))
+                refused.append(RefusedDataset(entry.name, error))
                 # a cap that is lowered protects records, whatever else is wrong with the dataset's table
                 lowered = table.caps.lowered_to(newer.caps)
                 served[place] = table.model_copy(update={"caps": lowered}), entry
@@ -122,7 +122,7 @@ class Reloading:
                 self._check(added)
                 served = added
             except GencardError as error:
-                refused.append(Refused(f"{PREFIX}{table.name}", error))
+                refused.append(RefusedDataset(f"{PREFIX}{table.name}", error))
         return served, refused
 
     def _check(self, served: Sequence[_Served]) -> None:
@@ -140,14 +140,14 @@ class Reloading:
         self._state.cards.catalogue.set(entries)
         self._settings = settings
 
-    def _waiting(self, settings: Settings) -> tuple[tuple[str, ...], list[Refused]]:
+    def _waiting(self, settings: Settings) -> tuple[tuple[str, ...], list[RefusedDataset]]:
         """Places that differ and were not taken over, and schemas that cannot be read."""
         places = [
             name
             for name in Settings.model_fields
             if name != "datasets" and getattr(settings, name) != getattr(self._settings, name)
         ]
-        unreadable: list[Refused] = []
+        unreadable: list[RefusedDataset] = []
         tables = {table.name: table for table in settings.datasets}
         for table in self._settings.datasets:
             newer = tables.get(table.name)
@@ -160,7 +160,7 @@ class Reloading:
                 if read_schema(newer.schema_file) != served.schema:
                     places.append(f"{served.name}: schema")
             except GencardError as error:
-                unreadable.append(Refused(served.name, error))
+                unreadable.append(RefusedDataset(served.name, error))
         return tuple(dict.fromkeys(places)), unreadable
 
 

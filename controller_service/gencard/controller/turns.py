@@ -50,7 +50,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turn(Generic[Item]):
+class WorkTurn(Generic[Item]):
     """One piece of work that waits or runs; equal to no other.
 
     Args:
@@ -63,7 +63,7 @@ class Turn(Generic[Item]):
     at_records: bool = False
     lent: bool = False
 
-    def excludes(self, other: "Turn[Item]") -> bool:
+    def excludes(self, other: "WorkTurn[Item]") -> bool:
         """Whether the two must not run at the same time."""
         return (self.lent and other.at_records) or (self.at_records and other.lent)
 
@@ -85,15 +85,15 @@ class Turns(Generic[Item]):
     def __init__(self, places: int) -> None:
         self._places = places
         self._most_of_one = max(1, places - 1)
-        self._waiting: dict[str, deque[Turn[Item]]] = {}
+        self._waiting: dict[str, deque[WorkTurn[Item]]] = {}
         """By owner, in the order of their turns; no queue is empty."""
-        self._running: set[Turn[Item]] = set()
+        self._running: set[WorkTurn[Item]] = set()
 
-    def add(self, turn: Turn[Item]) -> None:
+    def add(self, turn: WorkTurn[Item]) -> None:
         """Put work at the end of its owner's queue; an owner with none waiting goes to the end."""
         self._waiting.setdefault(turn.owner, deque()).append(turn)
 
-    def withdraw(self, turn: Turn[Item]) -> bool:
+    def withdraw(self, turn: WorkTurn[Item]) -> bool:
         """Take out work that waits; False where it does not wait, as it has begun or ended."""
         queue = self._waiting.get(turn.owner, deque())
         if turn not in queue:
@@ -103,15 +103,15 @@ class Turns(Generic[Item]):
             del self._waiting[turn.owner]
         return True
 
-    def end(self, turn: Turn[Item]) -> None:
+    def end(self, turn: WorkTurn[Item]) -> None:
         """Free the place of work that has begun."""
         self._running.remove(turn)
 
-    def begin(self) -> tuple[Turn[Item], ...]:
+    def begin(self) -> tuple[WorkTurn[Item], ...]:
         """What may begin now, in order; each counts as running until its ``end``."""
         return tuple(self._beginning())
 
-    def _beginning(self) -> Iterator[Turn[Item]]:
+    def _beginning(self) -> Iterator[WorkTurn[Item]]:
         while (turn := self._next()) is not None:
             queue = self._waiting.pop(turn.owner)
             queue.popleft()
@@ -120,10 +120,10 @@ class Turns(Generic[Item]):
             self._running.add(turn)
             yield turn
 
-    def _next(self) -> Turn[Item] | None:
+    def _next(self) -> WorkTurn[Item] | None:
         if len(self._running) >= self._places:
             return None
-        held_back: list[Turn[Item]] = []
+        held_back: list[WorkTurn[Item]] = []
         for owner, queue in self._waiting.items():
             turn = queue[0]
             if sum(running.owner == owner for running in self._running) >= self._most_of_one:
@@ -154,7 +154,7 @@ class Door:
         Raises:
             StorageError: Others kept the door for too long.
         """
-        turn = Turn(threading.Event(), _OWNER.get())
+        turn = WorkTurn(threading.Event(), _OWNER.get())
         with self._lock:
             self._turns.add(turn)
             self._open()

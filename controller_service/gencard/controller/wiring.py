@@ -259,7 +259,7 @@ class Controller:
         self.held.close()
 
 
-class _Reading:
+class _DatasetReading:
     """Datasets, read in a thread while this controller stands by: a takeover does not wait for them."""
 
     def __init__(self, settings: Settings) -> None:
@@ -288,7 +288,7 @@ class Lead:
     """
 
     leadership: Leadership
-    reading: _Reading | None = None
+    reading: _DatasetReading | None = None
 
 
 def lead(
@@ -314,7 +314,7 @@ def lead(
         if leadership.try_lead():
             resources.pop_all()
             return Lead(leadership)
-        reading = _Reading(settings)
+        reading = _DatasetReading(settings)
         address, tls = settings.server.address, tls_files(settings)
         if not stand_by(leadership, address, tls, ended, waits):
             return None

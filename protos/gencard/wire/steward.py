@@ -15,6 +15,7 @@ from gencard.core.card.card import Card, Change
 from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.json_codecs import written
 from gencard.core.output_checks.rounding import rounded_count
 from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import Number
@@ -285,7 +286,7 @@ class AnswerSummary:
 
     name: str
     analyst: str
-    question: Question
+    question: Question = field(metadata=written(inline=True))
     time: datetime
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Option, Question, observed_levels
-from gencard.core.answers.kinds import Kind, answered, kind_of, plain_answer
+from gencard.core.answers.kinds import AnalysisKind, answered, kind_of, plain_answer
 from gencard.core.answers.margins import Margins, Mask, check_determined, within
 from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
 from gencard.core.answers.noise.reconciled import noisy_whole, reconciled, wider_clique
@@ -186,7 +186,7 @@ _Numbers = Mapping[str, tuple[float, ...]]
 
 
 def transformed_numbers(
-    text: str, kind: Kind, coding: Coding, values: Values | None = None
+    text: str, kind: AnalysisKind, coding: Coding, values: Values | None = None
 ) -> dict[str, tuple[float, ...]]:
     """``numbers_of``, where an attribute in a function has the function's values, NaN where it has none.
 

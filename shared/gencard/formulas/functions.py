@@ -120,7 +120,7 @@ def attributes_of_call(code: str, coding: Coding) -> Clique:
     """
     tree, quoted = parsed(code)
     try:
-        names = tuple(dict.fromkeys(_Names(coding, quoted).of(tree)))
+        names = tuple(dict.fromkeys(_ExpressionNames(coding, quoted).of(tree)))
     except RecursionError:
         raise _unreadable() from None
     if not names:
@@ -159,7 +159,7 @@ def _unreadable() -> NotUsableError:
     return NotUsableError("the expression cannot be parsed; use Python syntax")
 
 
-class _Names:
+class _ExpressionNames:
     """The attributes of an expression.
 
     Args:

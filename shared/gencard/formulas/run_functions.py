@@ -17,7 +17,7 @@ from math import isfinite
 
 import numpy as np
 
-from gencard.core.answers.design import Crossed, Group, Grouping
+from gencard.core.answers.design import Crossed, GroupFactor, Grouping
 from gencard.core.answers.kinds import kind_of
 from gencard.core.answers.margins import Mask
 from gencard.core.coding import Coding
@@ -82,11 +82,11 @@ class _Reading:
     def of(cls, text: str, coding: Coding, possible: Mapping[str, Mask]) -> "_Reading":
         return cls(text, coding, possible, read_factors(text, coding))
 
-    def form(self, factor: str) -> "_Form":
+    def form(self, factor: str) -> "_FactorForm":
         """Raises InvalidFormulaError where the factor is nested too deeply to be read."""
         tree, quoted = parsed(factor)
         try:
-            return _Form.of(tree, {**dict.fromkeys(self.coding.domain.attributes), **quoted})
+            return _FactorForm.of(tree, {**dict.fromkeys(self.coding.domain.attributes), **quoted})
         except RecursionError:
             raise self.wrong(factor, _LISTED) from None
 
@@ -109,7 +109,7 @@ class _Reading:
         numbers = numbers_of(self.coding).get(name)
         return None if numbers is None else np.asarray(numbers)[self._levels(name)]
 
-    def group(self, factor: str, own: Clique) -> Group:
+    def group(self, factor: str, own: Clique) -> GroupFactor:
         """The groups into which a factor divides the cells of its attributes."""
         attributes = self.coding.domain.canonical(own)
         value = self.values(factor, attributes)
@@ -120,7 +120,7 @@ class _Reading:
         masks = [self._levels(name) for name in attributes]
         cells: IntArray = np.full([len(mask) for mask in masks], -1, dtype=np.int64)
         cells[np.ix_(*masks)] = codes.reshape([int(mask.sum()) for mask in masks])
-        return Group(factor, attributes, cells)
+        return GroupFactor(factor, attributes, cells)
 
     def _levels(self, name: str) -> Mask:
         everything = np.ones(self.coding.domain.size(name), dtype=bool)
@@ -148,7 +148,7 @@ def grouping_of(text: str, coding: Coding, possible: Mapping[str, Mask]) -> Grou
 
 
 def _crossed(reading: _Reading, factors: Sequence[str]) -> Crossed:
-    levels, groups = list[str](), list[Group]()
+    levels, groups = list[str](), list[GroupFactor]()
     for factor in factors:
         own = reading.written.attributes[factor]
         try:
@@ -251,7 +251,7 @@ def _check_numbers(reading: _Reading, factor: str, own: Clique, values: FloatArr
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _FactorForm:
     """Form of a factor.
 
     Args:
@@ -269,7 +269,7 @@ class _Form:
     problem: str = ""
 
     @classmethod
-    def of(cls, tree: ast.expr, names: Mapping[str, str | None]) -> "_Form":
+    def of(cls, tree: ast.expr, names: Mapping[str, str | None]) -> "_FactorForm":
         """Args:
         names: Attributes, and the words that stand for attributes in backticks.
         """

@@ -8,12 +8,13 @@ from sqlalchemy.exc import OperationalError
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import update_card
 from gencard.controller.state.log import EventLog, verify
-from gencard.controller.state.requests import answered_once
+from gencard.controller.state.requests import Request
 from gencard.controller.state.tables import metadata
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
 from gencard.core.errors import StorageError
 from gencard.wire.documents.key_history import KeyHistory
+from gencard.wire.signatures.identity import Identity
 from tests.controller.state.samples import ANA, CARD, NOW, insert_card, ledger_of, reserve
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -44,15 +45,7 @@ def decide(tx):
         )
         return LOG.checkpoint(tx, NOW)
 
-    answered_once(
-        tx,
-        actor=ANA,
-        method="AcceptCard",
-        request_id=REQUEST,
-        request_digest="d",
-        now=NOW,
-        make=make,
-    )
+    Request("AcceptCard", REQUEST, "d").once(tx, Identity.of(ANA), NOW, make)
 
 
 def everything(database):

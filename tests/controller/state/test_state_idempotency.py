@@ -6,24 +6,17 @@ import pytest
 from sqlalchemy import select, update
 
 from gencard.controller.state import tables
-from gencard.controller.state.requests import answered_once
+from gencard.controller.state.requests import Request
 from gencard.core.card.budget import Price
 from gencard.core.errors import BudgetExceededError, InvalidInputError, RequestIdReusedError
+from gencard.wire.signatures.identity import Identity
 from tests.controller.state.samples import ALL_OF_IT, ANA, BEN, NOW, ledger_of, reserve
 
 ID = "0a2d9c86-2f4e-4c0b-9d0e-6a3f7f6b1c11"
 
 
 def ask(tx, make, *, actor=ANA, method="ProposeCard", request_id=ID, digest="d1"):
-    return answered_once(
-        tx,
-        actor=actor,
-        method=method,
-        request_id=request_id,
-        request_digest=digest,
-        now=NOW,
-        make=make,
-    )
+    return Request(method, request_id, digest).once(tx, Identity.of(actor), NOW, make)
 
 
 def spender(tx, ledger, numbers):

@@ -65,7 +65,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckLine:
     """One line of the result."""
 
     what: str
@@ -90,7 +90,7 @@ class AnsweredOnline:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    checks: list[Check] = field(default_factory=list)
+    checks: list[CheckLine] = field(default_factory=list)
 
     def check(
         self, what: str, find: Callable[[], Value], detail: Callable[[Value], str]
@@ -99,22 +99,22 @@ class _Record:
         try:
             value = find()
         except GencardError as error:
-            self.checks.append(Check(what, Outcome.FAILED, error.message))
+            self.checks.append(CheckLine(what, Outcome.FAILED, error.message))
             return None
-        self.checks.append(Check(what, Outcome.PASSED, detail(value)))
+        self.checks.append(CheckLine(what, Outcome.PASSED, detail(value)))
         return value
 
     def note(self, what: str, detail: str) -> None:
-        self.checks.append(Check(what, Outcome.NOTED, detail))
+        self.checks.append(CheckLine(what, Outcome.NOTED, detail))
 
     def leave(self, what: str, detail: str) -> None:
         """Record a check that could not be made, and what it needs."""
-        self.checks.append(Check(what, Outcome.NOT_CHECKED, detail))
+        self.checks.append(CheckLine(what, Outcome.NOT_CHECKED, detail))
 
 
 def verify(
     bundle: Bundle, keys: Keys, now: datetime, online: AnsweredOnline | None = None
-) -> list[Check]:
+) -> list[CheckLine]:
     """Run every check; stops if the card's signatures fail, since all else depends on them.
 
     Args:

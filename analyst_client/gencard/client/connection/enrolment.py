@@ -56,7 +56,7 @@ class PendingRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledAnswer:
     """An answer that was installed.
 
     Args:
@@ -119,7 +119,7 @@ def renewal_request(folder: str | Path) -> PendingRequest:
 
 
 @checked()
-def install_answer(folder: str | Path, answer: str | Path | bytes) -> Installed:
+def install_answer(folder: str | Path, answer: str | Path | bytes) -> InstalledAnswer:
     """Check the steward's answer against the keys in the folder, and put it in place.
 
     New keys take the place of the old ones. The old private keys are deleted; the public half of the old
@@ -147,7 +147,7 @@ def install_answer(folder: str | Path, answer: str | Path | bytes) -> Installed:
         if name not in _PINNED or not (folder / name).exists():
             _write(folder / name, public, mode=0o644)
     shutil.rmtree(folder / PENDING, ignore_errors=True)
-    return Installed(checked.identity, checked.fingerprint, checked.address, first)
+    return InstalledAnswer(checked.identity, checked.fingerprint, checked.address, first)
 
 
 def read_answer(file: Path) -> bytes:

@@ -23,7 +23,7 @@ SUMS = "sums"
 """Key of the table of moments."""
 
 
-class Tables(dict[tuple[str, ...] | str, "pd.DataFrame"]):
+class PsiTables(dict[tuple[str, ...] | str, "pd.DataFrame"]):
     """Data frames by marginal; notebooks show all of them."""
 
     def _repr_html_(self) -> str:
@@ -71,14 +71,14 @@ class NamedPsi(Psi, Displayable):
         rest = [name for name in frame if name not in (head, *attributes)]
         return frame.astype(types)[[head, *attributes, *rest]]
 
-    def tables(self) -> Tables:
+    def tables(self) -> PsiTables:
         """Each marginal as a table: its last attribute in columns, the others in rows.
 
         Moments follow under ``SUMS``: the sum, and the mean over the records, of each function.
         """
         import pandas as pd  # noqa: PLC0415 - only where frames are wanted
 
-        tables = Tables({one.clique: self._table(one) for one in self.measurements})
+        tables = PsiTables({one.clique: self._table(one) for one in self.measurements})
         if self.linear:
             tables[SUMS] = pd.DataFrame(
                 {

@@ -163,13 +163,10 @@ def _section(name: str, finding: Finding) -> dict[str, object]:
     explanation = EXPLANATIONS[name]
     return {
         "id": name,
-        "title": explanation.title,
+        "explanation": explanation,
+        "finding": finding,
         "sentence": sentence(finding).replace(" %", "\N{NO-BREAK SPACE}%"),
-        "stands_out": finding.stands_out,
-        "undecided": finding.undecided,
         "plot": plots.drawn(finding, explanation.title),
-        "reading": explanation.reading,
-        "limits": explanation.limits,
         "lines": [(label, _number(label, value)) for label, value in finding.lines],
         "tables": _tables(finding),
     }

@@ -21,7 +21,7 @@ from gencard.core.card.terms import CardTerms
 from gencard.core.evaluation.evaluation import Finding, Group, finding_to_json_object
 from gencard.core.evaluation.registry import EVALUATIONS, REPORTED
 from gencard.core.noise import USUAL_DELTA, in_words, together
-from gencard.wire.documents.card_document import card_document
+from gencard.wire.documents.card_document import card_document, json_of
 from gencard.wire.documents.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class CardReport(WrittenAsPage, Displayable):
             "release": self._release(),
             "measures": [self._measure(name, one) for name, one in self.available.items()],
             "audits": [_audit(one) for one in self.audits],
-            "leftOut": [{"what": one.what, "why": one.why} for one in self.left_out],
+            "leftOut": [json_of(one, "what", "why") for one in self.left_out],
             **({"answers": [one.document() for one in self.answers]} if self.answers else {}),
         }
 
@@ -227,12 +227,6 @@ def _risk_bound(card: CardTerms) -> list[tuple[str, str]]:
 
 
 def _audit(audit: "Audit") -> dict[str, Any]:
-    summary = {
-        "blackBox": audit.black_box,
-        "verdict": str(audit.verdict),
-        "wording": audit.wording,
-        "attempt": audit.attempt,
-        "level": audit.level,
-    }
     findings = None if audit.findings is None else report_to_json_object(audit.findings)
-    return summary | {"report": findings}
+    names = ("black_box", "verdict", "wording", "attempt", "level")
+    return {**json_of(audit, *names), "report": findings}

@@ -6,7 +6,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gencard.client.display import named, percent
 from gencard.client.report import plots
-from gencard.core.audit.arms.exploration import BlockEvidence
 from gencard.core.audit.plan import calls
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text, wording
@@ -23,6 +22,13 @@ def rendered(template: str, **values: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {
+        "amount": "{:,}".format,
+        "named": named,
+        "percent": percent,
+        "rounded": _number,
+        "signed": _signed,
+    }
     return environment.get_template(template).render(**values)
 
 
@@ -53,7 +59,7 @@ def audit_page(report: AuditReport, *, card: str, black_box: str, where: str, no
         checks=[_check(result, report) for result in report.checks],
         level=_number(report.plan.level),
         p_value=p_value_text(report.p_value),
-        blocks=[_block(block) for block in report.blocks[:MOST_BLOCKS]],
+        blocks=report.blocks[:MOST_BLOCKS],
         more_blocks=max(0, len(report.blocks) - MOST_BLOCKS),
         pairs=report.pairs,
         settings=list(_settings(report)),
@@ -87,17 +93,6 @@ def _check(result: CheckResult, report: AuditReport) -> dict[str, object]:
         "bound": _number(bound),
         "found": result.p_value <= bound,
         "not_run": result.not_run,
-    }
-
-
-def _block(block: BlockEvidence) -> dict[str, str]:
-    return {
-        "names": named(block.clique),
-        "dimension": f"{block.dimension:,}",
-        "z": _signed(block.z),
-        "reproduced": percent(block.reproduced),
-        "energy": _signed(block.energy),
-        "p_value": _number(block.p_value),
     }
 
 
@@ -146,29 +141,9 @@ def fidelity_page(
         beyond=any(marginal.beyond_chance for marginal in ordered),
         lines=others,
         false_alarms=percent(FALSE_ALARMS),
-        marginals=[_fidelity_line(marginal, levels) for marginal in ordered[:MOST_MARGINALS]],
+        marginals=ordered[:MOST_MARGINALS],
+        levels=levels,
         more=max(0, len(ordered) - MOST_MARGINALS),
         plot=plots.fidelity(ordered),
         most_bars=plots.MOST_BARS,
     )
-
-
-def _fidelity_line(marginal: MarginalFidelity, levels: Levels) -> dict[str, object]:
-    return {
-        "name": named(marginal.clique),
-        "cells": f"{marginal.cells:,}",
-        "distance": percent(marginal.total_variation),
-        "beyond": marginal.beyond_chance,
-        "expected": percent(marginal.expected),
-        "bound": percent(marginal.bound),
-        "worst": [_cell(marginal.clique, cell, levels) for cell in marginal.worst],
-    }
-
-
-def _cell(clique: Clique, cell: CellFidelity, levels: Levels) -> dict[str, str]:
-    return {
-        "levels": named(levels(clique, cell)),
-        "target": percent(cell.target),
-        "released": percent(cell.released),
-        "stderr": percent(cell.stderr),
-    }

@@ -13,7 +13,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import level_values
-from gencard.core.utility.analyses import Analyses, analyses
+from gencard.core.utility.analyses import Predictions, analyses
 from gencard.core.utility.gap import GapWords, gap_error, gap_of
 from gencard.core.utility.prediction import Task, split
 from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
@@ -67,7 +67,7 @@ class UtilityReport(WrittenAsJson, Displayable):
     worst: tuple[str, float | None]
     regression: Propensity | None
     tree: Propensity
-    predictions: Analyses | None = None
+    predictions: Predictions | None = None
     target: str = ""
     about: str = ""
     marginals: tuple[tuple[str, float], ...] = ()
@@ -166,7 +166,7 @@ def utility_report(
 
 def _predictions(
     task: Task | None, original: Dataset, synthetic: Dataset, rng: np.random.Generator
-) -> Analyses | None:
+) -> Predictions | None:
     return analyses(task, split(original, task.target), synthetic, rng=rng) if task else None
 
 

@@ -23,13 +23,7 @@ from gencard.core.card.terms import Tier
 from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.noise import USUAL_DELTA
 from gencard.core.policy import Policy
-from gencard.wire.documents.card_document import (
-    analyses_document,
-    claim_document,
-    price_document,
-    privacy_document,
-    transform_document,
-)
+from gencard.wire.documents.card_document import claim_document, json_of
 from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.signatures.canonical import time_text
 
@@ -105,10 +99,7 @@ def _parameters(entry: GeneratorEntry) -> str:
 def _document(entry: CatalogueEntry) -> dict[str, object]:
     return {
         "name": entry.id,
-        "title": entry.title,
-        "description": entry.description,
-        "declaredBy": entry.declared_by,
-        "version": entry.version,
+        **json_of(entry, "title", "description", "declared_by", "version"),
         **_declared_document(entry),
         "schema": coding_document(entry.coding),
         "policy": _policy_document(entry.policy),
@@ -131,36 +122,14 @@ def _reading_document(declared: DeclaredAttribute) -> dict[str, object]:
 
 
 def _policy_document(policy: Policy) -> dict[str, object]:
-    return {
-        "largestOrder": policy.largest_order,
-        "largestMarginalCells": policy.largest_marginal_cells,
-        "mostMarginals": policy.most_marginals,
-        "mostRows": policy.most_rows,
-        "forbidden": policy.forbidden,
-        "generators": policy.generators,
-        "mechanisms": policy.mechanisms,
-        "noise": None if policy.noise is None else privacy_document(policy.noise),
-        "transform": transform_document(policy.transform),
-        "moments": policy.moments.kinds,
-        "highestMoment": policy.moments.highest,
-        "measures": policy.measures,
-        "withoutUniques": policy.without_uniques,
-        **_analyses_document(policy),
-        "mostPerCard": price_document(policy.most_per_card),
-        "automatic": policy.automatic,
-        "validDays": policy.valid_days,
-    }
-
-
-def _analyses_document(policy: Policy) -> dict[str, object]:
-    """Runs on the records, where any are on offer."""
-    if policy.analyses.most == NO_ANALYSES:
-        return {}
-    return {
-        "analyses": analyses_document(policy.analyses.most),
-        "stewardReleases": policy.analyses.by_steward,
-        "twoStewards": list(policy.two_stewards),
-    }
+    """All public fields; runs on the records stand there only where any are on offer."""
+    moments, analyses = policy.moments, policy.analyses
+    document: dict[str, object] = json_of(policy)
+    document |= {"moments": moments.kinds, "highestMoment": moments.highest}
+    if analyses.most == NO_ANALYSES:
+        del document["analyses"], document["twoStewards"]
+        return document
+    return document | {"analyses": json_of(analyses.most), "stewardReleases": analyses.by_steward}
 
 
 def budget(
@@ -210,19 +179,11 @@ def log(
 def _budget(left: Budget) -> dict[str, object]:
     epsilon, delta = decimal_text(left.together()), decimal_text(USUAL_DELTA)
     return {
-        "cap": price_document(left.cap),
-        "spent": price_document(left.spent),
+        **json_of(left, "cap", "spent"),
         "together": {"delta": delta, "epsilon": epsilon},
     }
 
 
 def _spend_document(spend: Spend) -> dict[str, object]:
-    return {
-        "line": spend.line,
-        "time": time_text(spend.created),
-        "dataset": spend.dataset,
-        "kind": spend.kind,
-        "price": price_document(spend.price),
-        "state": spend.state,
-        "resource": spend.resource,
-    }
+    document = json_of(spend, "line", "dataset", "kind", "price", "state", "resource")
+    return {**document, "time": time_text(spend.created)}

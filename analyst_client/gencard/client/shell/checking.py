@@ -18,7 +18,7 @@ from gencard.client.checking.bundle import (
 from gencard.client.checking.history import known_history
 from gencard.client.checking.replay import Replayed, check_delivered_file
 from gencard.client.checking.signing import card_of_statement
-from gencard.client.checking.verify import AnsweredOnline, Check, Outcome, evidence_time
+from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.connection.credentials import Credentials, public_key
 from gencard.client.display import plain
@@ -213,7 +213,7 @@ def _named_analysts(bundle: Bundle) -> set[str]:
     return analysts
 
 
-def _show(checks: list[Check]) -> None:
+def _show(checks: list[CheckLine]) -> None:
     lines = [(f"{_MARK[check.outcome]} {check.outcome}", check.what, check.detail) for check in checks]
     say_table(("", "What", "Result"), lines)
     failed, left = (

@@ -10,7 +10,7 @@ import typer
 from gencard.client.connection.credentials import read
 from gencard.client.display import Facts
 from gencard.client.files.folder import write_bytes
-from gencard.client.shell.stewarding import CardToReview, Review, at_desk, document, say_review
+from gencard.client.shell.stewarding import CardToReview, Review, at_desk, say_review
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -27,6 +27,7 @@ from gencard.client.stewards.card_review import Decision
 from gencard.client.stewards.registers import Preview
 from gencard.core.errors import InvalidInputError
 from gencard.core.program_outputs import DIGITS
+from gencard.wire.documents.card_document import json_of
 from gencard.wire.documents.enrolment import LARGEST, grouped, request_of_document
 
 Reason = Annotated[
@@ -332,7 +333,7 @@ def confirmed(
 def _say(decision: Decision, as_json: bool) -> None:
     """Print what became of a decision, and what another steward types."""
     if as_json:
-        say_json(document(decision))
+        say_json(json_of(decision))
         return
     console.print(Facts(decision.lines()).rich())
     if not decision.done:

@@ -44,12 +44,12 @@ from gencard.client.shell.terminal import (
 )
 from gencard.client.waiting import ANSWERED
 from gencard.core.card.analyses import NO_ANALYSES
-from gencard.core.card.card import CardState, Change
+from gencard.core.card.card import CardState
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Analysis
-from gencard.wire.documents.card_document import price_document, terms_document
-from gencard.wire.signatures.canonical import Document, time_text
+from gencard.wire.documents.card_document import json_of
+from gencard.wire.signatures.canonical import Document
 
 
 def propose(
@@ -254,14 +254,6 @@ def _next(card: Card, name: str) -> str:
     return _NEXT.get(card.state, card.next_step).format(card=name, rows=card.terms.rows)
 
 
-def changes_document(changes: tuple[Change, ...]) -> list[Document]:
-    """The changes as JSON objects."""
-    return [
-        {"field": change.field, "old": change.old, "new": change.new, "reason": change.reason}
-        for change in changes
-    ]
-
-
 def _price(card: Card) -> str:
     offer = card.negotiation.offer
     return "" if offer is None else str(offer.price)
@@ -270,30 +262,26 @@ def _price(card: Card) -> str:
 def _runs_price(card: Card) -> Document:
     """Most that runs on the records may cost, where any are granted."""
     granted = card.negotiation.offer is not None and card.terms.analyses != NO_ANALYSES
-    return {"analysesPrice": price_document(card.analyses_price)} if granted else {}
+    return json_of(card, "analyses_price") if granted else {}
 
 
 def _document(card: Card) -> Document:
-    negotiation, offer = card.negotiation, card.negotiation.offer
+    offer, priced = card.negotiation.offer, _NO_OFFER
+    if offer is not None:
+        priced = json_of(offer, "price", "held_by", "measures_price")
+        priced |= {"expires": json_of(offer.expire_time), "sha256": offer.digest}
     return {
-        "name": card.name,
-        "state": card.state,
-        "turn": card.turn,
-        "tier": card.tier,
-        "nextStep": card.next_step,
-        "terms": terms_document(card.terms),
-        "price": None if offer is None else price_document(offer.price),
-        "heldBy": [] if offer is None else list(offer.held_by),
-        "measuresPrice": None if offer is None else price_document(offer.measures_price),
+        **json_of(card, "name", "state", "turn", "tier", "next_step", "terms", "changes"),
+        **priced,
         **_runs_price(card),
-        "changes": changes_document(card.changes),
-        "expires": None if offer is None else time_text(offer.expire_time),
-        "sha256": None if offer is None else offer.digest,
-        "history": [
-            {"actor": step.actor, "action": step.action, "time": time_text(step.time)}
-            for step in negotiation.history
-        ],
+        "history": [json_of(step, "actor", "action", "time") for step in card.negotiation.history],
     }
+
+
+_NO_OFFER: Document = {
+    **dict.fromkeys(("price", "measuresPrice", "expires", "sha256")),
+    "heldBy": [],
+}
 
 
 def plan(
@@ -340,13 +328,5 @@ def plan_next(plan: Plan) -> str:
 
 
 def _plan_document(plan: Plan) -> Document:
-    return {
-        "formula": str(plan.formula),
-        "kind": plan.kind,
-        "marginals": plan.marginals,
-        "price": price_document(plan.price),
-        "changes": changes_document(plan.changes),
-        "lacking": plan.lacking,
-        "missing": plan.missing,
-        "nextStep": plan.next_step,
-    }
+    names = ("kind", "marginals", "price", "changes", "lacking", "missing", "next_step")
+    return {"formula": str(plan.formula), **json_of(plan, *names)}

@@ -1,9 +1,7 @@
 """steward: what stewards look at, from any machine with a steward's certificate."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, is_dataclass
-from datetime import datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -24,13 +22,9 @@ from gencard.client.shell.terminal import (
 from gencard.client.steward import Steward
 from gencard.client.stewards.card_review import CardReview, command_of
 from gencard.client.stewards.registers import AnswerReview, Preview
-from gencard.core.card.budget import Price
-from gencard.core.card.card import Card
-from gencard.core.card.terms import Proposal
 from gencard.shell import Home, LazyGroup, visible
-from gencard.wire.documents.card_document import price_document, terms_document
-from gencard.wire.signatures.canonical import time_text
-from gencard.wire.steward import AnswerSummary, FirstDecision
+from gencard.wire.documents.card_document import json_of
+from gencard.wire.steward import FirstDecision
 
 _HERE, _DECIDING = "gencard.client.shell.stewarding", "gencard.client.shell.deciding"
 
@@ -40,7 +34,7 @@ CardToReview = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD",
 Review = CardReview | AnswerReview | Preview
 
 
-class Commands(LazyGroup):
+class StewardCommands(LazyGroup):
     """Commands of stewards."""
 
     homes: ClassVar = {
@@ -99,7 +93,7 @@ class Commands(LazyGroup):
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=StewardCommands,
     help="For stewards: list, review and decide what is waiting. In emergencies, use "
     "`gencard-controller` on the controller's machine.",
     no_args_is_help=True,
@@ -128,7 +122,7 @@ def queue(
         waiting = desk.queue()
     shown = [one for one in waiting if not mine or one.waits_for != "the analyst"]
     if as_json:
-        say_json(document(shown))
+        say_json(json_of(shown))
     elif shown:
         say_table(waiting.heads, [one.line() for one in shown])
         cards = (one.resource for one in shown if one.kind == "proposal")
@@ -207,7 +201,7 @@ def ledger(
     with at_desk(connection) as desk:
         accounts, lines = desk.accounts(dataset), desk.ledger()
     if as_json:
-        say_json({"budgets": document(accounts), "lines": document(lines)})
+        say_json({"budgets": json_of(accounts), "lines": json_of(lines)})
         return
     say_list(accounts, as_json)
     say_list(lines, as_json)
@@ -255,7 +249,7 @@ def log(
 def say_list(listed: "Listed[Any]", as_json: bool) -> None:
     """Print a list as a table or as JSON."""
     if as_json:
-        say_json(document(listed))
+        say_json(json_of(listed))
     elif listed:
         say_table(listed.heads, listed.lines())
     else:
@@ -265,48 +259,7 @@ def say_list(listed: "Listed[Any]", as_json: bool) -> None:
 def say_review(review: Review, as_json: bool = False) -> None:
     """Print what is to be decided on; the digest stands alone, unbroken for copying."""
     if as_json:
-        say_json(document(review))
+        say_json(json_of(review))
         return
     console.print(review.panel(without="Shown"))
     say(f"Shown: {review.shown}")
-
-
-def document(value: Any) -> Any:
-    """What the desk shows, as JSON."""
-    for kind, writer in _WRITTEN.items():
-        if isinstance(value, kind):
-            return writer(value)
-    if is_dataclass(value):
-        named_values = ((field.name, getattr(value, field.name)) for field in fields(value))
-        return {_camel(name): document(one) for name, one in named_values}
-    return {name: document(one) for name, one in value.items()} if isinstance(value, dict) else value
-
-
-def _listed(values: Iterable[Any]) -> list[Any]:
-    return [document(one) for one in values]
-
-
-def _card(card: Card) -> dict[str, Any]:
-    return {name: document(getattr(card, name)) for name in _OF_CARD}
-
-
-def _summary(summary: AnswerSummary) -> dict[str, Any]:
-    about = {"name": summary.name, "analyst": summary.analyst, "time": document(summary.time)}
-    return {**about, **document(summary.question)}
-
-
-_OF_CARD = ("name", "state", "turn", "analyst", "proposed", "history")
-_WRITTEN: dict[type, Callable[[Any], Any]] = {
-    datetime: time_text,
-    Price: price_document,
-    Proposal: terms_document,
-    Card: _card,
-    AnswerSummary: _summary,
-    list: _listed,
-    tuple: _listed,
-}
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)

@@ -1,12 +1,12 @@
 """generate, synthesize, psi, audit, canaries: what a card gives, and whether its box keeps to it."""
 
 import tempfile
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gencard.client.arguments import Where
 from gencard.client.files import folder
 from gencard.client.files.folder import make_folder, write_bytes
 from gencard.client.files.rows import has_apostrophes
@@ -166,13 +166,6 @@ def _keep(release: Release, output: Path, *, values: ValueForm, replace: bool) -
         release.write(output, values=values)
     else:
         release.save(output, values=values, replace=replace)
-
-
-class Where(StrEnum):
-    """The datasets on which the black box is run."""
-
-    MADE_UP = "made-up"
-    CARD = "card"
 
 
 def audit(

@@ -109,7 +109,7 @@ class AnswerReview(steward.AnswerReview, Displayable):
 
 
 @dataclass(frozen=True, slots=True)
-class Account(steward.BudgetAccount):
+class BudgetAccount(steward.BudgetAccount):
     """One budget."""
 
     def line(self) -> tuple[str, ...]:

@@ -19,11 +19,18 @@ from gencard.core.errors import GencardError
 from gencard.core.output_checks.differencing import chain_of_sums, differences, nearly_natural
 from gencard.core.output_checks.groups import group_populations
 from gencard.core.output_checks.judgement import SUMMED
-from gencard.core.output_checks.populations import EVERYBODY, Kept, Merged, Output, Rounded, cell_numbers
+from gencard.core.output_checks.populations import (
+    EVERYBODY,
+    Kept,
+    Merged,
+    Rounded,
+    ToldOutput,
+    cell_numbers,
+)
 from gencard.core.output_checks.rules import PASSED, Rules, Verdict
 from gencard.core.output_checks.small_counts import facts
 from gencard.core.output_checks.small_counts.inference import MOST_WHOLE, Outcome, tells_small_counts
-from gencard.core.output_checks.small_counts.lattice import MOST_CELLS, Facts, Lattice, lattice_size
+from gencard.core.output_checks.small_counts.lattice import MOST_CELLS, CountFacts, Lattice, lattice_size
 from gencard.core.output_checks.stored import contributed
 from gencard.core.types import FloatArray, IntArray
 
@@ -123,7 +130,7 @@ class Earlier:
         if self._resembles(run, dataset, threshold):
             return True
         outputs = [output for one in self.runs for output in one.outputs]
-        outputs.append(Output((EVERYBODY,), self.tables))
+        outputs.append(ToldOutput((EVERYBODY,), self.tables))
         for one in run.outputs:  # its groups may be a chain by themselves
             if differences(one, outputs, dataset, threshold):
                 return True
@@ -199,7 +206,7 @@ class Earlier:
             ),
             *(_facts(one, merging, lattice, rules) for one in scope.runs),
         ]
-        before = Facts.together(parts, len(lattice.changing))
+        before = CountFacts.together(parts, len(lattice.changing))
         return tells_small_counts(_facts(run, merging, lattice, rules), before, lattice)
 
     def _scopes(self, whole: "_Scope") -> Iterator["_Scope"]:
@@ -318,7 +325,7 @@ class _Scope:
         return lattice_size(domain, tuple(self.attributes))
 
 
-def _facts(run: RunQuestion, merged: Merged, lattice: Lattice, rules: Rules) -> Facts:
+def _facts(run: RunQuestion, merged: Merged, lattice: Lattice, rules: Rules) -> CountFacts:
     """What an answer tells of the cells."""
     tests = tuple(map(merged.condition, run.output.tests))
     mask = replace(run.output, tests=tests).kept(lattice.cells)

@@ -61,7 +61,7 @@ MOST_DRY_RUN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class DryRun:
+class AgreedShape:
     """What the analyst's own run on synthetic rows gave: the shape that is agreed.
 
     Args:
@@ -74,7 +74,7 @@ class DryRun:
     outputs: Outputs
 
     @classmethod
-    def read(cls, data: bytes) -> "DryRun":
+    def read(cls, data: bytes) -> "AgreedShape":
         """Raises InvalidInputError where these bytes are no dry run."""
         document = document_of(data[: MOST_DRY_RUN + 1], "dry_run")
         try:
@@ -108,7 +108,7 @@ class Programs:
             BudgetExceededError: The price is not covered.
         """
         answers = self.answers
-        text, dry = text_of_program(program), DryRun.read(dry_run)
+        text, dry = text_of_program(program), AgreedShape.read(dry_run)
 
         def make(tx: Connection) -> bytes:
             usable = answers.cards.usable(tx, who, card)
@@ -135,7 +135,7 @@ class Programs:
             name = request.once(tx, who, answers.cards.clock(), lambda: make(tx))
         return answers.operations.begin(name.decode())
 
-    def _release_of(self, tx: Connection, card: Card, dry: DryRun) -> ReleaseRow:
+    def _release_of(self, tx: Connection, card: Card, dry: AgreedShape) -> ReleaseRow:
         """Raises InvalidInputError where the dry run was not on rows of this card."""
         rows = results.list_releases(tx, card=card.name, limit=500).rows
         for row in rows:
@@ -161,7 +161,7 @@ def text_of_program(program: bytes) -> str:
     return text
 
 
-def check_program(program: bytes, dry: DryRun, card: Card) -> None:
+def check_program(program: bytes, dry: AgreedShape, card: Card) -> None:
     """Refuse, by what is public alone, what the card does not grant; raises InvalidInputError."""
     analyses = offer_of(card).terms.analyses
     if analysis_digest(program) not in analyses.programs:

@@ -18,7 +18,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, LackingMarginalsError
 from gencard.core.output_checks.groups import group_cliques, group_populations
 from gencard.core.output_checks.judgement import output_cliques
-from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, Output, not_missing
+from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, ToldOutput, not_missing
 from gencard.core.output_checks.rules import OF_PRESENT
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.types import FloatArray
@@ -95,7 +95,7 @@ class Population:
 
     def kept(self, dataset: Dataset) -> Kept:
         """The records that the run is about."""
-        return Output(self.tests, ()).kept(dataset)
+        return ToldOutput(self.tests, ()).kept(dataset)
 
     @property
     def attributes(self) -> Clique:
@@ -131,7 +131,7 @@ class RunQuestion:
     question: design.Question
     values: Values | None
     population: Population
-    output: Output
+    output: ToldOutput
     possible: Mapping[str, NDArray[np.bool_]]
     stored: Clique = ()
 
@@ -151,7 +151,7 @@ class RunQuestion:
         possible = {name: _possible(name, population.tests, coding.domain) for name in names}
         read = read_question(text, kind, coding, values=values, observed=possible, options=own_options)
         read = replace(read, grouping=grouping_of(text, coding, possible))
-        output = Output(population.tests, output_cliques(read, possible))
+        output = ToldOutput(population.tests, output_cliques(read, possible))
         stored_names = (read.formula.response or "",) if wants_stored(read) else ()
         return cls(read, values, population, output, possible, stored_names)
 
@@ -234,7 +234,7 @@ class RunQuestion:
         return max((len({*clique, *attributes}) for clique in cliques), default=0)
 
     @property
-    def outputs(self) -> tuple[Output, ...]:
+    def outputs(self) -> tuple[ToldOutput, ...]:
         """The output, and that of each group which a function of the formula makes."""
         groups = group_populations(self.question)
         parts = (replace(self.output, tests=(*self.output.tests, one)) for one in groups)

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from gencard.controller.cluster.orders import MalformedAnswerError, Order, code_digest
+from gencard.controller.cluster.orders import MalformedAnswerError, SentOrder, code_digest
 from gencard.controller.people.certificates import MEMBER_FILES, worker_host
 from gencard.controller.settings.files import secret_bytes
 from gencard.core.errors import ClusterError
@@ -71,7 +71,7 @@ class Member:
     fits: bool
 
 
-class Connection:
+class WorkerConnection:
     """A connection to one worker; made when it is first used.
 
     Args:
@@ -96,7 +96,7 @@ class Connection:
             raise WorkerLostError from None
         return Member(min(max(1, described.runs), MOST_RUNS), described.code == self._code)
 
-    def perform(self, order: Order, seconds: float) -> bytes:
+    def perform(self, order: SentOrder, seconds: float) -> bytes:
         """Return the bytes that the worker sends in answer to an order.
 
         Args:
@@ -160,7 +160,7 @@ def parts_of(content: bytes) -> Iterator[bytes]:
 
 
 @contextmanager
-def connections(workers: Mapping[str, str], folder: Path) -> Iterator[list[Connection]]:
+def connections(workers: Mapping[str, str], folder: Path) -> Iterator[list[WorkerConnection]]:
     """Connections to all workers, closed at the end; none waits for a worker to answer.
 
     Args:
@@ -184,7 +184,7 @@ def connections(workers: Mapping[str, str], folder: Path) -> Iterator[list[Conne
             options = [*_CLIENT_OPTIONS, ("grpc.ssl_target_name_override", worker_host(name))]
             channel = grpc.secure_channel(address, credentials, options)
             stack.callback(channel.close)
-            connection = Connection(name, channel, code)
+            connection = WorkerConnection(name, channel, code)
             stack.callback(connection.cancel)
             opened.append(connection)
         yield opened
@@ -200,7 +200,7 @@ def examined(workers: Mapping[str, str], folder: Path) -> dict[str, Member | Non
         return {connection.name: _described(connection) for connection in opened}
 
 
-def _described(connection: Connection) -> Member | None:
+def _described(connection: WorkerConnection) -> Member | None:
     try:
         return connection.describe()
     except WorkerLostError:

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gencard.controller.cluster.connections import (
-    Connection,
     Member,
     WorkerBusyError,
+    WorkerConnection,
     WorkerLostError,
     connections,
 )
 from gencard.controller.cluster.orders import (
-    Bounds,
     MalformedAnswerError,
     OrderBook,
-    RunRefusedError,
+    RunLimits,
+    WorkerRefusedError,
 )
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import ClusterPart
@@ -112,7 +112,7 @@ class _Batch:
         """Number of workers that may still perform runs of this batch."""
 
     @contextmanager
-    def performed_by(self, opened: Sequence[Connection]) -> Iterator[None]:
+    def performed_by(self, opened: Sequence[WorkerConnection]) -> Iterator[None]:
         """Have connections perform the runs within the block; all calls end with it."""
         self._candidates = len(opened)
         threads = [threading.Thread(target=self._serve, args=(one,), daemon=True) for one in opened]
@@ -141,7 +141,7 @@ class _Batch:
                 self._changed.wait(_RECONNECT)
             return self._results.pop(number)
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: WorkerConnection) -> None:
         """Use one worker until the batch is over, or the worker turns out not to perform its runs."""
         lost = 0
         while self._pause(0) and lost < _MOST_LOST:
@@ -150,7 +150,7 @@ class _Batch:
                 # another version may be replaced by the right one while the job waits
                 if member.fits:
                     ends = self._use(connection, member)
-                    if any(issubclass(end, RunRefusedError) for end in ends):
+                    if any(issubclass(end, WorkerRefusedError) for end in ends):
                         break
                     lost = lost + 1 if all(issubclass(end, WorkerLostError) for end in ends) else 0
             self._pause(_RECONNECT)
@@ -158,7 +158,7 @@ class _Batch:
             self._candidates -= 1
             self._changed.notify_all()
 
-    def _use(self, connection: Connection, member: Member) -> list[type[Exception]]:
+    def _use(self, connection: WorkerConnection, member: Member) -> list[type[Exception]]:
         """Fill all places of a worker until each has ended; why each did."""
         ends: list[type[Exception]] = []
         places = [
@@ -171,14 +171,14 @@ class _Batch:
             place.join()
         return ends
 
-    def _place(self, connection: Connection, ends: list[type[Exception]]) -> None:
+    def _place(self, connection: WorkerConnection, ends: list[type[Exception]]) -> None:
         while (number := self._taken()) is not None:
             try:
                 self._perform(connection, number)
             except WorkerBusyError:
                 self._return(number)
                 self._pause(_PAUSE)
-            except (WorkerLostError, RunRefusedError) as end:
+            except (WorkerLostError, WorkerRefusedError) as end:
                 self._return(number, heard=False)
                 ends.append(type(end))
                 return
@@ -187,7 +187,7 @@ class _Batch:
             except Exception:  # a thread that ends without a word would leave the job waiting
                 self._end(ClusterError(problem="a run could not be handed to a worker"))
 
-    def _perform(self, connection: Connection, number: int) -> None:
+    def _perform(self, connection: WorkerConnection, number: int) -> None:
         box = self._box
         order = box.book.order(self._dataset, self._rows, self._seeds[number])
         output = order.rows_of(connection.perform(order, box.seconds))
@@ -236,7 +236,7 @@ def cluster_box(recipe: Recipe, cluster: ClusterPart) -> ClusterBox:
     Raises:
         GeneratorChangedError: The program has another digest than the recipe.
     """
-    bounds = Bounds(cluster.cpu_seconds, cluster.memory_mib)
+    bounds = RunLimits(cluster.cpu_seconds, cluster.memory_mib)
     there, seconds = recipe, float(bounds.cpu_seconds)
     if isinstance(recipe, ProgramRecipe):
         there, seconds = carried(recipe), float(recipe.limits.wall_seconds)

@@ -43,7 +43,7 @@ _BESIDE_CODES = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RunLimits:
     """Limits of all runs of one job together, outside sandboxes, in one process of a worker."""
 
     cpu_seconds: int
@@ -82,12 +82,12 @@ class MalformedAnswerError(Exception):
     """An answer that no worker of this version gives; the text is public, and has no part of it."""
 
 
-class RunRefusedError(Exception):
+class WorkerRefusedError(Exception):
     """A worker does not perform the run, and another one may."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SentOrder:
     """One order, and the form that its answer must have.
 
     Args:
@@ -124,7 +124,7 @@ class Order:
             raise MalformedAnswerError("the answer to another order")
         outcome = message.WhichOneof("outcome")
         if outcome == "refused":
-            raise RunRefusedError
+            raise WorkerRefusedError
         if outcome == "codes":
             return self._decoded(message.codes)
         if outcome == "failed" and message.failed:
@@ -150,9 +150,9 @@ class OrderBook:
 
     job: str
     recipe: Recipe
-    bounds: Bounds
+    bounds: RunLimits
 
-    def order(self, dataset: Dataset, rows: int, seed: int) -> Order:
+    def order(self, dataset: Dataset, rows: int, seed: int) -> SentOrder:
         """Write the order for one run; no two orders are equal."""
         message = RunOrder(
             number=secrets.token_bytes(16),
@@ -167,7 +167,7 @@ class OrderBook:
             records=len(dataset),
             codes=_codes(dataset),
         )
-        return Order(message.SerializeToString(), dataset.domain, rows)
+        return SentOrder(message.SerializeToString(), dataset.domain, rows)
 
 
 def _codes(dataset: Dataset) -> bytes:

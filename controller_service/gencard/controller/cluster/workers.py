@@ -55,7 +55,7 @@ _OPTIONS = (
 )
 
 
-class Processes:
+class WorkerProcesses:
     """Processes of one worker; each performs runs of one job, one after the other.
 
     Args:
@@ -154,7 +154,7 @@ class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
         runs: Runs at the same time.
     """
 
-    def __init__(self, controller: Identity, processes: Processes, runs: int) -> None:
+    def __init__(self, controller: Identity, processes: WorkerProcesses, runs: int) -> None:
         self._controller, self._processes, self._runs = controller, processes, runs
         self._free = threading.BoundedSemaphore(runs)
         self._code = code_digest()
@@ -217,7 +217,7 @@ def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]
     Raises:
         InvalidInputError: The certificate is not a worker's, or the address cannot be listened on.
     """
-    processes = Processes(runs, folder)
+    processes = WorkerProcesses(runs, folder)
     server = grpc.server(
         ThreadPoolExecutor(runs + _SPARE_THREADS, thread_name_prefix="call"),
         options=_OPTIONS,

@@ -35,7 +35,7 @@ from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.derived_cells import computed_for, zeros_for
 from gencard.core.domain import Clique
 from gencard.core.evaluation.evaluation import Evaluation, Need
-from gencard.core.evaluation.material import Together
+from gencard.core.evaluation.material import AllowedTogether
 from gencard.core.program_outputs import Outputs
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.box_request import Values
@@ -130,7 +130,7 @@ class Descriptions:
             tuple(cliques),
             dataset_entry.schema,
             dataset_entry.declared,
-            Together(tuple(policy.forbidden), policy.largest_order),
+            AllowedTogether(tuple(policy.forbidden), policy.largest_order),
             seed,
             records,
             other,

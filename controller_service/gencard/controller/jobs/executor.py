@@ -24,8 +24,8 @@ from gencard.controller.jobs.process import (
     packed,
     received,
 )
-from gencard.controller.jobs.tasks import AnyTask, Task, continue_at_once
-from gencard.controller.turns import Turn, Turns, trace_id, traced
+from gencard.controller.jobs.tasks import AnyTask, JobTask, continue_at_once
+from gencard.controller.turns import Turns, WorkTurn, trace_id, traced
 from gencard.core.errors import JobFailedError, OperationCancelledError
 from gencard.core.types import Progress, ignore_progress
 from gencard.wire.codecs.error_table import error_named
@@ -121,7 +121,7 @@ class ProcessExecutor(Executor):
         Raises:
             RuntimeError: The executor was shut down.
         """
-        if not isinstance(fn, Task):
+        if not isinstance(fn, JobTask):
             raise TypeError("only a Task can run in a process of its own")
         arguments: dict[str, Any] = dict(kwargs)
         owner = arguments.get("owner", "")
@@ -131,7 +131,7 @@ class ProcessExecutor(Executor):
         )
         future: Future[Any] = Future()
         submission = _Submission(future, fn, args[0], progress, hold, trace_id())
-        turn = Turn(submission, owner, at_records=fn.at_records, lent=fn.lent)
+        turn = WorkTurn(submission, owner, at_records=fn.at_records, lent=fn.lent)
         with self._lock:
             if not self._open:
                 raise RuntimeError("the executor was shut down")
@@ -184,7 +184,7 @@ class ProcessExecutor(Executor):
         if not self._jobs:
             self._ended.notify_all()
 
-    def _supervise(self, turn: Turn[_Submission]) -> None:
+    def _supervise(self, turn: WorkTurn[_Submission]) -> None:
         """One job from its turn to its end. Until then its future is pending, so it can be cancelled."""
         submission, result, failure = turn.item, None, None
         future = submission.future
@@ -308,7 +308,7 @@ class ProcessExecutor(Executor):
             if self._open and self._spare is None:
                 self._spare = _started()
 
-    def _kill_where_cancelled(self, turn: Turn[_Submission]) -> None:
+    def _kill_where_cancelled(self, turn: WorkTurn[_Submission]) -> None:
         """A cancelled job that waits is out at once; of one that runs, the process is killed."""
         future = turn.item.future
         if not future.cancelled():

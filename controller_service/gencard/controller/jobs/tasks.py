@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gencard.controller.sandbox.recipes import Recipe
     from gencard.core.audit.plan import AuditPlan
     from gencard.core.audit.report import AuditReport
-    from gencard.core.evaluation.material import Declared, Together
+    from gencard.core.evaluation.material import AllowedTogether, Declared
     from gencard.core.output_checks.populations import Rounded
     from gencard.core.output_checks.rules import Mark, Rules
     from gencard.core.program_outputs import Outputs
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gencard.wire.documents.answer_document import Question
 
 _MODULES = {
+    "AllowedTogether": "core.evaluation.material",
     "AnalysisRecipe": "controller.sandbox.analyses",
     "AuditPlan": "core.audit.plan",
     "AuditReport": "core.audit.report",
@@ -53,7 +54,6 @@ _MODULES = {
     "Recipe": "controller.sandbox.recipes",
     "Rounded": "core.output_checks.populations",
     "Rules": "core.output_checks.rules",
-    "Together": "core.evaluation.material",
 }
 
 
@@ -243,7 +243,7 @@ class CompareJob:
     cliques: tuple[Clique, ...]
     schema: PublicSchema
     declared: Declared
-    together: Together
+    together: AllowedTogether
     seed: int
     records: Records | None
     holdout: Records | None
@@ -488,7 +488,7 @@ def continue_at_once() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Task(Generic[_Request, _Result]):
+class JobTask(Generic[_Request, _Result]):
     """A function that a worker knows by name, and the module of ``jobs`` that holds it.
 
     Args:
@@ -540,21 +540,21 @@ class Task(Generic[_Request, _Result]):
             hold()
 
 
-AnyTask = Task[Any, Any]
+AnyTask = JobTask[Any, Any]
 """A task whose messages only the task itself knows."""
 
-MEASURE = Task("measure", "measurement", MeasureJob, MeasureResult, steps=1, at_records=True)
-SYNTHESISE = Task("synthesise", "synthesis", SynthesisJob, RowsResult)
-AUDIT = Task("audit", "auditing", AuditJob, AuditResult, steps=10, at_records=True)
-COMPARE = Task("compare", "comparison", CompareJob, CompareResult, steps=1, at_records=True)
-THIN_OUT = Task("thin_out", "comparison", ThinOutJob, RowsResult, steps=1, at_records=True)
-RUN_BLACK_BOX = Task("run_black_box", "synthesis", BlackBoxJob, RowsResult, lent=True)
-ANSWER = Task("answer", "answering", AnswerJob, AnswerResult, steps=1, at_records=True)
-KEEP = Task("keep", "releasing", KeepJob, KeepResult, steps=10, at_records=True)
-DRAW = Task("draw", "releasing", DrawJob, RowsResult, at_records=True)
-LOOK = Task("look", "comparison", RiskJob, RiskResult, at_records=True)
-REHEARSE = Task("rehearse", "programs", RehearsalJob, ProgramResult, lent=True)
-RUN_ONCE = Task("run_once", "programs", ProgramJob, ProgramResult, steps=1, at_records=True)
+MEASURE = JobTask("measure", "measurement", MeasureJob, MeasureResult, steps=1, at_records=True)
+SYNTHESISE = JobTask("synthesise", "synthesis", SynthesisJob, RowsResult)
+AUDIT = JobTask("audit", "auditing", AuditJob, AuditResult, steps=10, at_records=True)
+COMPARE = JobTask("compare", "comparison", CompareJob, CompareResult, steps=1, at_records=True)
+THIN_OUT = JobTask("thin_out", "comparison", ThinOutJob, RowsResult, steps=1, at_records=True)
+RUN_BLACK_BOX = JobTask("run_black_box", "synthesis", BlackBoxJob, RowsResult, lent=True)
+ANSWER = JobTask("answer", "answering", AnswerJob, AnswerResult, steps=1, at_records=True)
+KEEP = JobTask("keep", "releasing", KeepJob, KeepResult, steps=10, at_records=True)
+DRAW = JobTask("draw", "releasing", DrawJob, RowsResult, at_records=True)
+LOOK = JobTask("look", "comparison", RiskJob, RiskResult, at_records=True)
+REHEARSE = JobTask("rehearse", "programs", RehearsalJob, ProgramResult, lent=True)
+RUN_ONCE = JobTask("run_once", "programs", ProgramJob, ProgramResult, steps=1, at_records=True)
 
 _OF_RELEASES: tuple[AnyTask, ...] = (MEASURE, SYNTHESISE, KEEP, DRAW, THIN_OUT)
 _OF_QUESTIONS: tuple[AnyTask, ...] = (

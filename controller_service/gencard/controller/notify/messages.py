@@ -30,7 +30,7 @@ LONG = timedelta(days=1)
 """What has waited longer is told of again, once a day."""
 
 
-class Kind(StrEnum):
+class NoticeKind(StrEnum):
     """Of what waits."""
 
     PROPOSAL = "proposal"
@@ -51,7 +51,7 @@ class Notice:
         since: When it began to wait; of a certificate its end.
     """
 
-    kind: Kind
+    kind: NoticeKind
     resource: str
     since: datetime
 
@@ -75,26 +75,26 @@ class Waits:
     def notices(self, tx: Connection, now: datetime) -> list[Notice]:
         """All that waits now; the reminder among them where something has waited for long."""
         firsts = stewards.waiting_first_decisions(tx, now)
-        seconds = (Notice(Kind.SECOND, first.digest, first.time) for first in firsts)
+        seconds = (Notice(NoticeKind.SECOND, first.digest, first.time) for first in firsts)
         waiting = [*self._proposals(tx), *self._runs(tx), *self._failures(tx), *seconds]
         if any(now - notice.since >= LONG for notice in waiting):
             day = datetime.combine(now.date(), datetime.min.time(), now.tzinfo)
-            waiting.append(Notice(Kind.LONG, "queue", day))
+            waiting.append(Notice(NoticeKind.LONG, "queue", day))
         ends = (end for end in self.certificates(tx) if end[1] - now <= ENDS_SOON)
-        return [*waiting, *(Notice(Kind.CERTIFICATE, name, end) for name, end in ends)]
+        return [*waiting, *(Notice(NoticeKind.CERTIFICATE, name, end) for name, end in ends)]
 
     def _proposals(self, tx: Connection) -> Iterator[Notice]:
         requested = cards.c.state == CardState.REQUESTED
         for name, time in tx.execute(select(cards.c.name, cards.c.changed).where(requested)):
-            yield Notice(Kind.PROPOSAL, name, time)
+            yield Notice(NoticeKind.PROPOSAL, name, time)
 
     def _runs(self, tx: Connection) -> Iterator[Notice]:
         for run in results.waiting_runs(tx):
-            yield Notice(Kind.RUN, run.name, run.created)
+            yield Notice(NoticeKind.RUN, run.name, run.created)
 
     def _failures(self, tx: Connection) -> Iterator[Notice]:
         for refused in self.refusals.waiting(tx):
-            yield Notice(Kind.FAILURE, refused.name, refused.time)
+            yield Notice(NoticeKind.FAILURE, refused.name, refused.time)
 
 
 def certificate_ends(*certificates: Path) -> Iterator[tuple[str, datetime]]:
@@ -108,13 +108,15 @@ def certificate_ends(*certificates: Path) -> Iterator[tuple[str, datetime]]:
 
 
 _SENTENCES = {
-    Kind.PROPOSAL: "A proposal is waiting for a steward's decision.",
-    Kind.RUN: "The output of a run is waiting for a steward's decision.",
-    Kind.FAILURE: "Work on the records failed or was refused and is waiting for a steward's review.",
-    Kind.SECOND: "A decision is waiting for a second steward.",
-    Kind.LONG: "Something has been waiting for a steward for more than a day.",
-    Kind.CERTIFICATE: "A certificate expires within 14 days, or has expired.",
-    Kind.TEST: "This is a test. No action is needed.",
+    NoticeKind.PROPOSAL: "A proposal is waiting for a steward's decision.",
+    NoticeKind.RUN: "The output of a run is waiting for a steward's decision.",
+    NoticeKind.FAILURE: (
+        "Work on the records failed or was refused and is waiting for a steward's review."
+    ),
+    NoticeKind.SECOND: "A decision is waiting for a second steward.",
+    NoticeKind.LONG: "Something has been waiting for a steward for more than a day.",
+    NoticeKind.CERTIFICATE: "A certificate expires within 14 days, or has expired.",
+    NoticeKind.TEST: "This is a test. No action is needed.",
 }
 
 
@@ -147,14 +149,14 @@ class Message:
     def body(self) -> str:
         """As a webhook's body: JSON with type, time and data; ``text`` is what chats show."""
         data = {"waiting": list(self.kinds), "controller": self.controller, "link": self.link}
-        event = "steward.test" if self.kinds == (Kind.TEST,) else "steward.waiting"
+        event = "steward.test" if self.kinds == (NoticeKind.TEST,) else "steward.waiting"
         document = {"type": event, "timestamp": time_text(self.time), "text": self.text, "data": data}
         return json.dumps(document)
 
     def mail(self, sender: str, to: Collection[str]) -> EmailMessage:
         """As a mail in plain text."""
         mail = EmailMessage()
-        test = self.kinds == (Kind.TEST,)
+        test = self.kinds == (NoticeKind.TEST,)
         mail["Subject"] = f"Gencard {self.controller}: {'test' if test else 'a steward is needed'}"
         mail["From"], mail["To"] = sender, ", ".join(to)
         mail["Date"], mail["Message-ID"] = format_datetime(self.time), f"<{self.name}@{self.controller}>"
@@ -169,4 +171,4 @@ def sentences(kinds: Collection[str]) -> list[str]:
     >>> sentences(["proposal", "unheard-of"])
     ["A proposal is waiting for a steward's decision."]
     """
-    return [_SENTENCES[kind] for kind in Kind if kind in kinds]
+    return [_SENTENCES[kind] for kind in NoticeKind if kind in kinds]

@@ -24,7 +24,7 @@ from gencard.controller.operations.run import Run, Ticks
 from gencard.controller.state import requests
 from gencard.controller.state.database import Database
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState
-from gencard.controller.turns import Turn, Turns, trace_id, traced, working_for
+from gencard.controller.turns import Turns, WorkTurn, trace_id, traced, working_for
 from gencard.core.errors import (
     GencardError,
     InternalError,
@@ -36,7 +36,7 @@ from gencard.core.errors import (
 from gencard.wire.signatures.identity import Identity, Role
 
 
-class Runner(Protocol):
+class OperationRunner(Protocol):
     """One kind of operation."""
 
     def __call__(self, run: Run) -> None:
@@ -84,12 +84,12 @@ class Operations:
         self._bounds = bounds
         self._pool = ThreadPoolExecutor(bounds.coordinators, thread_name_prefix="operation")
         self._turns: Turns[tuple[OperationRow, Ticks, str]] = Turns(bounds.coordinators)
-        self._runners: dict[str, Runner] = {}
+        self._runners: dict[str, OperationRunner] = {}
         self._runs: dict[str, Run | None] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
 
-    def carries(self, kind: str, runner: Runner) -> None:
+    def carries(self, kind: str, runner: OperationRunner) -> None:
         """Name the function that carries out one kind of operation."""
         self._runners[kind] = runner
 
@@ -133,7 +133,7 @@ class Operations:
         with self._lock:
             if row.state in UNFINISHED and name not in self._runs and not self._stopping.is_set():
                 self._runs[name] = None
-                self._turns.add(Turn((row, Ticks(self._bounds.tick_seconds), trace_id()), row.owner))
+                self._turns.add(WorkTurn((row, Ticks(self._bounds.tick_seconds), trace_id()), row.owner))
                 self._begin_next()
         return replace(row, state=OperationState.QUEUED, stage="", permille=0, response=None, error=None)
 
@@ -220,7 +220,7 @@ class Operations:
         for turn in () if self._stopping.is_set() else self._turns.begin():
             self._pool.submit(self._drive_in_turn, turn)
 
-    def _drive_in_turn(self, turn: Turn[tuple[OperationRow, Ticks, str]]) -> None:
+    def _drive_in_turn(self, turn: WorkTurn[tuple[OperationRow, Ticks, str]]) -> None:
         row, ticks, trace = turn.item
         try:
             with traced(trace), working_for(row.owner):  # trace of the call which began it

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.tasks import AnyTask, Task
+from gencard.controller.jobs.tasks import AnyTask, JobTask
 from gencard.controller.operations.failures import as_reported
 from gencard.controller.state.requests import OperationRow
 from gencard.core.errors import (
@@ -107,7 +107,7 @@ class Run:
         request: dict[str, Any] = json.loads(self.row.request)
         return request
 
-    def job(self, task: Task[_Request, _Result], request: _Request) -> _Result:
+    def job(self, task: JobTask[_Request, _Result], request: _Request) -> _Result:
         """Run one job to its end in a process of its own, and return at a tick.
 
         Raises:

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from gencard.controller.page.decisions import Decisions, fields_of
+from gencard.controller.page.decisions import DecisionPages, fields_of
 from gencard.controller.page.oidc import ANSWER, ATTEMPT_SECONDS, Oidc
 from gencard.controller.page.passkeys import SIGN_IN, Ceremonies
 from gencard.controller.page.rendering import asset_response, rendered
@@ -46,7 +46,7 @@ _BOUNDS = Bounds(per_identity=8, calls=32, per_second=10, request_seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageParts:
     """The application's parts.
 
     Args:
@@ -237,11 +237,13 @@ class Page:
         return response
 
     def _decide_options(self, session: Session, request: Request) -> Response:
-        options = Decisions(self.desk, self.ceremonies).options(session, Form(request))
+        options = DecisionPages(self.desk, self.ceremonies).options(session, Form(request))
         return _json(options) if options else Response(status_code=204)
 
     def _decide(self, session: Session, request: Request) -> Response:
-        return self._done(session, Decisions(self.desk, self.ceremonies).decide(session, Form(request)))
+        return self._done(
+            session, DecisionPages(self.desk, self.ceremonies).decide(session, Form(request))
+        )
 
     def _change(self, change: Change, session: Session, request: Request) -> Response:
         return self._done(session, change.make(Form(request), self.desk, session.who))

@@ -59,7 +59,7 @@ def gauge(amount: Amount, whose: str) -> Gauge:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class SpendingCurve:
     """Spending over time, as a line of steps.
 
     Args:
@@ -80,7 +80,7 @@ class Curve:
     top: str
 
 
-def curve(course: Course, now: datetime) -> Curve | None:
+def curve(course: Course, now: datetime) -> SpendingCurve | None:
     """The line of one currency of an account; None where nothing was ever spent."""
     if not course.days:
         return None
@@ -94,7 +94,7 @@ def curve(course: Course, now: datetime) -> Curve | None:
     is_cap_visible = cap is not None and largest >= _FLAT * cap
     top = float(max(largest, cap if is_cap_visible and cap is not None else largest)) * _ROOM
     across, up = _scale(start, end), _height(top)
-    return Curve(
+    return SpendingCurve(
         label=_in_words(course),
         spent=_points(_steps(course, today, across, up)),
         forecast=_points([(across(when), up(value)) for when, value in ahead]),

@@ -132,7 +132,7 @@ def fields_of(kind: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Decisions:
+class DecisionPages:
     """Decisions of signed-in stewards; where two have to agree, each signs with the passkey."""
 
     desk: Desk

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.page.application import Page, Report
+from gencard.controller.page.application import PageParts, Report
 from gencard.controller.page.oidc import oidc_of
 from gencard.controller.page.passkeys import Ceremonies
 from gencard.controller.page.sessions import Sessions
@@ -165,7 +165,7 @@ def _application(
     views = [view for module in MODULES for view in module.VIEWS]
     changes = [change for module in MODULES for change in module.CHANGES]
     oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)
-    return Page(desk, ceremonies, sessions, report, views, changes, oidc).application()
+    return PageParts(desk, ceremonies, sessions, report, views, changes, oidc).application()
 
 
 def _config(application: ASGIApp, tls: TlsFiles) -> uvicorn.Config:

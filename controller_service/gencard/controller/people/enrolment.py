@@ -43,7 +43,7 @@ from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role
 
 
-class Kind(StrEnum):
+class EnrolmentKind(StrEnum):
     """What answering a request does."""
 
     NEW = "new"
@@ -61,7 +61,7 @@ class Enrolment:
         request: What the person sent.
     """
 
-    kind: Kind
+    kind: EnrolmentKind
     enrolled: Enrolled
     request: EnrolmentRequest
 
@@ -75,7 +75,7 @@ class Enrolment:
         identity = self.identity
         facts = {"role": str(identity.role), "project": identity.project}
         facts |= {"key": self.request.fingerprint, "kind": str(self.kind)}
-        if self.kind is Kind.REPLACED:
+        if self.kind is EnrolmentKind.REPLACED:
             facts["previous_key"] = key_id(self.enrolled.earlier[-1])
         return facts
 
@@ -123,7 +123,9 @@ def examined(
             raise InvalidInputError(
                 field="name", problem=f"{request.name} is not enrolled, so --again does not apply"
             )
-        return Enrolment(Kind.NEW, Enrolled(identity, request.signing_key, tls_keys=(tls_key,)), request)
+        return Enrolment(
+            EnrolmentKind.NEW, Enrolled(identity, request.signing_key, tls_keys=(tls_key,)), request
+        )
     if enrolled.signing_key == request.signing_key:
         if not enrolled.connects_with(tls_key):
             # a copy of an old folder could otherwise bring its TLS key back into force
@@ -132,7 +134,9 @@ def examined(
                 "keys, the person must run `gencard enrol NAME --again`"
             )
             raise InvalidInputError(field="TLS key", problem=problem)
-        return Enrolment(Kind.RENEWED, replace(enrolled, tls_keys=_with(enrolled, tls_key)), request)
+        return Enrolment(
+            EnrolmentKind.RENEWED, replace(enrolled, tls_keys=_with(enrolled, tls_key)), request
+        )
     if request.signing_key in enrolled.earlier:
         problem = "was replaced by a newer key; the person must run `gencard enrol NAME --again`"
         raise InvalidInputError(field="signing key", problem=problem)
@@ -147,7 +151,7 @@ def examined(
     earlier = (*enrolled.earlier, enrolled.signing_key)
     tls_keys = _with(enrolled, tls_key)
     replaced = Enrolled(identity, request.signing_key, earlier, tls_keys=tls_keys)
-    return Enrolment(Kind.REPLACED, replaced, request)
+    return Enrolment(EnrolmentKind.REPLACED, replaced, request)
 
 
 def _with(enrolled: Enrolled, tls_key: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from gencard.core.card.offer_changes import parts_changed
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.errors import RecordsProtectedError
 from gencard.core.evaluation.evaluation import Evaluation
-from gencard.core.evaluation.material import Together
+from gencard.core.evaluation.material import AllowedTogether
 from gencard.core.evaluation.registry import EVALUATIONS, evaluation_named, price_in_statistics
 from gencard.core.policy import Policy
 
@@ -195,9 +195,9 @@ def _reviewed(
     return dict(zip(names, values, strict=True)), {name: _WHY.get(name, RUNS) for name in names}
 
 
-def together_of(policy: Policy) -> Together:
+def together_of(policy: Policy) -> AllowedTogether:
     """What measures may look at together."""
-    return Together(policy.forbidden, policy.largest_order)
+    return AllowedTogether(policy.forbidden, policy.largest_order)
 
 
 def why_unavailable(measure: Evaluation, dataset_entry: DatasetEntry, terms: Proposal) -> str | None:

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from sqlalchemy import Connection, delete, func, insert, select
@@ -81,8 +82,7 @@ class SharedFiles(StateFiles):
         """Name it in the transaction that speaks of it."""
         if stored is not None:
             tx.execute(delete(files).where(files.c.name == stored.name))
-            row = {"name": stored.name, "digest": stored.digest, "size": stored.size}
-            tx.execute(insert(files).values(row))
+            tx.execute(insert(files).values(asdict(stored)))
 
     def put(self, name: str) -> None:
         self._put(name, self.folder / name)

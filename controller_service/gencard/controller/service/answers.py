@@ -13,7 +13,7 @@ from gencard.controller.service.operations import operation_message, page_size, 
 from gencard.controller.state.results import RunRow, RunState
 from gencard.v1 import answers_pb2 as pb
 from gencard.v1 import answers_pb2_grpc
-from gencard.wire.codec import timestamp
+from gencard.wire.codec import part_of, timestamp
 from gencard.wire.documents.answer_document import Question
 
 STATE = {
@@ -28,15 +28,9 @@ STATE = {
 def answer_message(row: RunRow, *, whole: bool = True) -> pb.Answer:
     """An answer as callers may see it; what waits for a steward shows nothing of the records."""
     question = question_of(row)
-    return pb.Answer(
-        name=row.name,
-        state=STATE[row.state],
-        envelope=(row.envelope or b"") if whole else b"",
-        statistics=row.statistics,
-        create_time=timestamp(row.created),
-        kind=question.kind,
-        formula=question.formula,
-    )
+    about = {"kind": question.kind, "formula": question.formula, "create_time": timestamp(row.created)}
+    hidden = {} if whole else {"envelope": b""}
+    return part_of(row, pb.Answer, state=STATE[row.state], **about, **hidden)
 
 
 def answer_response(row: RunRow) -> bytes:

@@ -23,7 +23,7 @@ from gencard.core.card.budget import FREE
 from gencard.core.card.card import Card, CardState, Offer
 from gencard.core.card.terms import Proposal
 from gencard.wire.codecs.card_codec import card_of_bytes
-from gencard.wire.documents.card_document import price_document, terms_document
+from gencard.wire.documents.card_document import json_of
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
 from gencard.wire.steward import Kind
@@ -194,13 +194,10 @@ def _say_offer(offer: Offer) -> None:
 
 
 def _document(card: Card) -> dict[str, object]:
-    terms = card.proposed if card.offer is None else card.offer.terms
+    offer = card.offer
     return {
-        "name": card.name,
-        "state": card.state,
-        "turn": card.turn,
-        "analyst": card.analyst,
-        "terms": terms_document(terms),
-        "price": None if card.offer is None else price_document(card.offer.price),
-        "expires": None if card.offer is None else time_text(card.offer.expire_time),
+        **json_of(card, "name", "state", "turn", "analyst"),
+        "terms": json_of(offer.terms if offer else card.proposed),
+        "price": json_of(offer and offer.price),
+        "expires": json_of(offer and offer.expire_time),
     }

@@ -49,7 +49,7 @@ class Health(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """What was seen of one part, and what to do where that is not in order."""
 
     check: str
@@ -79,29 +79,29 @@ def doctor(as_json: AsJson = False, config: ConfigFile = HERE) -> None:
         raise typer.Exit(1)
 
 
-def _findings(config: Path) -> Iterator[Finding]:
+def _findings(config: Path) -> Iterator[Diagnosis]:
     try:
         settings = Settings.load(config)
     except GencardError as error:
-        yield Finding("settings", Health.BROKEN, error.message, error.advice)
+        yield Diagnosis("settings", Health.BROKEN, error.message, error.advice)
         return
     for name, examine in EXAMINATIONS.items():
         try:
             yield examine(settings)
         except GencardError as error:
-            yield Finding(name, Health.BROKEN, error.message, error.advice)
+            yield Diagnosis(name, Health.BROKEN, error.message, error.advice)
 
 
-def _files(settings: Settings) -> Finding:
+def _files(settings: Settings) -> Diagnosis:
     for entry in settings.datasets:
         for path in filter(None, (entry.data, entry.schema_file, entry.holdout)):
             if isinstance(path, Path) and not os.access(path, os.R_OK):
                 problem = f"there is no file {path} that this account can read"
                 raise InvalidInputError(field=f"datasets/{entry.name}", problem=problem)
-    return Finding("settings", Health.OK, f"datasets: {len(settings.datasets)}; all files found")
+    return Diagnosis("settings", Health.OK, f"datasets: {len(settings.datasets)}; all files found")
 
 
-def _permissions(settings: Settings) -> Finding:
+def _permissions(settings: Settings) -> Diagnosis:
     signing, folder = settings.signing, settings.state.folder
     for name in ("card_key", "log_key", "version_salt"):
         secret_bytes(getattr(signing, name), f"signing.{name}")
@@ -112,21 +112,21 @@ def _permissions(settings: Settings) -> Finding:
         raise InvalidInputError(field="state.folder", problem=problem)
     if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
         raise InvalidInputError(field="state.folder", problem=f"this account cannot write to {folder}")
-    return Finding("permissions", Health.OK, "keys and state are private")
+    return Diagnosis("permissions", Health.OK, "keys and state are private")
 
 
-def _disk(settings: Settings) -> Finding:
+def _disk(settings: Settings) -> Diagnosis:
     if not settings.state.folder.is_dir():
-        return Finding("disk", Health.OK, "no state yet; the first `serve` creates it")
+        return Diagnosis("disk", Health.OK, "no state yet; the first `serve` creates it")
     quotas = quotas_of(settings)
     quotas.check_space()
     free = quotas.free(quotas.folder) >> 20
-    return Finding("disk", Health.OK, f"{free:,} MiB free, {quotas.reserve_mib:,} in reserve")
+    return Diagnosis("disk", Health.OK, f"{free:,} MiB free, {quotas.reserve_mib:,} in reserve")
 
 
-def _certificates(settings: Settings) -> Finding:
+def _certificates(settings: Settings) -> Diagnosis:
     if tls_files(settings) is None:
-        return Finding(
+        return Diagnosis(
             "certificates", Health.WARNING, "none: server.insecure_dev", "For development only."
         )
     files, now = (settings.server.certificate, settings.server.authority), datetime.now(UTC)
@@ -134,9 +134,11 @@ def _certificates(settings: Settings) -> Finding:
     end, file = ends[0]
     advice = f"Run `gencard-controller renew` for it: {file}."
     if end <= now:
-        return Finding("certificates", Health.BROKEN, f"expired on {end:%Y-%m-%d}", advice)
+        return Diagnosis("certificates", Health.BROKEN, f"expired on {end:%Y-%m-%d}", advice)
     state = Health.WARNING if end - now < SOON else Health.OK
-    return Finding("certificates", state, f"valid until {end:%Y-%m-%d}", advice if state != "ok" else "")
+    return Diagnosis(
+        "certificates", state, f"valid until {end:%Y-%m-%d}", advice if state != "ok" else ""
+    )
 
 
 @contextmanager
@@ -158,86 +160,88 @@ def _reading(settings: Settings) -> Iterator[Connection | None]:
         database.close()
 
 
-def _database(settings: Settings) -> Finding:
+def _database(settings: Settings) -> Diagnosis:
     try:
         return _state_of_database(settings)
     except StorageError:
         advice = "Check state.url, its user and password, and the network; for a file, disk and rights."
-        return Finding("database", Health.BROKEN, "cannot be opened", advice)
+        return Diagnosis("database", Health.BROKEN, "cannot be opened", advice)
 
 
-def _state_of_database(settings: Settings) -> Finding:
+def _state_of_database(settings: Settings) -> Diagnosis:
     with _reading(settings) as tx:
         if tx is None:
-            return Finding("database", Health.OK, "empty; the first `serve` prepares it")
+            return Diagnosis("database", Health.OK, "empty; the first `serve` prepares it")
         sqlite = tx.dialect.name == "sqlite"
         problem = tx.execute(text("PRAGMA quick_check(1)")).scalar_one() if sqlite else "ok"
         last = EventLog.last(tx)
     if problem != "ok":
         advice = "Stop the service, then restore the last backup."
-        return Finding("database", Health.BROKEN, "its file is damaged", advice)
-    return Finding("database", Health.OK, f"intact, {last.index + 1 if last else 0:,} log entries")
+        return Diagnosis("database", Health.BROKEN, "its file is damaged", advice)
+    return Diagnosis("database", Health.OK, f"intact, {last.index + 1 if last else 0:,} log entries")
 
 
-def _clock(settings: Settings) -> Finding:
+def _clock(settings: Settings) -> Diagnosis:
     """Compare the clock with the newest log entry, up to which no card, link or session lasts."""
     now = datetime.now(UTC)
     try:
         with _reading(settings) as tx:
             ahead = None if tx is None else ahead_of(tx, now)
     except StorageError:  # reported under "database"
-        return Finding("clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry")
+        return Diagnosis(
+            "clock", Health.WARNING, f"{now:%Y-%m-%d %H:%M} UTC, compared with no log entry"
+        )
     if ahead is not None:
-        return Finding("clock", Health.BROKEN, ahead_text(ahead, now), AHEAD_ADVICE)
-    return Finding(
+        return Diagnosis("clock", Health.BROKEN, ahead_text(ahead, now), AHEAD_ADVICE)
+    return Diagnosis(
         "clock", Health.OK, f"{now:%Y-%m-%d %H:%M} UTC, not earlier than the newest log entry"
     )
 
 
-def _sandbox(settings: Settings) -> Finding:
+def _sandbox(settings: Settings) -> Diagnosis:
     try:
         check_isolation(settings.cell.isolation, settings.state.folder)
     except GencardError as error:
         runs = any(entry.policy.analyses.reviewed_runs for entry in settings.datasets)
         state = Health.BROKEN if settings.black_boxes or runs else Health.WARNING
-        return Finding("sandbox", state, error.message, error.advice)
-    return Finding("sandbox", Health.OK, f"closed ({settings.cell.isolation})")
+        return Diagnosis("sandbox", state, error.message, error.advice)
+    return Diagnosis("sandbox", Health.OK, f"closed ({settings.cell.isolation})")
 
 
-def _libraries(settings: Settings) -> Finding:
+def _libraries(settings: Settings) -> Diagnosis:
     for entry in settings.datasets:
         check_libraries(entry.policy.analyses.libraries)
     there = home()
-    return Finding("R", Health.OK, str(there) if there else "not installed, and no policy offers it")
+    return Diagnosis("R", Health.OK, str(there) if there else "not installed, and no policy offers it")
 
 
-def _tables(settings: Settings) -> Finding:
+def _tables(settings: Settings) -> Diagnosis:
     places = (place for entry in settings.datasets for place in (entry.data, entry.holdout))
     if not any(isinstance(place, TableAddress) for place in places):
-        return Finding("tables", Health.OK, "not configured")
+        return Diagnosis("tables", Health.OK, "not configured")
     known = [check_rights(entry, settings.datasets) for entry in settings.datasets]
     if not all(known):
         advice = "Allow the Spark account to read the declared tables only."
-        return Finding("tables", Health.WARNING, "rights on Spark cannot be queried", advice)
-    return Finding("tables", Health.OK, "read-only; no other tables are visible")
+        return Diagnosis("tables", Health.WARNING, "rights on Spark cannot be queried", advice)
+    return Diagnosis("tables", Health.OK, "read-only; no other tables are visible")
 
 
-def _page(settings: Settings) -> Finding:
+def _page(settings: Settings) -> Diagnosis:
     if settings.page is None:
-        return Finding("page", Health.OK, "not configured")
+        return Diagnosis("page", Health.OK, "not configured")
     try:
         import gencard.controller.page.server  # noqa: F401, PLC0415  # only where there is a page
     except ModuleNotFoundError:
-        return Finding("page", Health.BROKEN, "a library is missing", "pip install 'gencard[page]'")
-    return Finding("page", Health.OK, f"at {settings.page.address} when the service runs")
+        return Diagnosis("page", Health.BROKEN, "a library is missing", "pip install 'gencard[page]'")
+    return Diagnosis("page", Health.OK, f"at {settings.page.address} when the service runs")
 
 
-def _cluster(settings: Settings) -> Finding:
+def _cluster(settings: Settings) -> Diagnosis:
     """Workers that can be used; a refused one is not asked."""
     if settings.cluster is None:
-        return Finding("cluster", Health.OK, "not configured")
+        return Diagnosis("cluster", Health.OK, "not configured")
     if settings.cluster.notice:
-        return Finding("cluster", Health.WARNING, "no worker is named", settings.cluster.notice)
+        return Diagnosis("cluster", Health.WARNING, "no worker is named", settings.cluster.notice)
     from gencard.controller.cluster.connections import examined  # noqa: PLC0415 - slow to import
 
     refused = _refused_workers(settings) & set(settings.cluster.workers)
@@ -253,7 +257,7 @@ def _cluster(settings: Settings) -> Finding:
     ]
     text = "; ".join([f"{fitting} workers can be used", *parts])
     if fitting and not parts:
-        return Finding("cluster", Health.OK, text)
+        return Diagnosis("cluster", Health.OK, text)
     advice = " ".join(
         text
         for text, names in (
@@ -266,7 +270,7 @@ def _cluster(settings: Settings) -> Finding:
         )
         if names
     )
-    return Finding("cluster", Health.WARNING if fitting else Health.BROKEN, text, advice)
+    return Diagnosis("cluster", Health.WARNING if fitting else Health.BROKEN, text, advice)
 
 
 def _refused_workers(settings: Settings) -> frozenset[str]:
@@ -284,7 +288,7 @@ def _refused_workers(settings: Settings) -> frozenset[str]:
         database.close()
 
 
-EXAMINATIONS: dict[str, Callable[[Settings], Finding]] = {
+EXAMINATIONS: dict[str, Callable[[Settings], Diagnosis]] = {
     "settings": _files,
     "permissions": _permissions,
     "clock": _clock,

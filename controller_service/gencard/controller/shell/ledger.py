@@ -24,7 +24,7 @@ from gencard.controller.state.ledger import Account, Scope
 from gencard.core.card.budget import Spend
 from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.shell import new_typer
-from gencard.wire.documents.card_document import price_document
+from gencard.wire.documents.card_document import json_of
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
 from gencard.wire.steward import Kind
@@ -112,13 +112,5 @@ def _together(dataset_entry: DatasetEntry, epsilons: list[Decimal], rho: Decimal
 
 
 def _document(line: Spend) -> dict[str, object]:
-    return {
-        "line": line.line,
-        "time": time_text(line.created),
-        "dataset": line.dataset,
-        "analyst": line.analyst,
-        "kind": line.kind,
-        "resource": line.resource,
-        "price": price_document(line.price),
-        "state": line.state,
-    }
+    document = json_of(line, "line", "dataset", "analyst", "kind", "resource", "price", "state")
+    return {**document, "time": time_text(line.created)}

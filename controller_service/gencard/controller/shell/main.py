@@ -25,7 +25,7 @@ UPKEEP = "gencard.controller.shell.upkeep"
 WORKER = "gencard.controller.cluster.commands"
 
 
-class Commands(LazyGroup):
+class ControllerCommands(LazyGroup):
     """Commands of a steward."""
 
     homes: ClassVar = {
@@ -74,7 +74,7 @@ class Commands(LazyGroup):
 app = new_shell(
     "gencard-controller",
     "Serve datasets, decide on cards, release synthetic data. Records never leave this machine.",
-    Commands,
+    ControllerCommands,
 )
 
 

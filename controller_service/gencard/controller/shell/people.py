@@ -159,7 +159,7 @@ keys_app = new_typer(
 )
 
 
-class Use(StrEnum):
+class KeyUse(StrEnum):
     """What a key signs."""
 
     CARDS = wire.CARDS
@@ -189,7 +189,7 @@ def show_keys(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson
 @keys_app.command()
 def rotate(
     use: Annotated[
-        Use | None, typer.Argument(help="What the key signs. Default: rotate both keys.")
+        KeyUse | None, typer.Argument(help="What the key signs. Default: rotate both keys.")
     ] = None,
     reason: Reason = None,
     emergency: Emergency = False,
@@ -198,7 +198,7 @@ def rotate(
 ) -> None:
     """Replace a signing key. Earlier signatures stay valid. Needs no restart."""
     with local_desk(config, steward, emergency=emergency) as desk:
-        for rotated_use in Use if use is None else (use,):
+        for rotated_use in KeyUse if use is None else (use,):
             result = desk.decide(Kind.ROTATE, f"keys/{rotated_use}", reason)
             if result is not None:
                 old, new = result["previous_key"][:16], result["key"][:16]

@@ -35,7 +35,8 @@ from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.documents.card_document import json_of
+from gencard.wire.signatures.canonical import Document
 from gencard.wire.signatures.identity import short_name
 from gencard.wire.steward import Kind
 
@@ -142,15 +143,9 @@ def seen(
             console.print(f"{operation} no longer counts against its analyst.")
 
 
-def _refusal_document(row: Refused) -> dict[str, str]:
-    return {
-        "operation": row.name,
-        "time": time_text(row.time),
-        "analyst": row.owner,
-        "kind": row.kind,
-        "resource": row.resource,
-        "reason": row.reason,
-    }
+def _refusal_document(row: Refused) -> Document:
+    about = {"operation": row.name, "analyst": row.owner}
+    return {**about, **json_of(row, "time", "kind", "resource", "reason")}
 
 
 boxes_app = new_typer(help="Show or review black boxes.", invoke_without_command=True)

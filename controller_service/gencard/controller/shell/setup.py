@@ -30,7 +30,7 @@ from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.records.tables.address import records_at
 from gencard.controller.records.undeclared import undeclared_values
-from gencard.controller.reloading import Refused, Reload, SettingsWatch, digest_of
+from gencard.controller.reloading import RefusedDataset, Reload, SettingsWatch, digest_of
 from gencard.controller.settings.drafting import Draft, draft
 from gencard.controller.settings.files import toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
@@ -433,7 +433,7 @@ def _reload(controller: Controller, watch: SettingsWatch, config: Path) -> None:
     except GencardError as error:
         report_refused(error)
         with suppress(GencardError):
-            controller.state_in_force(Reload(refused=(Refused(config.name, error),)), digest)
+            controller.state_in_force(Reload(refused=(RefusedDataset(config.name, error),)), digest)
         say(f"Settings refused; the previous settings stay in force: {error}")
         return
     except Exception as error:  # whatever it is, the service goes on

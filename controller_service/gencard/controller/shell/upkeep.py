@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from gencard.controller.controller_state import open_controller_state, utc_now
 from gencard.controller.notify.channels import Channel, Fate, channels_of
-from gencard.controller.notify.messages import Kind, Message
+from gencard.controller.notify.messages import Message, NoticeKind
 from gencard.controller.notify.notifier import link_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
@@ -176,7 +176,7 @@ def _problem(channel: Channel, settings: Settings) -> str:
     """Why a way did not take the test; empty where it did."""
     now = utc_now()
     name, domain = f"word_{secrets.token_hex(12)}", settings.identity.trust_domain
-    message = Message(name, (Kind.TEST,), domain, link_of(settings), now)
+    message = Message(name, (NoticeKind.TEST,), domain, link_of(settings), now)
     with console.status(f"Sending by {channel.name}"):
         attempt = channel.send(message, now)
     return "" if attempt.fate is Fate.TAKEN else attempt.problem

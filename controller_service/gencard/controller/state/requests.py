@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from gencard.controller.state.database import Page, get_named, insert_if_absent, only, page_of
 from gencard.controller.state.tables import answers, operations
@@ -23,69 +23,69 @@ _ZLIB = b"\x78\x9c"
 """First bytes of what ``zlib.compress`` makes."""
 
 
-def answered_once(
-    tx: Connection,
-    *,
-    actor: str,
-    method: str,
-    request_id: str,
-    request_digest: str,
-    now: datetime,
-    make: Callable[[], bytes],
-) -> bytes:
-    """The answer to a request: made now, or the stored bytes of the first time.
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of one caller, which has one effect and one answer however often it is sent.
 
-    The id is claimed before ``make`` runs, so of two equal requests at the same moment one makes the
-    answer and the other waits for it. Where ``make``, which works inside ``tx``, raises, the claim is
-    undone with all that it did. ``request_digest`` is the SHA-256, in hex, of the whole request; ids of
-    different actors never meet.
-
-    Raises:
-        InvalidInputError: The id is not a random UUID in its usual spelling.
-        RequestIdReusedError: The id came before with another method or request.
+    Args:
+        method: Name of the call, such as "ProposeCard".
+        request_id: The caller's random UUID; ids of different callers never meet.
+        digest: SHA-256, in hex, of everything else that was asked.
     """
-    _check_random_uuid(request_id)
-    key = {"actor": actor, "request_id": request_id.lower()}
-    request = {"method": method, "request_digest": request_digest}
-    # the claim comes first: of two equal requests at once, only one may charge and measure
-    with tx.begin_nested():
-        if insert_if_absent(tx, answers, {**key, **request, "answer": b"", "created": now}):
-            answer = make()
-            _store(tx, key, answer)
-            return answer
-    known = answer_of(tx, actor=actor, request_id=request_id, **request)
-    if known is None:
-        raise StorageError()
-    return known
 
+    method: str
+    request_id: str
+    digest: str
 
-def answer_of(
-    tx: Connection, *, actor: str, method: str, request_id: str, request_digest: str
-) -> bytes | None:
-    """The stored answer to a request; None where it did not come before.
+    def answer(self, tx: Connection, who: Identity) -> bytes | None:
+        """Return the stored answer; None if the request did not come before.
 
-    Raises:
-        RequestIdReusedError: The id came before with another method or request.
-    """
-    mine = (answers.c.actor == actor, answers.c.request_id == request_id.lower())
-    row = tx.execute(select(answers).where(*mine)).mappings().one_or_none()
-    if row is None:
-        return None
-    # a reused id must not return the answer to a different request as if it were this one's
-    if (row["method"], row["request_digest"]) != (method, request_digest):
-        raise RequestIdReusedError()
-    return _unpacked(bytes(row["answer"]))
+        Raises:
+            RequestIdReusedError: The id came before with another method or request.
+        """
+        row = tx.execute(select(answers).where(*self._row(who))).mappings().one_or_none()
+        if row is None:
+            return None
+        # a reused id must not return the answer to a different request as if it were this one's
+        if (row["method"], row["request_digest"]) != (self.method, self.digest):
+            raise RequestIdReusedError()
+        return _unpacked(bytes(row["answer"]))
+
+    def once(self, tx: Connection, who: Identity, now: datetime, make: Callable[[], bytes]) -> bytes:
+        """Return the stored answer, or the one that ``make`` gives now.
+
+        The id is claimed before ``make`` runs, so of two equal requests at the same moment one makes the
+        answer and the other waits for it. If ``make``, which works inside ``tx``, raises, the claim is
+        undone with all that it did.
+
+        Raises:
+            InvalidInputError: The id is not a random UUID in its usual spelling.
+            RequestIdReusedError: The id came before with another method or request.
+        """
+        _check_random_uuid(self.request_id)
+        key = {"actor": who.uri, "request_id": self.request_id.lower()}
+        request = {"method": self.method, "request_digest": self.digest}
+        # the claim comes first: of two equal requests at once, only one may charge and measure
+        with tx.begin_nested():
+            if insert_if_absent(tx, answers, {**key, **request, "answer": b"", "created": now}):
+                answer = make()
+                stored = update(answers).where(*self._row(who)).values(answer=_packed(answer))
+                if tx.execute(stored).rowcount != 1:
+                    raise StorageError()
+                return answer
+        known = self.answer(tx, who)
+        if known is None:
+            raise StorageError()
+        return known
+
+    def _row(self, who: Identity) -> tuple[ColumnElement[bool], ...]:
+        """Conditions on the row of this request."""
+        return answers.c.actor == who.uri, answers.c.request_id == self.request_id.lower()
 
 
 def forget_answers(tx: Connection, methods: Collection[str], before: datetime) -> None:
     """Drop stored answers of some methods that were given before a time."""
     tx.execute(delete(answers).where(answers.c.method.in_(methods), answers.c.created < before))
-
-
-def _store(tx: Connection, key: dict[str, str], answer: bytes) -> None:
-    mine = [answers.c[name] == value for name, value in key.items()]
-    if tx.execute(update(answers).where(*mine).values(answer=_packed(answer))).rowcount != 1:
-        raise StorageError()
 
 
 def _packed(answer: bytes) -> bytes:
@@ -111,37 +111,6 @@ def _check_random_uuid(text: str) -> None:
         uuid = None
     if uuid is None or uuid.version != 4 or str(uuid) != text.lower():
         raise InvalidInputError(field="request_id", problem="is not a random UUID (version 4)")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Method, the caller's UUID, and a digest of everything else that was asked."""
-
-    method: str
-    request_id: str
-    digest: str
-
-    def answer(self, tx: Connection, who: Identity) -> bytes | None:
-        """The stored answer to this request; None where it did not come before."""
-        return answer_of(
-            tx,
-            actor=who.uri,
-            method=self.method,
-            request_id=self.request_id,
-            request_digest=self.digest,
-        )
-
-    def once(self, tx: Connection, who: Identity, now: datetime, make: Callable[[], bytes]) -> bytes:
-        """The stored answer to this request, or the one that ``make`` gives now."""
-        return answered_once(
-            tx,
-            actor=who.uri,
-            method=self.method,
-            request_id=self.request_id,
-            request_digest=self.digest,
-            now=now,
-            make=make,
-        )
 
 
 class OperationState(StrEnum):

@@ -50,7 +50,7 @@ class Applied:
     afterwards: Callable[[], None] | None = None
 
 
-class Effect(Protocol):
+class ActionEffect(Protocol):
     """One kind of action. All of it looks at the state as it is in the transaction."""
 
     def turn(self) -> AbstractContextManager[object]:

@@ -1,7 +1,7 @@
 """Decisions: what was shown is compared, two stewards agree where they have to, the log comes first."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
 from gencard.controller.state.requests import Request
 from gencard.controller.state.stewards import StoredDecision
-from gencard.controller.stewards.actions import Demands, Effect
+from gencard.controller.stewards.actions import ActionEffect, Demands
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
 from gencard.controller.stewards.people import PersonEffect
@@ -30,9 +30,8 @@ from gencard.wire.signatures.canonical import (
     document_of,
     json_bytes,
     sha256,
-    time_of,
-    time_text,
 )
+from gencard.wire.signatures.dsse import DOCUMENT
 from gencard.wire.signatures.identity import Identity, Role, short_name
 from gencard.wire.steward import Action, Decision, FirstDecision, Kind, Preview
 
@@ -69,9 +68,9 @@ class Effects:
     people: PersonEffect
     keys: KeyEffect
 
-    def of(self, kind: Kind) -> Effect:
+    def of(self, kind: Kind) -> ActionEffect:
         """The effect of a kind."""
-        by_kind: Mapping[Kind, Effect] = {
+        by_kind: Mapping[Kind, ActionEffect] = {
             **dict.fromkeys((Kind.APPROVE, Kind.COUNTER, Kind.REJECT, Kind.REVOKE), self.cards),
             **dict.fromkeys((Kind.RELEASE_ANSWER, Kind.REFUSE_ANSWER), self.answers),
             **dict.fromkeys((Kind.SETTLE, Kind.VOID), self.lines),
@@ -270,20 +269,15 @@ class Deciding:
         now: datetime,
         first: FirstDecision | None,
     ) -> None:
-        details = {
-            "kind": str(action.kind),
-            "shown": action.shown,
-            "digest": action.digest,
-            "reason": action.reason,
-            "way": self.way.name,
-        }
+        details = DOCUMENT.write(action) | {"digest": action.digest, "way": self.way.name}
+        del details["arguments"]  # texts alone are logged; the digest is of the arguments too
+        names = {"action": step, "actor": who.uri, "resource": details.pop("resource")}
         if first is not None:
             details["first"] = short_name(first.by)
         if self.way.account:
             details["account"] = self.way.account
         if step == EMERGENCY:
             details["emergency"] = "one steward decided alone"
-        names = {"action": step, "actor": who.uri, "resource": action.resource}
         self.log.append(tx, **names, details=details, now=now)
 
 
@@ -293,29 +287,22 @@ def _decision(action: Action, by: tuple[str, ...], **others: Any) -> Decision:
 
 def _stored(decision: Decision) -> bytes:
     """The decision without its action, as the state keeps it for a repeated request."""
-    return json_bytes(
-        {
-            "by": list(decision.by),
-            "done": decision.done,
-            "expires": "" if decision.expires is None else time_text(decision.expires),
-            "result": dict(decision.result),
-            "time": time_text(decision.time),
-        }
-    )
+    document = DOCUMENT.write(decision)
+    document["expires"] = document["expires"] or ""
+    return json_bytes({name: value for name, value in document.items() if name not in _OF_ACTION})
 
 
 def _decision_of(action: Action, stored: Document) -> Decision:
-    return _decision(
-        action,
-        tuple(stored["by"]),
-        done=stored["done"],
-        time=time_of(stored["time"]),
-        expires=time_of(stored["expires"]) if stored["expires"] else None,
-        result=stored["result"],
-    )
+    document = {name: value for name, value in DOCUMENT.write(action).items() if name in _OF_ACTION}
+    document |= stored | {"expires": stored["expires"] or None}
+    return DOCUMENT.read(Decision, document, field="decision")
 
 
-def _rehearse(tx: Connection, who: Identity, action: Action, effect: Effect) -> None:
+_OF_ACTION = {one.name for one in fields(Action)} & {one.name for one in fields(Decision)}
+"""Fields of a decision that are those of its action."""
+
+
+def _rehearse(tx: Connection, who: Identity, action: Action, effect: ActionEffect) -> None:
     """Raise what the action would end in: nobody is to agree later to what cannot be done."""
     if action.kind is not Kind.ROTATE:  # which writes a file before the transaction is true
         trial = tx.begin_nested()

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.people.certificates import LEAF_LIFE, KeyPair, read_authority
 from gencard.controller.people.enrolment import Enrolment, answer_to, examined, known_person, write
-from gencard.controller.people.enrolment import Kind as Enrolling
+from gencard.controller.people.enrolment import EnrolmentKind as Enrolling
 from gencard.controller.people.identities import Enrolled, read_identities
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.state.log import EventLog

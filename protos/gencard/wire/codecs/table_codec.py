@@ -39,7 +39,7 @@ Allocate = Callable[[tuple[int, int], np.dtype[np.unsignedinteger]], Table]
 """Makes room for a table of this shape and type, in Fortran order: in memory or in a file."""
 
 
-class Columns(Protocol):
+class ReadableColumns(Protocol):
     """Rows that can be read attribute by attribute, in memory or in a file."""
 
     @property
@@ -91,7 +91,7 @@ def table_chunks(dataset: Dataset) -> Iterator[pb.TableChunk]:
     yield trailer_chunk(dataset.digest())
 
 
-def _batches(columns: Columns) -> Iterator[tuple[int, list[bytes]]]:
+def _batches(columns: ReadableColumns) -> Iterator[tuple[int, list[bytes]]]:
     """Number of rows, and the codes of each attribute, for one message after the other."""
     domain, rows = columns.domain, columns.rows
     step = batch_rows(domain)
@@ -100,7 +100,7 @@ def _batches(columns: Columns) -> Iterator[tuple[int, list[bytes]]]:
         yield count, [columns.codes(axis, start, count) for axis in range(len(domain))]
 
 
-def _packed_batches(columns: Columns) -> Iterator[tuple[int, list[bytes]]]:
+def _packed_batches(columns: ReadableColumns) -> Iterator[tuple[int, list[bytes]]]:
     """Number of codes of each entry, and the entries, for one message after the other.
 
     An entry is a whole attribute, several to a message; or a part of one, where the table is long.
@@ -115,7 +115,7 @@ def _packed_batches(columns: Columns) -> Iterator[tuple[int, list[bytes]]]:
             yield count, [pack(columns.codes(axis, start, count), bits[axis]) for axis in axes]
 
 
-def encoded_chunks(columns: Columns, digest: str, *, packed: bool = False) -> Iterator[bytes]:
+def encoded_chunks(columns: ReadableColumns, digest: str, *, packed: bool = False) -> Iterator[bytes]:
     """Rows as header, batches, trailer: each in a message whose field 1 it is, read as it is sent.
 
     A batch is joined once from its codes as they were read. As one message inside another they would

@@ -1,19 +1,24 @@
 """The agreed form of a card: RFC 8785 JSON, never re-serialised once it is signed.
 
-Where a field stands in it is said by the fields of ``core.card.terms``.
+Where a field stands in it is said by the fields of ``core.card.terms``. ``json_of`` is the form in which
+shells print values with ``--json``.
 """
 
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Claim, Neighbouring, Price, decimal_of, decimal_text, delta_of
+from gencard.core.card.card import Card
 from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform, privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.errors import GencardError, VerificationError
-from gencard.core.json_codecs import Scalar
-from gencard.wire.signatures.canonical import Document, integer_of, text_of
+from gencard.core.json_codecs import Scalar, entries_of
+from gencard.wire.signatures.canonical import Document, integer_of, text_of, time_text
 from gencard.wire.signatures.dsse import CARD, DOCUMENT, statement
 
 _IN_DOCUMENTS = {"most_records": "mostRecords"}
@@ -106,12 +111,6 @@ def terms_document(terms: Proposal) -> Document:
     return document
 
 
-def analyses_document(analyses: Analyses) -> Document:
-    """Runs on the records, as terms hold them."""
-    document: Document = _FORM.write(analyses)
-    return document
-
-
 def terms_of_document(document: Document) -> Proposal:
     """Raises KeyError, AttributeError or what the core refuses, where these are no terms."""
     return _FORM.read(Proposal, document, field="terms")
@@ -144,3 +143,44 @@ def card_of_document(document: Document) -> CardTerms:
 def card_statement(card: CardTerms) -> bytes:
     """What both parties sign."""
     return statement(CARD, card.name, card_document(card))
+
+
+def json_of(value: Any, *names: str) -> Any:
+    """Return the JSON that shells print for a value.
+
+    Prices, terms and what stands in these have the form of signed documents, and times are texts. Other
+    dataclasses are objects of their fields, without private ones, and numbers are as JSON has them.
+
+    Args:
+        names: Attributes of the value that make up the object, if not all fields of its dataclass do.
+    """
+    if names:
+        return {DOCUMENT.name(name): json_of(getattr(value, name)) for name in names}
+    for kind, write in _PRINTED:
+        if isinstance(value, kind):
+            return write(value)
+    return _object_of(value) if is_dataclass(value) else value
+
+
+def _object_of(value: Any) -> Document:
+    document: Document = {}
+    kind: type = type(value)
+    for entry in entries_of(kind):
+        content = json_of(getattr(value, entry.name))
+        if not entry.options.private:
+            document |= content if entry.options.inline else {DOCUMENT.name(entry.name): content}
+    return document
+
+
+_PRINTED: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (datetime, time_text),
+    (Price, price_document),
+    (Proposal, terms_document),
+    (Analyses, _FORM.write),
+    (Privacy, privacy_document),
+    (Transform, transform_document),
+    (Card, lambda card: json_of(card, "name", "state", "turn", "analyst", "proposed", "history")),
+    (Mapping, lambda values: {name: json_of(one) for name, one in values.items()}),
+    (list | tuple, lambda values: [json_of(one) for one in values]),
+)
+"""Types that are not written field by field, and how they are."""

@@ -27,7 +27,7 @@ def pair_marginals(model: TreeModel, pairs: Sequence[Clique]) -> Mapping[Clique,
     attribute a behind the separator S and b in the clique, :math:`P(a, b) = \sum_S P(a, S) P(b \mid S)`.
     What is handed on from clique to clique is :math:`P(a, S)` alone, so no table grows with the tree.
     """
-    walk = _Walk(model)
+    walk = _TreeWalk(model)
     later: dict[str, list[str]] = {}
     for one, other in pairs:
         later.setdefault(one, []).append(other)
@@ -35,7 +35,7 @@ def pair_marginals(model: TreeModel, pairs: Sequence[Clique]) -> Mapping[Clique,
     return {(one, other): tables[one][other] for one, other in pairs}
 
 
-class _Walk:
+class _TreeWalk:
     """Passing over a tree from any attribute; what a clique says of a few attributes is kept."""
 
     def __init__(self, model: TreeModel) -> None:

@@ -43,7 +43,7 @@ _RARE_BELOW = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Levels:
+class KeptLevels:
     """The levels of one attribute, before and after rare ones are merged.
 
     Args:
@@ -55,7 +55,7 @@ class Levels:
     shares: NDArray[np.float64]
 
     @classmethod
-    def of(cls, measured: Measurement) -> "Levels":
+    def of(cls, measured: Measurement) -> "KeptLevels":
         """From a noisy one-way marginal; a single rare level is not merged."""
         rare = np.flatnonzero(measured.values < _RARE_BELOW * measured.stddev)
         shares = np.ones(measured.values.size)
@@ -84,12 +84,12 @@ class MergedLevels:
     """A domain before and after merging; all of it follows from noisy marginals."""
 
     domain: Domain
-    levels: tuple[Levels, ...]
+    levels: tuple[KeptLevels, ...]
 
     @classmethod
     def of(cls, domain: Domain, measured: Sequence[Measurement]) -> "MergedLevels":
         """From the noisy marginals of all attributes, in the domain's order."""
-        return cls(domain, tuple(Levels.of(marginal) for marginal in measured))
+        return cls(domain, tuple(KeptLevels.of(marginal) for marginal in measured))
 
     @property
     def small(self) -> Domain:

@@ -21,7 +21,7 @@ import torch
 
 from gencard.boxes.nets.ctgan import Options, conditions_of
 from gencard.boxes.nets.fitted import FittedNet
-from gencard.boxes.nets.generator import Blocks, Generator, Tensor, adam, normal, uniform
+from gencard.boxes.nets.generator import GeneratorNet, OutputBlocks, Tensor, adam, normal, uniform
 from gencard.boxes.nets.layout import Layout, Rows
 from gencard.core.types import IntArray, Progress
 
@@ -128,9 +128,9 @@ class _Training:
     def __init__(self, layout: Layout, rows: Rows, options: Options, rng: np.random.Generator) -> None:
         self._layout, self._rows, self._options, self._rng = layout, rows, options, rng
         self._conditions = conditions_of(layout, rows)
-        self._blocks = Blocks(layout)
+        self._blocks = OutputBlocks(layout)
         wide, pac = len(self._conditions), options.pac
-        self._generator = Generator(options.embedding, wide, options.generator, layout.width, rng=rng)
+        self._generator = GeneratorNet(options.embedding, wide, options.generator, layout.width, rng=rng)
         self._discriminator = Discriminator(
             pac * layout.width, pac * wide, options.discriminator, rng=rng
         )

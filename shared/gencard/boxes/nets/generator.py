@@ -37,7 +37,7 @@ def adam(parameters: Sequence[Tensor], rate: float) -> Any:
     return torch.optim.Adam(parameters, lr=rate, betas=(0.5, 0.9), fused=True)
 
 
-class Generator:
+class GeneratorNet:
     r"""Residual layers, normalised over the batch, and an affine last one.
 
     With :math:`h_0` the noise, :math:`h_{i+1} = [\max(0, \mathrm{BN}(h_i W_i + V_i c)), h_i]`, where c
@@ -121,7 +121,7 @@ class Generator:
 _TEMPERATURE = 0.2
 
 
-class Blocks:
+class OutputBlocks:
     """The outputs of a generator's net as rows: numbers by tanh, blocks by softmax.
 
     A block's sum is a product with the matrix that says which entry is in which block, so that many

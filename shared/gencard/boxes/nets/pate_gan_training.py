@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from gencard.boxes.nets.fitted import FittedNet
-from gencard.boxes.nets.generator import Blocks, Generator, Tensor, adam, normal, uniform
+from gencard.boxes.nets.generator import GeneratorNet, OutputBlocks, Tensor, adam, normal, uniform
 from gencard.boxes.nets.layout import Layout, Rows
 from gencard.boxes.nets.pate_gan import Options, shards_of
 from gencard.core.card.noise import Noise
@@ -83,7 +83,7 @@ def trained(
     progress: Progress,
 ) -> FittedNet:
     """A generator trained against a student; there are at least as many records as teachers."""
-    training = _Training(layout, rows, options, rng)
+    training = _PateTraining(layout, rows, options, rng)
     iterations = options.affordable
     for iteration in range(iterations):
         training.teach()
@@ -93,14 +93,14 @@ def trained(
     return training.fitted()
 
 
-class _Training:
+class _PateTraining:
     """Teachers see records; the student and the generator see made-up rows and noisy votes."""
 
     def __init__(self, layout: Layout, rows: Rows, options: Options, rng: np.random.Generator) -> None:
         self._layout, self._rows, self._options, self._rng = layout, rows, options, rng
-        self._blocks = Blocks(layout)
+        self._blocks = OutputBlocks(layout)
         self._shards = shards_of(len(rows.entries), options.teachers, rng)
-        self._generator = Generator(options.embedding, 0, options.generator, layout.width, rng=rng)
+        self._generator = GeneratorNet(options.embedding, 0, options.generator, layout.width, rng=rng)
         self._teachers, self._student = (
             Critics(nets, layout.width, units, options.critic_rate, rng=rng)
             for nets, units in ((options.teachers, options.teacher), (1, options.student))

@@ -148,7 +148,7 @@ class Design:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class GroupFactor:
     """A factor that divides the records into groups, such as ``I(age < 40)``.
 
     Args:
@@ -167,7 +167,7 @@ class Crossed:
     """A response or a term as a table: levels of attributes, crossed with groups."""
 
     levels: Clique
-    groups: tuple[Group, ...] = ()
+    groups: tuple[GroupFactor, ...] = ()
 
     @property
     def attributes(self) -> Clique:

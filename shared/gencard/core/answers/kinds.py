@@ -36,7 +36,7 @@ from gencard.core.statistics.formula import Analysis
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class AnalysisKind:
     """How one kind of analysis is answered.
 
     Args:
@@ -63,35 +63,39 @@ class Kind:
 _RESPONSE = ("response",)
 _BOTH = ("response", "terms")
 
-KINDS: Mapping[Analysis, Kind] = {
-    Analysis.LINEAR: Kind("regression", linear_answer, equations=linear_noise),
-    Analysis.LOGISTIC: Kind("regression", logistic_answer, equations=logistic_noise),
-    Analysis.MULTINOMIAL: Kind("regression", multinomial_answer, equations=multinomial_noise),
-    Analysis.ORDINAL: Kind("regression", ordinal_answer),
-    Analysis.POISSON: Kind("regression", poisson_answer, equations=poisson_noise),
-    Analysis.LOGLINEAR: Kind("log-linear model", loglinear_answer, equations=loglinear_noise),
-    Analysis.CROSSTAB: Kind("tables", crosstab_answer, False, ("alpha",)),
-    Analysis.MEANS: Kind("groups", means_answer, False, ("alpha", "response"), _RESPONSE),
-    Analysis.QUANTILES: Kind("groups", quantiles_answer, False, ("q", "response"), _RESPONSE),
-    Analysis.TTEST: Kind(
+KINDS: Mapping[Analysis, AnalysisKind] = {
+    Analysis.LINEAR: AnalysisKind("regression", linear_answer, equations=linear_noise),
+    Analysis.LOGISTIC: AnalysisKind("regression", logistic_answer, equations=logistic_noise),
+    Analysis.MULTINOMIAL: AnalysisKind("regression", multinomial_answer, equations=multinomial_noise),
+    Analysis.ORDINAL: AnalysisKind("regression", ordinal_answer),
+    Analysis.POISSON: AnalysisKind("regression", poisson_answer, equations=poisson_noise),
+    Analysis.LOGLINEAR: AnalysisKind("log-linear model", loglinear_answer, equations=loglinear_noise),
+    Analysis.CROSSTAB: AnalysisKind("tables", crosstab_answer, False, ("alpha",)),
+    Analysis.MEANS: AnalysisKind("groups", means_answer, False, ("alpha", "response"), _RESPONSE),
+    Analysis.QUANTILES: AnalysisKind("groups", quantiles_answer, False, ("q", "response"), _RESPONSE),
+    Analysis.TTEST: AnalysisKind(
         "groups", ttest_answer, False, ("test", "value", "alpha"), _RESPONSE, tests=t_with_noise
     ),
-    Analysis.ANOVA: Kind(
+    Analysis.ANOVA: AnalysisKind(
         "groups", anova_answer, False, ("test", "typ", "alpha"), _RESPONSE, tests=f_with_noise
     ),
-    Analysis.CORRELATION: Kind("association", correlation_answer, False, ("method", "alpha"), _BOTH),
-    Analysis.POLYCHORIC: Kind("association", polychoric_answer, False, (), _BOTH),
-    Analysis.COMPONENTS: Kind("components", components_answer, False, ("matrix", "components"), _BOTH),
-    Analysis.CORRESPONDENCE: Kind("components", correspondence_answer, False, ("components",)),
-    Analysis.NAIVE_BAYES: Kind("classifiers", naive_bayes_answer, False, ("smoothing",)),
-    Analysis.CHOW_LIU: Kind("classifiers", chow_liu_answer, False),
-    Analysis.DISCRIMINANT: Kind("classifiers", discriminant_answer, False, (), ("terms",)),
-    Analysis.KAPLAN_MEIER: Kind("survival", kaplan_meier_answer, False, (), _RESPONSE),
-    Analysis.COX: Kind("survival", cox_answer),
+    Analysis.CORRELATION: AnalysisKind(
+        "association", correlation_answer, False, ("method", "alpha"), _BOTH
+    ),
+    Analysis.POLYCHORIC: AnalysisKind("association", polychoric_answer, False, (), _BOTH),
+    Analysis.COMPONENTS: AnalysisKind(
+        "components", components_answer, False, ("matrix", "components"), _BOTH
+    ),
+    Analysis.CORRESPONDENCE: AnalysisKind("components", correspondence_answer, False, ("components",)),
+    Analysis.NAIVE_BAYES: AnalysisKind("classifiers", naive_bayes_answer, False, ("smoothing",)),
+    Analysis.CHOW_LIU: AnalysisKind("classifiers", chow_liu_answer, False),
+    Analysis.DISCRIMINANT: AnalysisKind("classifiers", discriminant_answer, False, (), ("terms",)),
+    Analysis.KAPLAN_MEIER: AnalysisKind("survival", kaplan_meier_answer, False, (), _RESPONSE),
+    Analysis.COX: AnalysisKind("survival", cox_answer),
 }
 
 
-def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> Kind:
+def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> AnalysisKind:
     """How an analysis is answered.
 
     Args:

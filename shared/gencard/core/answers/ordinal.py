@@ -29,7 +29,7 @@ from gencard.core.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Table:
+class _JointTable:
     """The joint table, one row for each cell that holds somebody.
 
     Args:
@@ -71,7 +71,7 @@ def ordinal_answer(margins: Margins, question: Question) -> Answer:
     features = Occupied(cells.codes[:, :-1], cells.counts)
     columns = columns_of(design, features, without=(INTERCEPT,))
     ranks = np.searchsorted(observed, cells.codes[:, -1])
-    table = _Table(ranks, columns.matrix, cells.counts, len(observed))
+    table = _JointTable(ranks, columns.matrix, cells.counts, len(observed))
     thresholds = tuple(f"{low}/{high}" for low, high in pairwise(names))
     labels = (*columns.kept_names, *thresholds)
 
@@ -104,7 +104,7 @@ def _back(columns: Columns, thresholds: int) -> FloatArray:
 
 
 def _fitted(
-    table: _Table,
+    table: _JointTable,
     of_levels: FloatArray,
     names: tuple[str, ...],
     where: Callable[[FloatArray], str],
@@ -125,14 +125,14 @@ def _fitted(
     return maximum(objective, start, names, "ordinal", where)
 
 
-def _bound(table: _Table, thresholds: IntArray) -> FloatArray:
+def _bound(table: _JointTable, thresholds: IntArray) -> FloatArray:
     """Derivatives of a threshold less the linear predictor, for each cell."""
     inside = np.arange(table.levels - 1) == thresholds[:, None]
     return np.hstack([-table.matrix, inside])
 
 
 def _likelihood(
-    table: _Table, a: FloatArray, c: FloatArray, upper: FloatArray, lower: FloatArray
+    table: _JointTable, a: FloatArray, c: FloatArray, upper: FloatArray, lower: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
     """Value, gradient and information, where cells have probability F(a) - F(c)."""
     n = table.counts

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, Self, get_type_hints
 
 from gencard.core.domain import Clique
-from gencard.core.evaluation.material import Declared, Material, Together
+from gencard.core.evaluation.material import AllowedTogether, Declared, Material
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import UNDEFINED
 
@@ -143,7 +143,11 @@ class Evaluation:
         return tuple(need for need in self.needs if not there[need])
 
     def why_not(
-        self, together: Together, attributes: Clique, declared: Declared, cliques: tuple[Clique, ...]
+        self,
+        together: AllowedTogether,
+        attributes: Clique,
+        declared: Declared,
+        cliques: tuple[Clique, ...],
     ) -> str | None:
         """Why a policy does not allow this evaluation for a card; None if it does.
 
@@ -159,7 +163,11 @@ class Evaluation:
         return None if allowed else f"the policy does not allow examining {self.sight} together"
 
     def _allowed(
-        self, together: Together, attributes: Clique, declared: Declared, cliques: tuple[Clique, ...]
+        self,
+        together: AllowedTogether,
+        attributes: Clique,
+        declared: Declared,
+        cliques: tuple[Clique, ...],
     ) -> bool:
         match self.sight:  # each case returns, so that mypy finds a sight without one
             case Sight.NOTHING | Sight.TABLES:

@@ -46,7 +46,7 @@ NOTHING_DECLARED = Declared()
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class AllowedTogether:
     """Which attributes a policy allows to be combined.
 
     Args:
@@ -67,7 +67,7 @@ class Together:
         return len(set(attributes)) <= self.largest_order and self.allows(attributes)
 
 
-EVERYTHING = Together((), 1_000_000)
+EVERYTHING = AllowedTogether((), 1_000_000)
 """Allows everything: for public records."""
 
 
@@ -93,7 +93,7 @@ class Material:
     original: Dataset | None = None
     holdout: Dataset | None = None
     psi: Psi | None = None
-    together: Together = EVERYTHING
+    together: AllowedTogether = EVERYTHING
 
     @property
     def records(self) -> Dataset:

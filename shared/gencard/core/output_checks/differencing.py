@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from gencard.core.card.mechanism import Transform
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.output_checks.populations import Condition, Kept, Output, cell_numbers
+from gencard.core.output_checks.populations import Condition, Kept, ToldOutput, cell_numbers
 from gencard.core.output_checks.rules import PASSED, Rule, Rules, Verdict
 from gencard.core.types import FloatArray, IntArray
 
@@ -68,7 +68,9 @@ _MOST_CLASSES = 2_000
 """Classes of records in one program, those of the smallest groups: the minimum over them is a bound."""
 
 
-def differences(new: Output, earlier: Sequence[Output], dataset: Dataset, threshold: int) -> bool:
+def differences(
+    new: ToldOutput, earlier: Sequence[ToldOutput], dataset: Dataset, threshold: int
+) -> bool:
     """Whether a new output must be refused because of earlier ones on the same records.
 
     Args:
@@ -125,15 +127,15 @@ def _depends_on(condition: Condition, names: Sequence[str]) -> bool:
 class _Population:
     """An output beside which records it is about."""
 
-    output: Output
+    output: ToldOutput
     kept: Kept
 
     @classmethod
-    def of(cls, output: Output, dataset: Dataset) -> "_Population":
+    def of(cls, output: ToldOutput, dataset: Dataset) -> "_Population":
         return cls(output, output.kept(dataset))
 
 
-def _distinct(outputs: Sequence[Output]) -> list[Output]:
+def _distinct(outputs: Sequence[ToldOutput]) -> list[ToldOutput]:
     """The outputs without repetitions: psi of many cards rests on the same cliques."""
     keys = {
         (
@@ -267,7 +269,7 @@ def chain_of_sums(
     if not fresh:
         return PASSED
     before = list({table.tobytes(): table for table in earlier}.values())
-    sums = _Sums.of([*fresh, *before], len(fresh), values)
+    sums = _GroupSums.of([*fresh, *before], len(fresh), values)
     if sums is None:
         return Verdict((Rule.UNDECIDED,))
     parts = [sums.sizes_left(rules.checks.threshold)]
@@ -293,7 +295,7 @@ def _most_of(checks: Transform) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sums:
+class _GroupSums:
     """Sums of a number over groups of records, by classes of records that are in the same groups.
 
     Args:
@@ -312,7 +314,9 @@ class _Sums:
     squares: FloatArray
 
     @classmethod
-    def of(cls, tables: Sequence[IntArray], fresh: int, values: FloatArray | None) -> "_Sums | None":
+    def of(
+        cls, tables: Sequence[IntArray], fresh: int, values: FloatArray | None
+    ) -> "_GroupSums | None":
         """Sum by the groups of each table; None where there are too many groups or classes."""
         number = [int(table.max(initial=-1)) + 1 for table in tables]
         classes = np.zeros(len(tables[0]), dtype=np.int64)

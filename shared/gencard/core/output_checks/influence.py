@@ -41,7 +41,7 @@ def waits(figure: float, rules: Rules) -> Verdict:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class GroupSums:
     """Sizes, means and sums of squares of groups, with one record fewer where a record is left out.
 
     Args:
@@ -57,7 +57,7 @@ class Groups:
     scale: float
 
     @classmethod
-    def of(cls, place: IntArray, values: FloatArray, counts: FloatArray, cells: int) -> "Groups":
+    def of(cls, place: IntArray, values: FloatArray, counts: FloatArray, cells: int) -> "GroupSums":
         """Sum the values of each group in two passes."""
         sizes = np.bincount(place, counts, minlength=cells).astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -81,7 +81,7 @@ class Groups:
         return np.where(change > tiny, ratio, 0.0)
 
 
-_Figure = Callable[[Groups, FloatArray], FloatArray]
+_Figure = Callable[[GroupSums, FloatArray], FloatArray]
 """Figure of one value for each group, beside the groups without it."""
 
 
@@ -103,7 +103,7 @@ def of_means(
             person is, is a group as well.
     """
 
-    def figure(groups: Groups, values: FloatArray) -> FloatArray:
+    def figure(groups: GroupSums, values: FloatArray) -> FloatArray:
         change = np.abs(values - groups.means) / (groups.sizes + 1)
         return groups.ratio(change, groups.deviations / np.sqrt(groups.sizes))
 
@@ -124,7 +124,7 @@ def of_spreads(
     deviations names the group of the largest value in 0.71 to 0.84 of the answers that pass.
     """
 
-    def figure(groups: Groups, values: FloatArray) -> FloatArray:
+    def figure(groups: GroupSums, values: FloatArray) -> FloatArray:
         sizes, deviations = groups.sizes, groups.deviations
         added = (values - groups.means) ** 2 * sizes / (sizes + 1)
         change = np.abs(np.sqrt((groups.squares + added) / sizes) - deviations)
@@ -146,7 +146,7 @@ def of_pooled_spread(
     place, values, weights = _known(place, values, None)
     others = np.asarray(outside, dtype=np.float64)
     others = others[~np.isnan(others)]
-    groups, freedom = Groups.of(place, values, weights, cells), len(values) - cells
+    groups, freedom = GroupSums.of(place, values, weights, cells), len(values) - cells
     if not len(others):
         return 0.0
     if freedom <= 0:
@@ -174,7 +174,7 @@ def of_contrasts(
     for one in _extremes(place, values):
         left = weights.copy()
         left[one] -= 1
-        groups = Groups.of(place, values, left, cells)
+        groups = GroupSums.of(place, values, left, cells)
         sizes = groups.sizes
         freedom = sizes.sum() - cells
         if cells < 2 or freedom <= 0 or np.any(sizes < 1):
@@ -447,9 +447,9 @@ def _largest(
     for sign, own in ((1.0, low), (-1.0, -high)):
         left = weights.copy()
         left[_firsts(place, sign * values)] -= 1
-        ends.append(figure(Groups.of(place, values, left, cells), sign * own))
+        ends.append(figure(GroupSums.of(place, values, left, cells), sign * own))
         rest = _least_of_others(own, (sign * others).min(initial=np.inf))
-        foreign = figure(Groups.of(place, values, weights, cells), sign * rest)
+        foreign = figure(GroupSums.of(place, values, weights, cells), sign * rest)
         ends.append(np.where(np.isfinite(rest), foreign, 0.0))
     return float(np.nan_to_num(np.concatenate(ends), nan=np.inf).max(initial=0.0))
 

@@ -57,7 +57,7 @@ EVERYBODY = Condition((), np.array(True))  # a table without axes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Output:
+class ToldOutput:
     """What was told of some records: tables of counts, or what depends on them alone.
 
     Args:

@@ -60,7 +60,7 @@ class KeyFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class CertainFacts:
     """All that is certain.
 
     Args:
@@ -83,7 +83,7 @@ def certain_facts(
     *,
     widest: int = WIDEST_KEY,
     progress: Progress = ignore_progress,
-) -> Facts:
+) -> CertainFacts:
     """Facts about the records from the released tables, each compared with the records.
 
     Args:
@@ -94,7 +94,7 @@ def certain_facts(
     for width in range(1, widest + 1):
         progress("facts", 0.2 + 0.1 * width)
         by_width.append(search.widened(width))
-    return Facts(tuple(by_width), search.worst, search.share / max(len(records), 1), search.known)
+    return CertainFacts(tuple(by_width), search.worst, search.share / max(len(records), 1), search.known)
 
 
 class _Search:

@@ -32,7 +32,7 @@ _SWEEPS, _TOLERANCE = 200, 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Guesses:
+class TableGuesses:
     """What tables over so many attributes give, released or not.
 
     Args:
@@ -51,8 +51,8 @@ class Guesses:
     unexpected: int = 0
     wrong: int = 0
 
-    def __add__(self, other: "Guesses") -> "Guesses":
-        return Guesses(
+    def __add__(self, other: "TableGuesses") -> "TableGuesses":
+        return TableGuesses(
             self.width,
             self.guesses + other.guesses,
             self.right + other.right,
@@ -62,14 +62,14 @@ class Guesses:
         )
 
 
-def confident_guesses(records: Dataset, released: ReleasedTables, width: int) -> Guesses:
+def confident_guesses(records: Dataset, released: ReleasedTables, width: int) -> TableGuesses:
     """Those of all tables that are small enough to be bounded.
 
     Args:
         records: Those that the tables count.
         width: Attributes of a key, 1 or 2.
     """
-    total = Guesses(width)
+    total = TableGuesses(width)
     for names in combinations(records.domain.attributes, width + 1):
         if released.fits(names):
             counts = count(records, names)
@@ -81,13 +81,13 @@ def confident_guesses(records: Dataset, released: ReleasedTables, width: int) ->
     return total
 
 
-def _about(axis: int, counts: Counts, fitted: FloatArray) -> Guesses:
+def _about(axis: int, counts: Counts, fitted: FloatArray) -> TableGuesses:
     """Guesses of one attribute from the others."""
     away = tuple(other for other in range(counts.ndim) if other != axis)
     keys = fitted.sum(axis=axis, keepdims=True)
     confident = (fitted > CONFIDENT * keys) & (_share(counts, axis) < RARE)
     have_key = counts.sum(axis=axis, keepdims=True)
-    return Guesses(len(away), int(np.sum(have_key * confident)), int(np.sum(counts[confident])))
+    return TableGuesses(len(away), int(np.sum(have_key * confident)), int(np.sum(counts[confident])))
 
 
 def _share(counts: Counts, axis: int) -> FloatArray:
@@ -97,13 +97,13 @@ def _share(counts: Counts, axis: int) -> FloatArray:
     return share
 
 
-def _held(width: int, counts: Counts, lower: Counts) -> Guesses:
+def _held(width: int, counts: Counts, lower: Counts) -> TableGuesses:
     occupied = lower > 0
     shares = [_share(counts, axis).ravel() for axis in range(counts.ndim)]
     expected = counts.sum() * reduce(np.multiply.outer, shares)
     unexpected = int(np.sum(occupied & (expected < UNEXPECTED)))
     wrong = int(np.sum(occupied & (counts < lower)))
-    return Guesses(width, held=int(occupied.sum()), unexpected=unexpected, wrong=wrong)
+    return TableGuesses(width, held=int(occupied.sum()), unexpected=unexpected, wrong=wrong)
 
 
 def maximum_entropy(shape: tuple[int, ...], margins: Margins, records: int) -> Table:

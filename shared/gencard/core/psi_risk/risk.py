@@ -21,7 +21,7 @@ from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
 from gencard.core.psi_risk.facts import WIDEST_KEY, Combination, KeyFacts, certain_facts
-from gencard.core.psi_risk.guesses import Guesses, confident_guesses
+from gencard.core.psi_risk.guesses import TableGuesses, confident_guesses
 from gencard.core.psi_risk.released import ReleasedTables
 from gencard.core.psi_risk.wide import WideTables, wide_tables
 from gencard.core.statistics.counting import count_all
@@ -38,7 +38,7 @@ REFUSED = "The measurement of this card would be refused."
 
 
 @dataclass(frozen=True, slots=True)
-class SmallCells:
+class SmallTableCells:
     """Of one released table, or of several together.
 
     Args:
@@ -126,14 +126,14 @@ def failing_tables(
     return tuple(tables)
 
 
-def small_cells(clique: Clique, counts: Counts, threshold: int) -> SmallCells:
+def small_cells(clique: Clique, counts: Counts, threshold: int) -> SmallTableCells:
     """Those of one table.
 
     >>> small_cells(("sex",), np.array([1, 4, 0, 12]), 10)
     SmallCells(clique=('sex',), cells=3, single=1, small=2, records=5)
     """
     below = (counts > 0) & (counts < threshold)
-    return SmallCells(
+    return SmallTableCells(
         clique,
         int(np.count_nonzero(counts)),
         int(np.sum(counts == 1)),
@@ -142,9 +142,9 @@ def small_cells(clique: Clique, counts: Counts, threshold: int) -> SmallCells:
     )
 
 
-def together(tables: tuple[SmallCells, ...]) -> SmallCells:
+def together(tables: tuple[SmallTableCells, ...]) -> SmallTableCells:
     """The sums over some tables."""
-    return SmallCells(
+    return SmallTableCells(
         (),
         sum(table.cells for table in tables),
         sum(table.single for table in tables),
@@ -180,13 +180,13 @@ class PsiRisk:
     records: int
     threshold: int
     tables: int
-    small: SmallCells
-    worst_tables: tuple[SmallCells, ...]
+    small: SmallTableCells
+    worst_tables: tuple[SmallTableCells, ...]
     facts: tuple[KeyFacts, ...]
     worst: tuple[Combination, ...]
     certain: tuple[tuple[float, ...], ...] = field(repr=False)
     small_pairs: tuple[tuple[int, ...], ...] = field(repr=False)
-    guesses: tuple[Guesses, ...]
+    guesses: tuple[TableGuesses, ...]
     wide: WideTables
     failing: tuple[FailingTable, ...] = field(default=(), metadata=written(omit=True))
 

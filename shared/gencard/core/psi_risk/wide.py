@@ -86,7 +86,7 @@ class WideTables:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ProvableClaim:
     """What a program is to prove: that all records of a key have one level, or that a cell is held.
 
     Args:
@@ -117,7 +117,7 @@ def wide_tables(
         most_programs: Of each kind.
     """
     search, sets = (
-        _Search(records, released, known),
+        _WideSearch(records, released, known),
         list(combinations(records.domain.attributes, WIDTH)),
     )
     for place, names in enumerate(sets):
@@ -127,13 +127,13 @@ def wide_tables(
     return search.proved(most_programs, progress)
 
 
-class _Search:
+class _WideSearch:
     """Bounds of each table, then programs for the claims that are nearest to being certain."""
 
     def __init__(self, records: Dataset, released: ReleasedTables, known: Known) -> None:
         self._records, self._released, self._known = records, released, known
         self._tables = self._skipped = self._held = self._unexpected = self._wrong = self._untried = 0
-        self._claims: dict[bool, list[Claim]] = {True: [], False: []}
+        self._claims: dict[bool, list[ProvableClaim]] = {True: [], False: []}
 
     def look(self, names: Clique) -> None:
         if self._records.domain.project(names).cells > MOST_CELLS:
@@ -153,7 +153,7 @@ class _Search:
         chosen = (counts > 0) & ~occupied & surprising
         self._keep(False, _cell_claims(names, counts, bounds, chosen), is_large)
 
-    def _keep(self, of_key: bool, claims: Iterator[Claim], is_large: bool) -> None:
+    def _keep(self, of_key: bool, claims: Iterator[ProvableClaim], is_large: bool) -> None:
         """Keep the claims that are nearest to being certain, and count the others."""
         if is_large:
             self._untried += sum(1 for _ in claims)
@@ -191,7 +191,7 @@ class _Search:
             untried,
         )
 
-    def _unknown(self, claim: Claim) -> NDArray[np.bool_]:
+    def _unknown(self, claim: ProvableClaim) -> NDArray[np.bool_]:
         """Records with a claim's key whose level is not certain yet; none where all have that level."""
         target = claim.names[claim.target] if claim.target is not None else ""
         if target not in self._known:
@@ -224,7 +224,7 @@ def bounds_of_four(released: ReleasedTables, names: Clique) -> CellBounds:
     return CellBounds(own.lower, upper)
 
 
-def is_certain(released: ReleasedTables, claim: Claim) -> bool | None:
+def is_certain(released: ReleasedTables, claim: ProvableClaim) -> bool | None:
     """Whether a claim holds in every table with the released marginals; None where that stays open."""
     margins, bounds = released.within(claim.names), bounds_of_four(released, claim.names)
     free = np.flatnonzero(bounds.upper)
@@ -264,7 +264,7 @@ def equations(
     return scipy.sparse.vstack(rows, format="csr"), np.concatenate(sums)
 
 
-def _others(claim: Claim, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def _others(claim: ProvableClaim, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """The cells of a claim's key at other levels; of a claim about a cell all others."""
     is_claimed = np.zeros(shape, dtype=bool)
     if claim.target is None:
@@ -285,7 +285,7 @@ def _expected(counts: Counts) -> Counts:
     return expected
 
 
-def _key_claims(names: Clique, axis: int, counts: Counts, bounds: CellBounds) -> Iterator[Claim]:
+def _key_claims(names: Clique, axis: int, counts: Counts, bounds: CellBounds) -> Iterator[ProvableClaim]:
     """Keys all of whose records have one level, and for which bounds leave others open."""
     occupied = np.moveaxis(counts > 0, axis, -1)
     upper = np.moveaxis(bounds.upper, axis, -1)
@@ -293,14 +293,14 @@ def _key_claims(names: Clique, axis: int, counts: Counts, bounds: CellBounds) ->
     for key in np.argwhere((occupied.sum(axis=-1) == 1) & (open_levels > 0)):
         place = tuple(map(int, key))
         level = int(occupied[place].argmax())
-        yield Claim(int(open_levels[place]), names, (*place[:axis], level, *place[axis:]), axis)
+        yield ProvableClaim(int(open_levels[place]), names, (*place[:axis], level, *place[axis:]), axis)
 
 
 def _cell_claims(
     names: Clique, counts: Counts, bounds: CellBounds, chosen: NDArray[np.bool_]
-) -> Iterator[Claim]:
+) -> Iterator[ProvableClaim]:
     """Chosen cells, by how much larger they could be."""
     for cell in np.argwhere(chosen):
         place: Sequence[int] = tuple(map(int, cell))
         slack = int(bounds.upper[tuple(place)] - counts[tuple(place)])
-        yield Claim(slack, names, tuple(place), None)
+        yield ProvableClaim(slack, names, tuple(place), None)

@@ -121,7 +121,7 @@ _FEWEST = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class InteractionBlock:
     """What is known of the interaction of some attributes.
 
     Args:
@@ -133,7 +133,7 @@ class Block:
     variance: float
 
 
-Blocks = dict[Clique, Block]
+Blocks = dict[Clique, InteractionBlock]
 """By the set of attributes, in the order of the domain."""
 
 
@@ -234,17 +234,21 @@ def interactions(psi: Psi) -> Blocks:
             sums[inside] = sums[inside] + weighted if inside in sums else weighted
             weights[inside] = weights.get(inside, 0.0) + weight
     return {
-        inside: Block(sums[inside] / weights[inside], 0.0 if inside in exact else 1 / weights[inside])
+        inside: InteractionBlock(
+            sums[inside] / weights[inside], 0.0 if inside in exact else 1 / weights[inside]
+        )
         for inside in sums
     }
 
 
-def _drawn_in(block: Block) -> Block:
+def _drawn_in(block: InteractionBlock) -> InteractionBlock:
     freedom = block_dimension(block.values.shape) - 2
     power = total(block.values**2)
     if freedom <= 0 or power == 0:
         return block
-    return Block(block.values * max(0.0, 1 - freedom * block.variance / power), block.variance)
+    return InteractionBlock(
+        block.values * max(0.0, 1 - freedom * block.variance / power), block.variance
+    )
 
 
 def _pure(marginal: NDArray[Any]) -> FloatArray:

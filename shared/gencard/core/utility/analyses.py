@@ -162,7 +162,7 @@ def _matches(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[tuple[i
 
 
 @dataclass(frozen=True, slots=True)
-class Analyses:
+class Predictions:
     """What synthetic records are worth for predictions, beside what real ones are.
 
     Args:
@@ -179,7 +179,7 @@ class Analyses:
     forest: ForestUtility
 
 
-def analyses(task: Task, real: Split, synthetic: Dataset, *, rng: np.random.Generator) -> Analyses:
+def analyses(task: Task, real: Split, synthetic: Dataset, *, rng: np.random.Generator) -> Predictions:
     """Teach with three quarters of the synthetic records, test on the other quarter and on real ones.
 
     Args:
@@ -194,7 +194,7 @@ def analyses(task: Task, real: Split, synthetic: Dataset, *, rng: np.random.Gene
     synthetic_split = split(synthetic, task.target)
     learner = LogisticRegression()
     reference = forest_reference(task, real, rng=rng)
-    return Analyses(
+    return Predictions(
         real_regression=accuracy(learner.fit(task, real.training), real.test, task.target),
         regression=accuracies(
             learner.fit(task, synthetic_split.training),

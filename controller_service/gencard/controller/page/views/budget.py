@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from starlette.requests import Request
 
-from gencard.controller.page.charts import Curve, Gauge, curve, gauge, in_words, number
+from gencard.controller.page.charts import Gauge, SpendingCurve, curve, gauge, in_words, number
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.ledger import Account, Scope
@@ -34,7 +34,7 @@ class Shown:
     project: str
     course: Course
     gauge: Gauge
-    curve: Curve | None
+    curve: SpendingCurve | None
     forecast: str
 
     @property

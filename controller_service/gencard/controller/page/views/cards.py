@@ -114,7 +114,7 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class BudgetLeft:
     """What is left of a budget before the card is agreed.
 
     Args:
@@ -126,12 +126,12 @@ class Budget:
     short: bool
 
 
-def budgets(desk: Desk, who: Identity, card: Card, price: Price | None) -> list[Budget]:
+def budgets(desk: Desk, who: Identity, card: Card, price: Price | None) -> list[BudgetLeft]:
     """Of dataset, project and analyst, as far as anything was spent there."""
     analyst = Identity.of(card.analyst)
     own = {Scope.DATASET: "", Scope.PROJECT: analyst.project, Scope.ANALYST: analyst.uri}
     return [
-        Budget(f"Left of the {one.scope}'s budget", left, price is not None and not price.fits(left))
+        BudgetLeft(f"Left of the {one.scope}'s budget", left, price is not None and not price.fits(left))
         for one in desk.accounts(who, dataset_of(card.name))
         if own[Scope(one.scope)] == one.holder
         for left in [_left(one.cap, one.spent)]

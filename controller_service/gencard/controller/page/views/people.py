@@ -29,7 +29,7 @@ _ORDER = ("steward", "auditor", "analyst")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PersonRow:
     """Somebody enrolled, as the table shows them."""
 
     person: Person
@@ -56,17 +56,17 @@ def _by_role(person: Person) -> tuple[int, str]:
     return place, who.name
 
 
-def _rows(people: list[Person], now: datetime) -> Iterator[Row]:
+def _rows(people: list[Person], now: datetime) -> Iterator[PersonRow]:
     for person in people:
         until = person.certificate_until
         if person.disabled:
-            yield Row(person, "disabled", "bad")
+            yield PersonRow(person, "disabled", "bad")
         elif until is not None and until < now:
-            yield Row(person, "certificate expired", "bad")
+            yield PersonRow(person, "certificate expired", "bad")
         elif until is not None and until < now + SOON:
-            yield Row(person, "certificate expires soon", "warn")
+            yield PersonRow(person, "certificate expires soon", "warn")
         else:
-            yield Row(person, "enabled", "good")
+            yield PersonRow(person, "enabled", "good")
 
 
 def _request(form: Form, desk: Desk, who: Identity) -> Done:

@@ -18,7 +18,7 @@ LATE = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class WaitingRow:
     """Something that waits, as the list shows it.
 
     Args:
@@ -49,12 +49,12 @@ def show_queue(request: Request, desk: Desk, who: Identity) -> Context:
     }
 
 
-def row_of(waiting: Waiting, purpose: str, now: datetime) -> Row:
+def row_of(waiting: Waiting, purpose: str, now: datetime) -> WaitingRow:
     """One line of the list."""
     yours = waiting.waits_for != ANALYST
     decided = waiting.text.partition("; ")[2]
     text = f"{purpose}; {decided}" if purpose and decided else purpose or waiting.text
-    return Row(waiting, text, place_of(waiting), yours and waiting.since < now - LATE, yours)
+    return WaitingRow(waiting, text, place_of(waiting), yours and waiting.since < now - LATE, yours)
 
 
 def place_of(waiting: Waiting) -> str:

@@ -63,7 +63,7 @@ def _profile(
             or _is_day(kind)
             or kind.is_unknown()
         ):
-            return profile_of(_Look(run, records, name), name, count, progress, nullable=nullable)
+            return profile_of(_TableLook(run, records, name), name, count, progress, nullable=nullable)
         declared = Declaration(reason="values of its type cannot be declared")
     numbers = [float(label) for label in declared.labels] if kind.is_numeric() else []
     bounds = declared.bounds or ((min(numbers), max(numbers)) if numbers else None)
@@ -104,7 +104,7 @@ def _rows(run: Callable[[Any], Any], query: Any) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _TableLook:
     """Questions to one column of a table: a ``Look``."""
 
     run: Callable[[Any], Any]

@@ -93,7 +93,7 @@ Functions are those that run as their owner, and those of the catalogs that not 
 _HARMLESS = {"USAGE of SCHEMA", "CONNECT of DATABASE", "TEMPORARY of DATABASE"}
 
 
-class Role(NamedTuple):
+class SessionRole(NamedTuple):
     """A role that the session can act as; all names are quoted as in SQL.
 
     Args:
@@ -136,7 +136,8 @@ def check_role(
     """
     with open_backend(address, secret) as backend:
         roles = [
-            Role(*row) for row in silently(lambda: backend.con.execute(_ROLES + _MEMBERSHIPS).fetchall())
+            SessionRole(*row)
+            for row in silently(lambda: backend.con.execute(_ROLES + _MEMBERSHIPS).fetchall())
         ]
         rights = [
             Right(*row) for row in silently(lambda: backend.con.execute(_ROLES + _GRANTS).fetchall())
@@ -162,7 +163,7 @@ def _is_too_much(right: Right, tables: Collection[tuple[str, str]]) -> bool:
     return f"{privilege} of {kind}" not in _HARMLESS
 
 
-def _by_role(roles: Sequence[Role]) -> Iterator[tuple[str, str]]:
+def _by_role(roles: Sequence[SessionRole]) -> Iterator[tuple[str, str]]:
     """What is wrong with a role itself, and the statement against it."""
     own = roles[0]
     if own.powerful:
@@ -177,7 +178,7 @@ def _by_role(roles: Sequence[Role]) -> Iterator[tuple[str, str]]:
             yield f"it is a member of {role.name}, which may write or see more", _leave(role, own)
 
 
-def _by_right(rights: Iterable[Right], roles: Sequence[Role]) -> Iterator[tuple[str, str]]:
+def _by_right(rights: Iterable[Right], roles: Sequence[SessionRole]) -> Iterator[tuple[str, str]]:
     """What was given by place and holder, and the statement against it."""
     by_name, own = {role.name: role for role in roles}, roles[0]
     privileges_by_holder: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -191,5 +192,5 @@ def _by_right(rights: Iterable[Right], roles: Sequence[Role]) -> Iterator[tuple[
             yield f"{what} by {holder}", f"REVOKE {what} FROM {holder}"
 
 
-def _leave(role: Role, own: Role) -> str:
+def _leave(role: SessionRole, own: SessionRole) -> str:
     return f"REVOKE {', '.join(role.through)} FROM {own.name}"

@@ -9,7 +9,7 @@ from scipy import special
 from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
 from gencard.core.answers.design import Question
 from gencard.core.answers.families import groups as by_group
-from gencard.core.answers.families.groups import Difference, Groups, Moments
+from gencard.core.answers.families.groups import Difference, GroupMeans, Groups
 from gencard.core.answers.families.levels import (
     choice,
     level,
@@ -78,7 +78,7 @@ def means_answer(margins: Margins, question: Question) -> Answer:
 
 
 def means_table(
-    names: tuple[str, ...], groups: Moments, question: Question, name: str = "means"
+    names: tuple[str, ...], groups: GroupMeans, question: Question, name: str = "means"
 ) -> Table:
     """Records, mean, variance and Student's interval of each group."""
     alpha = level(question)

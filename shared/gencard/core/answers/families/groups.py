@@ -15,7 +15,7 @@ from gencard.core.answers.families.contingency import Test
 from gencard.core.types import FloatArray, IntArray
 
 
-class Moments(Protocol):
+class GroupMeans(Protocol):
     """What the table of means needs: one number for each group."""
 
     @property
@@ -191,7 +191,7 @@ def quantile_places(counts: FloatArray, q: float, *, upper: bool = False) -> Int
     return places
 
 
-def mean_intervals(groups: Moments, alpha: float = 0.05) -> FloatArray:
+def mean_intervals(groups: GroupMeans, alpha: float = 0.05) -> FloatArray:
     """Student's interval of each group's mean; shape ``(2, groups)``."""
     with np.errstate(divide="ignore", invalid="ignore"):
         half = -special.stdtrit(groups.sizes - 1, alpha / 2) * np.sqrt(groups.variances / groups.sizes)

@@ -20,7 +20,7 @@ Keys = Mapping[str, FloatArray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class TableSide:
     """The levels on one side of a table.
 
     Args:
@@ -42,8 +42,8 @@ class LevelTable:
     """
 
     counts: FloatArray
-    rows: Side
-    columns: Side
+    rows: TableSide
+    columns: TableSide
 
     def table(self, name: str, values: FloatArray) -> Table:
         """Values of this shape as a table of an answer."""
@@ -52,7 +52,7 @@ class LevelTable:
     def of_rows(self, chosen: Mask) -> "LevelTable":
         """Some of the rows, with all columns."""
         names = tuple(name for name, is_chosen in zip(self.rows.names, chosen, strict=True) if is_chosen)
-        rows = Side(names, self.rows.places[chosen], self.rows.keys[chosen])
+        rows = TableSide(names, self.rows.places[chosen], self.rows.keys[chosen])
         return LevelTable(self.counts[chosen], rows, self.columns)
 
     @property
@@ -99,7 +99,7 @@ def level_table(
     for side, (places, values), is_occupied in zip((rows, columns), choices, occupied, strict=True):
         names = level_names(question, side)
         sides.append(
-            Side(
+            TableSide(
                 tuple(names[place] for place in places[is_occupied]),
                 places[is_occupied],
                 values[is_occupied],

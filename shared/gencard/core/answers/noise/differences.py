@@ -114,7 +114,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moves:
+class NoiseMoves:
     """Effect of noise on some numbers, each on its scale.
 
     Args:
@@ -205,7 +205,7 @@ def _moves(
     analysis: Analysis,
     margins: Margins,
     cliques: Sequence[Clique],
-) -> Moves:
+) -> NoiseMoves:
     if sum(margins.domain.project(clique).cells for clique in cliques) > MOST_CELLS:
         raise TooLargeError(
             what="The number of noisy counts of the analysis",
@@ -234,7 +234,7 @@ def _moves(
     ]
     joint = _OF_SQUARES * np.sqrt(np.mean(np.square(together), axis=0))
     covariance = covariance_of(margins, gradients, len(chosen))
-    return Moves(covariance, shift, np.maximum(np.sqrt(bend), joint))
+    return NoiseMoves(covariance, shift, np.maximum(np.sqrt(bend), joint))
 
 
 def _bent_together(

@@ -44,16 +44,16 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class SymmetricScale:
     """A function on which an interval is symmetric, and its inverse."""
 
     there: Callable[[float], float]
     back: Callable[[float], float]
 
 
-PLAIN = Scale(float, float)
-LOG = Scale(log, exp)
-CORRELATION = Scale(float, lambda value: min(1.0, max(-1.0, value)))
+PLAIN = SymmetricScale(float, float)
+LOG = SymmetricScale(log, exp)
+CORRELATION = SymmetricScale(float, lambda value: min(1.0, max(-1.0, value)))
 """Noise in a correlation is symmetric about it, not about Fisher's transform of it."""
 
 Beside = tuple[str, str]
@@ -77,7 +77,7 @@ class Rule:
     place: str
     columns: tuple[str, ...] = ()
     use: Use = Use.SPREAD
-    scale: Scale = PLAIN
+    scale: SymmetricScale = PLAIN
     error: Beside | None = None
     bounds: tuple[Beside, Beside] | None = None
     pvalue: Beside | None = None

@@ -53,7 +53,7 @@ from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import Table
 
 
-class Use(StrEnum):
+class KeptMarginals(StrEnum):
     """Which marginals of psi the distribution keeps; of the others it has what these imply."""
 
     ALL = "all"
@@ -114,7 +114,7 @@ class LogLinear:
     max_cells: int = 50_000_000
     most_sweeps: int = 10_000
     alpha: float = 0.0
-    use: Use = field(default=Use.ALL, kw_only=True)
+    use: KeptMarginals = field(default=KeptMarginals.ALL, kw_only=True)
     form: Form = field(default=Form.TABLE, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -134,7 +134,7 @@ class LogLinear:
             self._tree(self._largest(cliques, domain), domain)
             return
         check_cells(domain, [domain.attributes], self.max_cells)
-        if self.use is Use.WHOLE and not any(
+        if self.use is KeptMarginals.WHOLE and not any(
             set(clique) >= set(domain.attributes) for clique in cliques
         ):
             problem = "the saturated model needs one marginal on all attributes"
@@ -159,7 +159,7 @@ class LogLinear:
         self.check(psi.cliques, domain)
         consistent = admitted(self._used(psi, domain), domain)
         zeros = zeros_inside(self.structural_zeros, domain)
-        if self.use is Use.WHOLE:
+        if self.use is KeptMarginals.WHOLE:
             return TableModel(domain, self._counted(consistent, domain, zeros))
         return TableModel(domain, self._scaled(domain, consistent.measurements, zeros, exact=psi.exact))
 
@@ -177,9 +177,9 @@ class LogLinear:
         """The cliques that a tree must hold; of those that psi may choose, the largest."""
         singles: list[Clique] = [(name,) for clique in cliques for name in clique]
         match self.use:
-            case Use.ONE_WAY:
+            case KeptMarginals.ONE_WAY:
                 return singles
-            case Use.BEST_TREE:
+            case KeptMarginals.BEST_TREE:
                 cells = {pair: domain.project(pair).cells for pair in pairs_inside(cliques, domain)}
                 return [*heaviest_tree(cells), *singles]
             case _:
@@ -187,11 +187,11 @@ class LogLinear:
 
     def _used(self, psi: Psi, domain: Domain) -> Psi:
         """The marginals that the distribution keeps."""
-        if self.use in (Use.ALL, Use.WHOLE):
+        if self.use in (KeptMarginals.ALL, KeptMarginals.WHOLE):
             return psi
         self.check(psi.cliques, domain)
         consistent = admitted(psi, domain)
-        return restricted(consistent, edges(consistent) if self.use is Use.BEST_TREE else [])
+        return restricted(consistent, edges(consistent) if self.use is KeptMarginals.BEST_TREE else [])
 
     def _tree(self, cliques: Sequence[Clique], domain: Domain) -> JunctionTree:
         """One that holds the cliques and the structural zeros, within the bound."""
@@ -261,8 +261,8 @@ class LogLinear:
         return table
 
 
-ipf = partial(LogLinear, use=Use.ALL, form=Form.TABLE)
-graphical = partial(LogLinear, use=Use.ALL, form=Form.TREE)
-spanning_tree = partial(LogLinear, use=Use.BEST_TREE, form=Form.TREE)
-independent = partial(LogLinear, use=Use.ONE_WAY, form=Form.TREE)
-saturated = partial(LogLinear, use=Use.WHOLE, form=Form.TABLE)
+ipf = partial(LogLinear, use=KeptMarginals.ALL, form=Form.TABLE)
+graphical = partial(LogLinear, use=KeptMarginals.ALL, form=Form.TREE)
+spanning_tree = partial(LogLinear, use=KeptMarginals.BEST_TREE, form=Form.TREE)
+independent = partial(LogLinear, use=KeptMarginals.ONE_WAY, form=Form.TREE)
+saturated = partial(LogLinear, use=KeptMarginals.WHOLE, form=Form.TABLE)

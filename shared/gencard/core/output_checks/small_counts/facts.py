@@ -27,7 +27,7 @@ from gencard.core.output_checks.populations import Kept, cell_numbers
 from gencard.core.output_checks.released import ROUNDED_FIRST
 from gencard.core.output_checks.rules import Rules
 from gencard.core.output_checks.slopes import slopes_of
-from gencard.core.output_checks.small_counts.lattice import Facts, Lattice, Sums
+from gencard.core.output_checks.small_counts.lattice import CountFacts, Lattice, Sums
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
@@ -46,29 +46,29 @@ _MOST_MOVED = 20
 """Records whose change of a number stays inside half a unit of it where the number is left out."""
 
 
-def counted(cliques: Sequence[Clique], lattice: Lattice) -> Facts:
+def counted(cliques: Sequence[Clique], lattice: Lattice) -> CountFacts:
     """Exact counts of everybody, as psi has them."""
     everybody = np.ones(len(lattice.counts), dtype=bool)
-    parts = (Facts.near(lattice.sums(clique, everybody).rows, 0.0) for clique in cliques)
-    return Facts.together(parts, len(lattice.changing))
+    parts = (CountFacts.near(lattice.sums(clique, everybody).rows, 0.0) for clique in cliques)
+    return CountFacts.together(parts, len(lattice.changing))
 
 
-def rounded(clique: Clique, checks: Transform, lattice: Lattice) -> Facts:
+def rounded(clique: Clique, checks: Transform, lattice: Lattice) -> CountFacts:
     """Counts of everybody that passed a threshold and were rounded, as psi of a card may have them."""
     sums = lattice.sums(clique, np.ones(len(lattice.counts), dtype=bool))
     empty = (sums.values == 0) & (2 * checks.threshold > checks.rounding)
     near_zero = ~empty & (2 * sums.values <= checks.rounding)
     parts = [
-        Facts.near(sums.take(empty).rows, 0.0),  # a count that passed is not told as 0
-        Facts.rounded(sums.take(near_zero), checks.rounding),
-        Facts.rounded(sums.take(~empty & ~near_zero), checks.rounding, checks.threshold),
+        CountFacts.near(sums.take(empty).rows, 0.0),  # a count that passed is not told as 0
+        CountFacts.rounded(sums.take(near_zero), checks.rounding),
+        CountFacts.rounded(sums.take(~empty & ~near_zero), checks.rounding, checks.threshold),
     ]
-    return Facts.together(parts, len(lattice.changing))
+    return CountFacts.together(parts, len(lattice.changing))
 
 
 def facts_of_answer(
     question: Question, kept: Kept, margins: RecordMargins, lattice: Lattice, rules: Rules
-) -> Facts:
+) -> CountFacts:
     """Of an answer that the rules let pass, as far as it is about the lattice's attributes.
 
     Args:
@@ -89,7 +89,7 @@ def facts_of_answer(
         if lattice.told_apart.issuperset(question.formula.attributes):
             parts += _solved(question, margins, kept, lattice)
             parts += _of_numbers(question, margins, kept, lattice, rules)
-    return Facts.together(parts, len(lattice.changing))
+    return CountFacts.together(parts, len(lattice.changing))
 
 
 def _inside(cliques: Iterable[Clique], lattice: Lattice) -> Iterator[Clique]:
@@ -97,26 +97,26 @@ def _inside(cliques: Iterable[Clique], lattice: Lattice) -> Iterator[Clique]:
     return filter(lattice.told_apart.issuperset, cliques)
 
 
-def _cells(clique: Clique, kept: Kept, lattice: Lattice, rules: Rules) -> Facts:
+def _cells(clique: Clique, kept: Kept, lattice: Lattice, rules: Rules) -> CountFacts:
     """The counts of a table; cells below the threshold are in none that passed."""
     checks, sums = rules.checks, lattice.sums(clique, kept)
     large = sums.take(sums.values >= max(checks.threshold, 1))
-    return Facts.rounded(large, checks.rounding, checks.threshold)
+    return CountFacts.rounded(large, checks.rounding, checks.threshold)
 
 
-def _rounded(clique: Clique, kept: Kept, lattice: Lattice, rules: Rules) -> Facts:
+def _rounded(clique: Clique, kept: Kept, lattice: Lattice, rules: Rules) -> CountFacts:
     """The counts of a table that is rounded first, and that nobody has the levels that it lacks."""
     sums = lattice.sums(clique, kept)
-    empty = Facts.near(sums.take(sums.values == 0).rows, 0.0)
-    return Facts.together([_cells(clique, kept, lattice, rules), empty], len(lattice.changing))
+    empty = CountFacts.near(sums.take(sums.values == 0).rows, 0.0)
+    return CountFacts.together([_cells(clique, kept, lattice, rules), empty], len(lattice.changing))
 
 
-def _exactly(clique: Clique, kept: Kept, lattice: Lattice) -> Facts:
+def _exactly(clique: Clique, kept: Kept, lattice: Lattice) -> CountFacts:
     """The counts of a table that an answer's numbers may determine."""
-    return Facts.near(lattice.sums(clique, kept).rows, 0.0)
+    return CountFacts.near(lattice.sums(clique, kept).rows, 0.0)
 
 
-def _means(question: Question, kept: Kept, lattice: Lattice) -> Iterator[Facts]:
+def _means(question: Question, kept: Kept, lattice: Lattice) -> Iterator[CountFacts]:
     """Means of the coded response in the groups of each term."""
     response = question.formula.response or ""
     if response not in lattice.told_apart:
@@ -136,12 +136,12 @@ def _means(question: Question, kept: Kept, lattice: Lattice) -> Iterator[Facts]:
         rounded_means = np.array([rounding.to_error(*pair) for pair in zip(means, errors, strict=True)])
         centre, apart = totals - rounded_means * sizes, sizes * _units(errors) / 2
         changes = rows * (values[lattice.changing] - rounded_means[:, None])
-        yield Facts.between(changes, -apart - centre, apart - centre)
+        yield CountFacts.between(changes, -apart - centre, apart - centre)
 
 
 def _of_numbers(
     question: Question, margins: RecordMargins, kept: Kept, lattice: Lattice, rules: Rules
-) -> Iterator[Facts]:
+) -> Iterator[CountFacts]:
     """The numbers that no function above has, each to the unit to which it is rounded.
 
     An answer that is too wide to be differentiated is taken to tell its tables; it waits for a steward.
@@ -168,7 +168,7 @@ def _of_numbers(
     own = _independent(rows)
     if rows[own].size > _MOST_ENTRIES:
         return
-    yield Facts.between(rows[own], centre[own] - 0.5, centre[own] + 0.5)
+    yield CountFacts.between(rows[own], centre[own] - 0.5, centre[own] + 0.5)
 
 
 def _independent(rows: FloatArray) -> IntArray:
@@ -188,7 +188,7 @@ def _independent(rows: FloatArray) -> IntArray:
     return np.asarray(order[: int((rest * _MOST_MOVED > 0.5).sum())], dtype=np.int64)
 
 
-def _of_events(question: Question, kept: Kept, lattice: Lattice, rules: Rules) -> Iterator[Facts]:
+def _of_events(question: Question, kept: Kept, lattice: Lattice, rules: Rules) -> Iterator[CountFacts]:
     """Events, and people at risk at the times that are told, by cells of the features.
 
     A curve is told at the first time by which there are enough events since the last one. So it also
@@ -202,7 +202,7 @@ def _of_events(question: Question, kept: Kept, lattice: Lattice, rules: Rules) -
     known = kept & ~np.isnan(time) & (occurred < levels.size - levels.missing)
     died = known & (occurred == levels.size - levels.missing - 1)
     if question.kind is Analysis.COX:
-        yield Facts.rounded(lattice.sums((), died), base)
+        yield CountFacts.rounded(lattice.sums((), died), base)
         return
     groups, number = cell_numbers(cells, features)
     for group in range(number):
@@ -216,8 +216,8 @@ def _of_events(question: Question, kept: Kept, lattice: Lattice, rules: Rules) -
             if events.values[0] < least:
                 before = events
                 continue
-            yield Facts.rounded(left, base, least)
-            yield Facts.rounded(events, base, least)
+            yield CountFacts.rounded(left, base, least)
+            yield CountFacts.rounded(events, base, least)
             if before is not None:
                 yield _fewer(before, least)
             begin, before = now, None
@@ -225,10 +225,10 @@ def _of_events(question: Question, kept: Kept, lattice: Lattice, rules: Rules) -
             yield _fewer(before, least)
 
 
-def _fewer(sums: Sums, least: int) -> Facts:
+def _fewer(sums: Sums, least: int) -> CountFacts:
     """That some counts are below a number."""
     values = sums.values.astype(np.float64)
-    return Facts.between(sums.rows, -values, least - 1.0 - values)
+    return CountFacts.between(sums.rows, -values, least - 1.0 - values)
 
 
 def _units(errors: FloatArray) -> FloatArray:
@@ -236,7 +236,9 @@ def _units(errors: FloatArray) -> FloatArray:
     return np.array([rounding.step(float(error)) if error > 0 else 0.0 for error in errors])
 
 
-def _solved(question: Question, margins: RecordMargins, kept: Kept, lattice: Lattice) -> Iterator[Facts]:
+def _solved(
+    question: Question, margins: RecordMargins, kept: Kept, lattice: Lattice
+) -> Iterator[CountFacts]:
     """The equations that coefficients solve, as nearly as they are told."""
     equations_of = kind_of(question.kind).equations
     if equations_of is None:
@@ -254,7 +256,7 @@ def _solved(question: Question, margins: RecordMargins, kept: Kept, lattice: Lat
     apart = np.abs(equations.information) @ _units(errors) / 2
     centre = equations.information @ (rounded - params)
     rows = _rows(equations, lattice) * kept[lattice.changing]
-    yield Facts.between(rows, centre - apart, centre + apart)
+    yield CountFacts.between(rows, centre - apart, centre + apart)
 
 
 def _rows(equations: Equations, lattice: Lattice) -> FloatArray:

@@ -23,8 +23,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gencard.core.output_checks.small_counts.lattice import WIDTH, Facts, Lattice
-from gencard.core.output_checks.small_counts.linear_programs import Program
+from gencard.core.output_checks.small_counts.lattice import WIDTH, CountFacts, Lattice
+from gencard.core.output_checks.small_counts.linear_programs import LinearProgram
 from gencard.core.types import FloatArray, IntArray
 
 
@@ -104,23 +104,23 @@ _SINGLE = 400
 """Sums that are judged one at a time; if more are left, nothing is proven."""
 
 
-def tells_small_counts(new: Facts, earlier: Facts, lattice: Lattice) -> Outcome:
+def tells_small_counts(new: CountFacts, earlier: CountFacts, lattice: Lattice) -> Outcome:
     """Whether a new output leaves too little open about a small count that earlier ones left open.
 
     First records move inside a class of cells that no output tells apart, and between two classes. Then
     programs move many sums up or down, and at last one after the other.
     """
-    classes = _Classes.of(Facts.together([earlier, new], len(lattice.changing)), lattice)
+    classes = _Classes.of(CountFacts.together([earlier, new], len(lattice.changing)), lattice)
     before, after = classes.facts(earlier), classes.facts(new)
     known = _basis(before)
     if np.all(_is_spanned(after.rows, known)):
         return Outcome.OPEN
     codes = lattice.cells.codes[lattice.changing[classes.first]]
     ranges = _Ranges(classes.closed_sums(lattice, known), codes, classes.counts)
-    program = Program(Facts.together([before, after], len(classes.counts)), classes.counts)
+    program = LinearProgram(CountFacts.together([before, after], len(classes.counts)), classes.counts)
     if len(ranges.low) * len(classes.counts) ** 2 <= _MOST_PAIRS:
         ranges.stretch_by_pairs(_moves(program.facts, classes.counts))
-    then = Program(before, classes.counts)
+    then = LinearProgram(before, classes.counts)
     if len(classes.counts) > MOST_WHOLE:
         return _in_fractions(ranges, program, then)
     if any(_is_told(place, ranges, program, then) for place in ranges.closed[:_FIRST]):
@@ -146,7 +146,7 @@ def _unique_rows(rows: FloatArray) -> tuple[IntArray, IntArray]:
     return first.astype(np.int64), number.reshape(-1).astype(np.int64)
 
 
-def _basis(facts: Facts) -> FloatArray:
+def _basis(facts: CountFacts) -> FloatArray:
     """An orthonormal basis of the functions that exact facts determine, one a row."""
     exact = facts.rows[facts.low == facts.high]
     rows = np.vstack([exact, np.ones(facts.rows.shape[1])])
@@ -216,19 +216,19 @@ class _Classes:
     counts: IntArray
 
     @classmethod
-    def of(cls, facts: Facts, lattice: Lattice) -> "_Classes":
+    def of(cls, facts: CountFacts, lattice: Lattice) -> "_Classes":
         first, group = _unique_rows(facts.rows.T)
         counts = np.bincount(group, lattice.counts[lattice.changing], minlength=len(first))
         return cls(group, first, counts.astype(np.int64))
 
-    def facts(self, facts: Facts) -> Facts:
+    def facts(self, facts: CountFacts) -> CountFacts:
         """The same facts about the counts of classes, each function once."""
         rows = facts.rows[:, self.first]
         first, number = _unique_rows(rows)
         low, high = np.full(len(first), -np.inf), np.full(len(first), np.inf)
         np.maximum.at(low, number, facts.low)
         np.minimum.at(high, number, facts.high)
-        return Facts(rows[first], low, high)
+        return CountFacts(rows[first], low, high)
 
     def closed_sums(self, lattice: Lattice, known: FloatArray) -> _Sums:
         """The small counts that do not change enough inside classes, and were not known before."""
@@ -320,7 +320,7 @@ class _Ranges:
         """Whether a sum changes enough."""
         return bool(self.high[place] - self.low[place] >= WIDTH)
 
-    def span(self, place: int, program: Program) -> float:
+    def span(self, place: int, program: LinearProgram) -> float:
         """By how much a sum changes at most by a program, fractions of records allowed."""
         touched, within = self.rows(place)
         return program.span(touched, within) + float(self.most[place] - self.least[place])
@@ -351,7 +351,7 @@ class _Ranges:
             start += len(part.values)
 
 
-def _moves(facts: Facts, counts: IntArray) -> NDArray[np.int8]:
+def _moves(facts: CountFacts, counts: IntArray) -> NDArray[np.int8]:
     """Most records that may move, from each class (rows) to each class (columns), up to ``WIDTH``."""
     most = np.zeros((len(counts), len(counts)), dtype=np.int8)
     exact = (facts.low == 0) & (facts.high == 0)
@@ -368,7 +368,7 @@ def _moves(facts: Facts, counts: IntArray) -> NDArray[np.int8]:
     return most
 
 
-def _move_together(ranges: _Ranges, program: Program) -> None:
+def _move_together(ranges: _Ranges, program: LinearProgram) -> None:
     """Move many sums with each program, until none is left or many programs in a row move none.
 
     In each round every sum that is left moves up or down, by signs and weights that differ each time, so
@@ -394,7 +394,7 @@ def _move_together(ranges: _Ranges, program: Program) -> None:
 
 def _move_in_box(
     ranges: _Ranges,
-    program: Program,
+    program: LinearProgram,
     place: int,
     sign: float,
     weights: FloatArray,
@@ -433,7 +433,7 @@ def _box(codes: IntArray, counts: IntArray, centre: int, rng: np.random.Generato
     return np.asarray(free)
 
 
-def _move_in_fractions(ranges: _Ranges, program: Program, turn: int, width: float) -> None:
+def _move_in_fractions(ranges: _Ranges, program: LinearProgram, turn: int, width: float) -> None:
     """Move the sums that change less than a width, up or down, by one linear program."""
     left = ranges.closed_below(width)
     if not len(left):
@@ -449,7 +449,7 @@ def _move_in_fractions(ranges: _Ranges, program: Program, turn: int, width: floa
         ranges.stretch(change[None])
 
 
-def _in_fractions(ranges: _Ranges, program: Program, before: Program) -> Outcome:
+def _in_fractions(ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> Outcome:
     """Judge many classes by linear programs alone.
 
     Whole records are not searched for: with so many classes, counts in fractions that agree have whole
@@ -480,7 +480,7 @@ def _in_fractions(ranges: _Ranges, program: Program, before: Program) -> Outcome
     return Outcome.OPEN
 
 
-def _search(ranges: _Ranges, program: Program, before: Program) -> Outcome:
+def _search(ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> Outcome:
     """Prove or refute for one sum after the other that it is known; one that is known decides."""
     outcome, proofs = Outcome.OPEN, _PROOFS
     for place in ranges.closed:
@@ -498,16 +498,16 @@ def _search(ranges: _Ranges, program: Program, before: Program) -> Outcome:
     return outcome
 
 
-def _is_told(place: int, ranges: _Ranges, program: Program, before: Program) -> bool:
+def _is_told(place: int, ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> bool:
     """Whether no fractions of records leave a sum open that was open before."""
     return ranges.span(place, program) < WIDTH - _ZERO and _was_open(place, ranges, before)
 
 
-def _was_open(place: int, ranges: _Ranges, before: Program) -> bool:
+def _was_open(place: int, ranges: _Ranges, before: LinearProgram) -> bool:
     return ranges.span(place, before) >= WIDTH - _ZERO
 
 
-def _searched(place: int, ranges: _Ranges, program: Program, before: Program) -> Outcome:
+def _searched(place: int, ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> Outcome:
     """The same in whole records, as far as programs of a few nodes decide it."""
     if not _was_open(place, ranges, before):
         return Outcome.OPEN
@@ -521,7 +521,7 @@ def _searched(place: int, ranges: _Ranges, program: Program, before: Program) ->
     return Outcome.DISCLOSED if is_closed else Outcome.UNDECIDED
 
 
-def _open(place: int, ranges: _Ranges, program: Program) -> None:
+def _open(place: int, ranges: _Ranges, program: LinearProgram) -> None:
     """Search for changes in whole records that move one sum far enough."""
     touched, within = ranges.rows(place)
     for weights in (touched, -within):
@@ -540,7 +540,7 @@ def _open(place: int, ranges: _Ranges, program: Program) -> None:
             ranges.stretch(program.within(bound))
 
 
-def _whole_span(place: int, ranges: _Ranges, program: Program) -> float:
+def _whole_span(place: int, ranges: _Ranges, program: LinearProgram) -> float:
     """By how much a sum changes at most in whole records, as far as a search can bound that."""
     span = 0.0
     for weights in ranges.rows(place) * np.array([[1.0], [-1.0]]):

@@ -159,7 +159,7 @@ def _is_small(
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class CountFacts:
     """Linear functions of the counts of a lattice, and by how much an output lets them be others.
 
     Args:
@@ -173,18 +173,18 @@ class Facts:
     high: FloatArray
 
     @classmethod
-    def near(cls, rows: FloatArray, apart: FloatArray | float) -> "Facts":
+    def near(cls, rows: FloatArray, apart: FloatArray | float) -> "CountFacts":
         """That some functions are where they are, but for so much."""
         return cls.between(rows, 0.0 - np.asarray(apart), np.asarray(apart))
 
     @classmethod
-    def between(cls, rows: FloatArray, low: FloatArray, high: FloatArray) -> "Facts":
+    def between(cls, rows: FloatArray, low: FloatArray, high: FloatArray) -> "CountFacts":
         """With bounds that rounding errors may have moved beyond 0."""
         zeros = np.zeros(len(rows))
         return cls(rows, np.minimum(zeros, low), np.maximum(zeros, high))
 
     @classmethod
-    def rounded(cls, sums: Sums, base: int, least: int = 0) -> "Facts":
+    def rounded(cls, sums: Sums, base: int, least: int = 0) -> "CountFacts":
         """That some counts have certain nearest multiples of a base, and pass a threshold."""
         nearest = np.round(sums.values / base) * base
         passed = np.where(sums.values >= least, least, 0)
@@ -192,7 +192,7 @@ class Facts:
         return cls.between(sums.rows, low - sums.values, np.floor(nearest + base / 2) - sums.values)
 
     @classmethod
-    def together(cls, parts: Iterable["Facts"], changing: int) -> "Facts":
+    def together(cls, parts: Iterable["CountFacts"], changing: int) -> "CountFacts":
         """All facts of several outputs."""
         parts_list = list(parts)
         rows = np.concatenate([np.empty((0, changing)), *(part.rows for part in parts_list)])

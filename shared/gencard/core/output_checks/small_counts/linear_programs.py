@@ -14,7 +14,7 @@ import scipy.optimize
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gencard.core.output_checks.small_counts.lattice import WIDTH, Facts
+from gencard.core.output_checks.small_counts.lattice import WIDTH, CountFacts
 from gencard.core.types import FloatArray, IntArray
 
 _GAP = 0.3
@@ -46,7 +46,7 @@ _OPTIONS: dict[str, str | int] = {
 """Options of the solver."""
 
 
-class Program:
+class LinearProgram:
     """Changes of the counts of classes that agree with facts, as rows.
 
     Args:
@@ -54,7 +54,7 @@ class Program:
         counts: Records in each class.
     """
 
-    def __init__(self, facts: Facts, counts: IntArray) -> None:
+    def __init__(self, facts: CountFacts, counts: IntArray) -> None:
         self.facts = facts
         self._counts = counts
         # Each row in units of its largest entry: the solver's tolerance is absolute.

@@ -35,7 +35,7 @@ class Relation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class AttributeCondition:
     """A condition on one attribute, in its own unit; ``value`` is 0 where it is to be missing."""
 
     axis: int
@@ -58,7 +58,7 @@ class Condition:
         return result
 
 
-Predicate = frozenset[Condition]
+Predicate = frozenset[AttributeCondition]
 """Conditions that all hold."""
 
 
@@ -73,11 +73,11 @@ def outliers(records: Records) -> Iterator[Predicate]:
     for axis, column in enumerate(records.columns):
         values, counts = np.unique(column[present(column)], return_counts=True)
         for value in values[counts == 1]:
-            yield frozenset([Condition(axis, Relation.EQUAL, float(value))])
+            yield frozenset([AttributeCondition(axis, Relation.EQUAL, float(value))])
         if column.dtype.kind == "f" and len(values):
-            yield frozenset([Condition(axis, Relation.AT_MOST, float(values[0]))])
-            yield frozenset([Condition(axis, Relation.AT_LEAST, float(values[-1]))])
-        yield frozenset([Condition(axis, Relation.MISSING, 0.0)])
+            yield frozenset([AttributeCondition(axis, Relation.AT_MOST, float(values[0]))])
+            yield frozenset([AttributeCondition(axis, Relation.AT_LEAST, float(values[-1]))])
+        yield frozenset([AttributeCondition(axis, Relation.MISSING, 0.0)])
 
 
 def middles(records: Records) -> list[float]:
@@ -95,13 +95,13 @@ def portrait(records: Records, row: int, axes: Positions, medians: list[float]) 
     return frozenset(_trait(records.columns[axis], row, int(axis), medians[axis]) for axis in axes)
 
 
-def _trait(column: Column, row: int, axis: int, median: float) -> Condition:
+def _trait(column: Column, row: int, axis: int, median: float) -> AttributeCondition:
     value = float(column[row])
     if not present(column[row : row + 1])[0]:
-        return Condition(axis, Relation.MISSING, 0.0)
+        return AttributeCondition(axis, Relation.MISSING, 0.0)
     if column.dtype.kind != "f":
-        return Condition(axis, Relation.EQUAL, value)
-    return Condition(axis, Relation.AT_LEAST if value >= median else Relation.AT_MOST, value)
+        return AttributeCondition(axis, Relation.EQUAL, value)
+    return AttributeCondition(axis, Relation.AT_LEAST if value >= median else Relation.AT_MOST, value)
 
 
 def by_luck(values: list[NDArray[Any]], axes: Positions, rng: np.random.Generator) -> Predicate:
@@ -109,13 +109,13 @@ def by_luck(values: list[NDArray[Any]], axes: Positions, rng: np.random.Generato
     return frozenset(_lucky(values[axis], int(axis), rng) for axis in axes)
 
 
-def _lucky(values: NDArray[Any], axis: int, rng: np.random.Generator) -> Condition:
+def _lucky(values: NDArray[Any], axis: int, rng: np.random.Generator) -> AttributeCondition:
     place = int(rng.integers(len(values)))
     if not present(values[place : place + 1])[0]:
-        return Condition(axis, Relation.MISSING, 0.0)
+        return AttributeCondition(axis, Relation.MISSING, 0.0)
     relations = (Relation.EQUAL, Relation.AT_MOST, Relation.AT_LEAST)
     relation = relations[rng.integers(3)] if values.dtype.kind == "f" else Relation.EQUAL
-    return Condition(axis, relation, float(values[place]))
+    return AttributeCondition(axis, relation, float(values[place]))
 
 
 _TRIES = 50

@@ -47,7 +47,7 @@ _FEW = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class RecordGroups:
     """Which records are in which group.
 
     Args:
@@ -75,10 +75,10 @@ def ranges(starts: NDArray[np.intp], lengths: NDArray[np.intp]) -> NDArray[np.in
     return np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
 
 
-def groups_of(numbers: NDArray[np.int64]) -> Groups:
+def groups_of(numbers: NDArray[np.int64]) -> RecordGroups:
     """Groups of the records of equal numbers, which count from 0 without holes."""
     starts = np.concatenate([[0], np.cumsum(np.bincount(numbers))])
-    return Groups(numbers, np.argsort(numbers, kind="stable"), starts)
+    return RecordGroups(numbers, np.argsort(numbers, kind="stable"), starts)
 
 
 def halved(groups: NDArray[np.int64], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.int64]:
@@ -117,21 +117,21 @@ def _parts(points: NDArray[np.float64], records: NDArray[np.intp]) -> Iterator[N
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Edges:
+class GroupRanges:
     """Least and largest number in each group, shape ``(groups,)``; NaN where none is known."""
 
     low: FloatArray
     high: FloatArray
 
     @classmethod
-    def of(cls, column: FloatArray, groups: Groups) -> "Edges":
+    def of(cls, column: FloatArray, groups: RecordGroups) -> "GroupRanges":
         """Of one numeric attribute."""
         ordered, starts = column[groups.records], groups.starts[:-1]
         if not len(starts):
             return cls(np.zeros(0), np.zeros(0))
         return cls(np.minimum.reduceat(ordered, starts), np.maximum.reduceat(ordered, starts))
 
-    def gap(self, group: int, other: "Edges", groups: NDArray[np.intp]) -> FloatArray:
+    def gap(self, group: int, other: "GroupRanges", groups: NDArray[np.intp]) -> FloatArray:
         """How far a group is at least from some groups of another table, in the attribute's unit."""
         above, below = other.low[groups] - self.high[group], self.low[group] - other.high[groups]
         gap: FloatArray = np.fmax(np.fmax(above, below), 0.0)
@@ -142,8 +142,8 @@ class Edges:
 class DiscretePart:
     """Two tables, ``left`` and ``right``, in groups, and how these differ."""
 
-    left: Groups
-    right: Groups
+    left: RecordGroups
+    right: RecordGroups
     _differences: Differences
 
     def table(self, rows: slice) -> tuple[Matrix, Matrix]:
@@ -189,7 +189,7 @@ def _sized(codes: NDArray[np.integer]) -> tuple[NDArray[np.integer], int]:
     return codes, int(codes.max(initial=0)) + 1
 
 
-def _of_groups(pair: CodePair, groups: Sequence[Groups]) -> CodePair:
+def _of_groups(pair: CodePair, groups: Sequence[RecordGroups]) -> CodePair:
     """Codes of each group's first record, which are those of all."""
     left, right = (codes[g.records[g.starts[:-1]]] for codes, g in zip(pair, groups, strict=True))
     return left, right
@@ -205,7 +205,7 @@ class GroupPairs:
 
     part: DiscretePart
     numbers: tuple[NumericColumn, ...]
-    edges: tuple[tuple[Edges, Edges], ...]
+    edges: tuple[tuple[GroupRanges, GroupRanges], ...]
 
     def at_best(self, group: int, groups: Positions, known: Row, counted: Row) -> Row:
         """How near records of a group on the left are at best to those of some groups on the right.
@@ -238,5 +238,7 @@ class GroupPairs:
 def group_pairs_of(left: Records, right: Records, gower: Gower) -> GroupPairs:
     """Prepare two tables that have the attributes of the distance."""
     part, numbers = discrete_part(left, right, gower), tuple(numeric_columns(left, right, gower))
-    edges = ((Edges.of(one.left, part.left), Edges.of(one.right, part.right)) for one in numbers)
+    edges = (
+        (GroupRanges.of(one.left, part.left), GroupRanges.of(one.right, part.right)) for one in numbers
+    )
     return GroupPairs(part, numbers, tuple(edges))
