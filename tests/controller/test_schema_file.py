@@ -1,9 +1,13 @@
 """The public schema as a file: lossless, and refused by field."""
 
+from datetime import date
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale
 from gencard.controller.records.encoding import Reading
 from gencard.controller.records.schema_file import (
     PublicSchema,
@@ -50,6 +54,23 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 
 
 @st.composite
+def on_scales(draw, *, missing):
+    step = draw(st.sampled_from([*map(Decimal, ("1", "0.01", "0.25", "1000"))]))
+    whole = st.lists(st.integers(-200, 200), min_size=2, max_size=6, unique=True).map(sorted)
+    edges = draw(whole)
+    inside = st.lists(st.integers(edges[0], edges[-1]), max_size=4, unique=True).map(sorted)
+    points, fine = draw(inside), draw(inside)
+    others = [number for number in draw(inside) if number not in points]
+    lists = [tuple(step * one for one in part) for part in (edges, points, others)]
+    cells = tuple(step * one for one in sorted({edges[0], *fine, edges[-1]}))
+    width = step * draw(st.integers(1, 50))
+    chosen = draw(st.sampled_from([None, TEN_A_DECADE, width, cells]))
+    clamps = draw(st.booleans()), draw(st.booleans())
+    declared = DeclaredScale(step, lists[0], lists[1], chosen, lists[2], *clamps)
+    return declared.edges_of(missing=missing, dates=draw(st.booleans()) if step == 1 else False)
+
+
+@st.composite
 def schemas(draw):
     attributes = []
     readings, groups = {}, {}
@@ -60,8 +81,11 @@ def schemas(draw):
         coding = draw(
             st.builds(Labels, labels, ordered=st.booleans(), missing=st.just(missing))
             | st.builds(Edges, edges.map(sorted).map(tuple), missing=st.just(missing))
+            | on_scales(missing=missing)
         )
-        attributes.append(Attribute(name, coding, draw(st.text(st.characters(codec="utf-8")))))
+        drafted = draw(st.sampled_from(["", "records"]))
+        words = draw(st.text(st.characters(codec="utf-8")))
+        attributes.append(Attribute(name, coding, words, drafted=drafted))
         if missing and draw(st.booleans()):
             readings[name] = Reading(draw(st.lists(names, min_size=1, max_size=2).map(tuple)))
         if isinstance(coding, Labels) and draw(st.booleans()):
@@ -124,6 +148,94 @@ def test_a_refusal_names_the_place_and_no_value(change, kind, where):
         schema_of_table(ONE | change)
     assert where in str(caught.value)
     assert "CANARY" not in str(caught.value)
+
+
+MED = """
+title = "t"
+declared_by = "d"
+
+[[attributes]]
+name = "sex"
+labels = ["f", "m"]
+
+[[attributes]]
+name = "med"
+"""
+EDGES = 'edges = [0, 10, 100]\nstep = "0.5"\n'
+STATED = {
+    "points off the step": (EDGES + "points = [0.25]", "one of points is not a multiple of the step"),
+    "points outside": (EDGES + "points = [100.5]", "one of points lies outside the edges: 100.5"),
+    "points twice": (EDGES + "points = [5, 5.0]", "points has a value twice: 5"),
+    "points of text": (EDGES + 'points = ["a"]', "is not a number"),
+    "points without a list": (EDGES + "points = 5", "is not a list"),
+    "edges off the step": ('edges = [0, 10.25]\nstep = "0.5"', "an edge is not a multiple of the step"),
+    "edges twice": ('edges = [0, 10, 10]\nstep = "0.5"', "edges must increase"),
+    "one edge": ('edges = [0]\nstep = "0.5"', "fewer than two edges"),
+    "fine off the step": (EDGES + "fine = [0, 0.7, 100]", "an edge of fine is not a multiple"),
+    "fine twice": (EDGES + "fine = [0, 5, 5, 100]", "the edges of fine must increase, each once"),
+    "fine with another end": (EDGES + "fine = [0, 50]", "fine must begin with the first and end with"),
+    "fine of another width": (EDGES + "fine = 0.75", "the width fine is not a multiple of the step"),
+    "fine of no width": (EDGES + "fine = 0", "fine must be a positive width"),
+    "fine of a word": (EDGES + 'fine = "many"', "is not a number"),
+    "fine of many cells": ('edges = [0, 1e6]\nstep = "0.5"\nfine = 1', "fine makes more than 65,536"),
+    "fine points outside": (EDGES + "fine_points = [-1]", "one of fine_points lies outside the edges"),
+    "fine points off the step": (EDGES + "fine_points = [0.1]", "one of fine_points is not a multiple"),
+    "fine points that are points": (EDGES + "points = [5]\nfine_points = [5]", "points has too: 5"),
+    "a step of 0": ("edges = [0, 10]\nstep = 0", "step must be a positive decimal"),
+    "a negative step": ("edges = [0, 10]\nstep = -1", "step must be a positive decimal"),
+    "an endless step": ("edges = [0, 10]\nstep = inf", "is not a finite number"),
+    "a step of text": ('edges = [0, 10]\nstep = "a cent"', "is not a number"),
+    "too many steps": ('edges = [0, 2147483648]\nstep = "1"', "there are 2,147,483,648 steps or more"),
+    "steps far from 0": ('edges = [1e15, 1.000000000001e15]\nstep = "0.1"', "too large for the step"),
+    "fine on labels": ('labels = ["a", "b"]\nfine = 5', "fine is allowed only with edges or dates"),
+    "points on labels": ('labels = ["1", "2"]\npoints = [1]', "points is allowed only with edges"),
+    "points without a step": ("edges = [0, 10]\npoints = [0]", "points needs a step"),
+    "above without a step": ('edges = [0, 10]\nabove = "highest"', "above needs a step"),
+    "another word above": (EDGES + 'above = "lowest"', "is not 'highest'"),
+    "another word below": (EDGES + "below = true", "is not 'lowest'"),
+    "another word of drafts": (EDGES + 'drafted = "a look"', "is not 'records'"),
+    "whole numbers twice": (EDGES + "integer = true", "leave out integer and decimals"),
+    "decimals twice": (EDGES + "decimals = 1", "leave out integer and decimals"),
+    "days of parts": ("dates = [2013-01-01, 2013-12-31]\nstep = 7", "the step of dates and ages is 1"),
+    "years of parts": (
+        'edges = [0, 9]\nage_at = 2013-01-01\nstep = "0.5"',
+        "the step of dates and ages",
+    ),
+    "a step of a derived attribute": ('of = "sex"\nedges = [0, 1]\nstep = 1', "the step of its source"),
+}
+
+
+@pytest.mark.parametrize("stated", STATED)
+def test_each_wrong_declaration_of_numbers_has_its_own_text_with_file_line_and_attribute(
+    tmp_path, stated
+):
+    text, problem = STATED[stated]
+    (tmp_path / "survey.toml").write_text(MED + text + "\n")
+    with pytest.raises(InvalidInputError) as caught:
+        read_schema(tmp_path / "survey.toml")
+    for words in (problem, "survey.toml, line 10", "med"):
+        assert words in str(caught.value)
+
+
+def test_texts_of_wrong_declarations_differ(tmp_path):
+    """Where they mean another mistake."""
+    assert len({problem for _, problem in STATED.values()}) >= len(STATED) - 8
+
+
+def test_a_scale_of_dates_and_of_ages(tmp_path):
+    text = (
+        MED + "dates = [2013-01-01, 2013-07-01, 2013-12-31]\nstep = 1\npoints = [2013-05-01]\nfine = 30"
+    )
+    (tmp_path / "s.toml").write_text(text + '\nbelow = "lowest"\n')
+    coding = read_schema(tmp_path / "s.toml").coding.attribute("med").coding
+    assert coding.level_names[1] == "2013-05-01"
+    assert coding.scale.below
+    (tmp_path / "s.toml").write_text(
+        MED + "edges = [0, 18, 120]\nage_at = 2020-01-01\nstep = 1\nfine = 1\n"
+    )
+    schema = read_schema(tmp_path / "s.toml")
+    assert schema.readings["med"].age_at == date(2020, 1, 1)
+    assert len(schema.coding.attribute("med").coding.scale.cells) == 121
 
 
 def test_a_repeated_attribute_is_refused():

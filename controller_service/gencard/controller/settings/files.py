@@ -54,6 +54,7 @@ _PROBLEMS = {  # in braces: what is allowed, never what was given
     "int_parsing": "is not a whole number",
     "float_type": "is not a number",
     "float_parsing": "is not a number",
+    "finite_number": "is not a finite number",
     "bool_type": "is not true or false",
     "bool_parsing": "is not true or false",
     "string_type": "is not text in quotes",
