@@ -17,7 +17,7 @@ from docs.house.shapes import REASONS
 from docs.house.sources import ROOT, ROOTS
 from docs.house.trace import trace
 
-MOST_MODULES = 506
+MOST_MODULES = 507
 MOST_FLAT_FOLDERS = 0
 MOST_EXCESS_FILES = 0
 """Files above 16 in a folder, all folders together."""
@@ -35,7 +35,7 @@ MOST_PAIRS = 8
 """Pairs of classes that share most of their fields."""
 
 MOST_REPEATED_NAMES = 19
-MOST_CONVERSION_LINES = 166
+MOST_CONVERSION_LINES = 174
 
 MOST_RUN = {"propose": 63, "generate": 109, "run": 109, "audit": 115}
 """Files that one call runs, on both sides; two more than seen, for what runs now and then."""

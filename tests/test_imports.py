@@ -18,6 +18,7 @@ BASE = {
     "core.json_codecs",
     "core.moment",
     "core.program_outputs",
+    "core.scale",
     "core.typed_json",
     "core.types",
 }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import box_named
 from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.conditional import Scale, density_of
+from gencard.boxes.synthpop.conditional import TreeScale, density_of
 from gencard.boxes.synthpop.options import Options, Rule, planned_steps
 from gencard.boxes.synthpop.tree import LEAF, Growth, nominal, numeric
 from gencard.core.dataset import Dataset
@@ -136,7 +136,7 @@ class TestRules:
 
 class TestScale:
     def test_missing_comes_before_every_number(self):
-        places = Scale(np.array([3.0, NAN, -1.0, 3.0, NAN, 9.0])).places
+        places = TreeScale(np.array([3.0, NAN, -1.0, 3.0, NAN, 9.0])).places
         assert places.tolist() == [3, 0, 2, 3, 1, 4]
 
     def test_density_moves_numbers_to_near_codes(self):

@@ -9,8 +9,10 @@ beside its JSON, as they are; see ``process``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
+from decimal import Decimal, InvalidOperation
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -79,6 +81,12 @@ def _bytes(value: object) -> bytes:
     return value
 
 
+def _decimal(text: str) -> Decimal:
+    with suppress(InvalidOperation):
+        return Decimal(text)
+    raise ValueError
+
+
 def _privacy(json: object) -> Privacy | None:
     if json is None:
         return None
@@ -91,6 +99,7 @@ JOBS = JsonForm(
         **PLAIN.scalars,
         bytes: Scalar(lambda value: value, _bytes),
         date: text_scalar(date.isoformat, date.fromisoformat),
+        Decimal: text_scalar(str, _decimal),
         Path: text_scalar(str, Path),
     }
 )

@@ -164,13 +164,13 @@ class StreamedRecords(ABC):
     def adjustments(self) -> dict[str, Adjustments]:
         """Return how many values of each attribute on a scale are rounded and clamped."""
         scales = scales_of(self.coding)
-        found = dict.fromkeys(scales, Adjustments())
+        counts = dict.fromkeys(scales, Adjustments())
         names = self.coding.stored if self.persons else tuple(scales)
         for batch in self._numbers(names) if scales else ():
             columns = dict(zip(names, batch, strict=False))
             for name, scale in scales.items():
-                found[name] += scale.adjustments(columns[name])
-        return found
+                counts[name] += scale.adjustments(columns[name])
+        return counts
 
     def count(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
         """Marginals on the cliques, in their order: the ``MarginalSource`` of real records."""

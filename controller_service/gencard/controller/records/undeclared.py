@@ -12,9 +12,9 @@ from datetime import date
 from gencard.controller.records.declared_scale import declared_scale
 from gencard.controller.records.detection import MARKS
 from gencard.controller.records.encoding import PLAIN, Reading, encoder_of, number_of, number_text
-from gencard.controller.records.ordered_labels import in_order
 from gencard.controller.records.profiles import MOST_LABELS, NUMBER_MARKS
 from gencard.controller.records.round_edges import rounded
+from gencard.controller.records.schema_draft import in_order
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Records

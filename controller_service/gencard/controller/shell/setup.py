@@ -236,8 +236,8 @@ def _check_all_records(settings: Settings, *, show_values: bool) -> None:
         for holdout in (False, True)[: 1 + (entry.holdout is not None)]:
             try:
                 with console.status(f"Reading {entry.name}"):
-                    found = check_records(entry, holdout=holdout)
-                _say_adjustments(f"{entry.name}{' (holdout)' if holdout else ''}", found)
+                    adjustments = check_records(entry, holdout=holdout)
+                _say_adjustments(f"{entry.name}{' (holdout)' if holdout else ''}", adjustments)
             except UndeclaredLevelError as error:
                 errors.append(error)
                 if show_values:
@@ -250,9 +250,9 @@ def _check_all_records(settings: Settings, *, show_values: bool) -> None:
         raise errors[-1]
 
 
-def _say_adjustments(dataset: str, found: Mapping[str, Adjustments]) -> None:
+def _say_adjustments(dataset: str, adjustments: Mapping[str, Adjustments]) -> None:
     """Say how many values count otherwise than they are stored; for the steward alone."""
-    for name, one in found.items():
+    for name, one in adjustments.items():
         parts = {
             "are rounded to a multiple of the step": one.rounded,
             "above the last edge count as it": one.above,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
-from gencard.boxes.synthpop.conditional import Scale, density_of, scales_of
+from gencard.boxes.synthpop.conditional import TreeScale, density_of, scales_of
 from gencard.boxes.synthpop.fitted import FittedTrees, Step, fit_of, step_of
 from gencard.boxes.synthpop.options import DEFAULTS, Options, PlannedStep, options_of, planned_steps
 from gencard.boxes.synthpop.tree import Growth
@@ -72,7 +72,7 @@ class SynthPop:
         self,
         dataset: Dataset,
         plans: tuple[PlannedStep, ...],
-        scales: Mapping[str, Scale],
+        scales: Mapping[str, TreeScale],
         rng: np.random.Generator,
     ) -> Iterator[Step]:
         options = self.options

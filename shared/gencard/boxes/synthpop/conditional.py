@@ -1,6 +1,6 @@
 """The conditional distribution of one attribute: a tree whose leaves hold the codes of their records.
 
-A ``Scale`` says what the codes of an attribute mean to a tree: numbers, or names without an order.
+A ``TreeScale`` says what the codes of an attribute mean to a tree: numbers, or names without an order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from gencard.core.types import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scale:
+class TreeScale:
     """The number of each code, NaN for missing: shape ``(size,)``."""
 
     numbers: FloatArray
@@ -36,7 +36,7 @@ class Scale:
         return places
 
 
-def scales_of(values: Mapping[str, tuple[float, ...]], domain: Domain) -> Mapping[str, Scale]:
+def scales_of(values: Mapping[str, tuple[float, ...]], domain: Domain) -> Mapping[str, TreeScale]:
     """The scales of those attributes of the domain that have numbers.
 
     Raises:
@@ -45,7 +45,7 @@ def scales_of(values: Mapping[str, tuple[float, ...]], domain: Domain) -> Mappin
     """
     numbers = {name: numbers_of_codes(values, name, domain.size(name)) for name in domain.attributes}
     return {
-        name: Scale(level_numbers)
+        name: TreeScale(level_numbers)
         for name, level_numbers in numbers.items()
         if not np.isnan(level_numbers).all()
     }
@@ -144,7 +144,7 @@ def conditional(
     dataset: Dataset,
     target: Target,
     predictors: Clique,
-    scales: Mapping[str, Scale],
+    scales: Mapping[str, TreeScale],
     growth: Growth,
     *,
     random_state: int,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.synthpop.conditional import Conditional, Density, Scale, conditional
+from gencard.boxes.synthpop.conditional import Conditional, Density, TreeScale, conditional
 from gencard.boxes.synthpop.options import FREE, PlannedStep, Rule, json_of, ruled, rules_of
 from gencard.boxes.synthpop.tree import Growth, Target, Tree, nominal, numeric
 from gencard.core.dataset import Dataset, code_dtype
@@ -53,7 +53,7 @@ class Step:
 def step_of(
     plan: PlannedStep,
     dataset: Dataset,
-    scales: Mapping[str, Scale],
+    scales: Mapping[str, TreeScale],
     growth: Growth,
     *,
     random_state: int,
@@ -75,7 +75,10 @@ def step_of(
 
 
 def _conditionals(
-    records: Dataset, attribute: str, scale: Scale | None, grow: Callable[[Dataset, Target], Conditional]
+    records: Dataset,
+    attribute: str,
+    scale: TreeScale | None,
+    grow: Callable[[Dataset, Target], Conditional],
 ) -> tuple[Conditional, ...]:
     codes = records.column(attribute)
     if scale is None:

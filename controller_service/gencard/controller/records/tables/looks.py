@@ -172,8 +172,8 @@ class _TableLook:
         """Numbers that at least so many records have, and how many."""
         groups = self._grouped(self._number, ~self._absent(marks))
         rows = _rows(self.run, groups.filter(groups.n >= least))
-        found = [(float(row["v"]), int(row["n"])) for row in rows]
-        return tuple(sorted(found, key=lambda one: (-one[1], one[0])))
+        heaps = [(float(row["v"]), int(row["n"])) for row in rows]
+        return tuple(sorted(heaps, key=lambda one: (-one[1], one[0])))
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
         """Return the least number of decimals of which each number is the nearest float."""
