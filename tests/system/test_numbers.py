@@ -1,0 +1,111 @@
+"""Numbers with a step, from the records to the analyst's file: drafted, counted, drawn, replayed."""
+
+from collections.abc import Iterator
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from gencard.client.shell.main import app as analyst_shell
+from gencard.controller.records.schema_draft import draft_schema
+from gencard.controller.settings.dataset_draft import drafted_schema_text
+from gencard.controller.shell.main import app as steward_shell
+from tests.system.house import House, build, survey
+
+DAYS = pd.date_range("2013-01-01", "2013-12-31")
+
+
+def expenditures(records: int = 6_000, seed: int = 7) -> pd.DataFrame:
+    """Amounts with many zeros and a long tail, to the cent; hours with a heap at 40; dates."""
+    rng = np.random.default_rng(seed)
+    spent = np.exp(rng.normal(4.5, 1.4, records)).round(2)
+    hours = np.where(rng.random(records) < 0.4, 40, rng.integers(1, 90, records))
+    frame = survey(records).drop(columns=["region", "age"])
+    return frame.assign(
+        spent=np.where(rng.random(records) < 0.23, 0, np.minimum(spent, 20_000)),
+        hours=hours,
+        day=DAYS[rng.integers(0, len(DAYS), records)].strftime("%Y-%m-%d"),
+    )
+
+
+@pytest.fixture(scope="module")
+def records() -> pd.DataFrame:
+    return expenditures()
+
+
+@pytest.fixture(scope="module")
+def house(records, tmp_path_factory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("numbers")
+    built = build(folder, records)
+    text = drafted_schema_text(draft_schema(folder / "survey.csv", "A survey", today=date(2026, 1, 1)))
+    (built.folder / "schema.toml").write_text(text.replace("reviewed = false", "reviewed = true"))
+    yield built.start()
+    built.stop()
+
+
+@pytest.fixture(scope="module", params=["ipf", "maximum-entropy", "graphical", "independent"])
+def rows(request, house, tmp_path_factory):
+    """The file of a release of one generator, and the release's folder."""
+    pairs = [("spent", "sex"), ("hours", "sex"), ("day", "sex")]
+    with house.analyst() as analyst:
+        card = analyst.propose("survey", pairs, purpose="A test", generator=request.param, rows=6_000)
+        release = card.accept().release(6_000, seed=11, progress=False)
+        folder = release.save(tmp_path_factory.mktemp("release") / "kept", "rows.csv")
+        frame = release.frame
+    return pd.read_csv(folder / "rows.csv", dtype=str), folder, frame
+
+
+def test_amounts_are_written_to_the_cent_and_zeros_are_zeros(rows, records):
+    texts, _, frame = rows
+    assert texts.spent.str.fullmatch(r"\d+\.\d\d").all()
+    np.testing.assert_array_equal(texts.spent.astype(float), frame.spent)
+    for column, heap in (("spent", 0), ("hours", 40)):
+        share = (records[column] == heap).mean()
+        assert abs((frame[column] == heap).mean() - share) < 5 * np.sqrt(share / len(records))
+    assert str(frame.hours.dtype) == "int64"
+    assert abs(frame.spent.mean() / records.spent.mean() - 1) < 0.2
+
+
+def test_dates_come_out_as_dates_of_the_declared_year(rows):
+    texts, _, frame = rows
+    assert (pd.to_datetime(texts.day) == frame.day).all()
+    assert frame.day.dt.year.unique().tolist() == [2013]
+
+
+def test_rows_are_replayed_and_verified_to_the_byte(rows, house):
+    _, folder, _ = rows
+    for command, said in (("replay", "Every byte agrees"), ("verify", "Everything agrees")):
+        result = CliRunner().invoke(
+            analyst_shell, [command, str(folder), "-c", str(house.person("ana"))]
+        )
+        assert (result.exit_code, said in result.output) == (0, True), result.output
+
+
+def test_check_says_how_many_values_are_rounded_and_clamped(house, records):
+    """For the steward alone; counted here with pandas."""
+    schema = house.folder / "schema.toml"
+    before = schema.read_text()
+    narrower = before.replace(', 10000]\nstep = "0.01"', ']\nstep = "0.1"\nabove = "highest"')
+    assert narrower != before
+    schema.write_text(narrower)
+    try:
+        result = CliRunner().invoke(steward_shell, ["check", "-c", str(house.settings_file)])
+    finally:
+        schema.write_text(before)
+    rounded = int((records.spent != records.spent.round(1)).sum())
+    above = int((records.spent >= 5_000.05).sum())
+    assert above > 0
+    said = " ".join(result.output.split())
+    assert f"of the values of spent, {rounded:,} are rounded to a multiple of the step" in said
+    assert f"{above:,} above the last edge count as it" in said
+
+
+def test_the_catalogue_says_what_was_drafted_from_the_records(house):
+    with house.analyst() as analyst:
+        attributes = {one.name: one for one in analyst.dataset("survey").attributes}
+    assert attributes["spent"].attribute.drafted == "records"
+    assert attributes["spent"].type == "decimal, step 0.01"
+    assert attributes["hours"].type == "integer"
+    assert attributes["sex"].attribute.drafted == ""
