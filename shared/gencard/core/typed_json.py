@@ -5,7 +5,7 @@ the form cannot know. A decoded document encodes to itself again: nothing has a 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
@@ -16,12 +16,13 @@ from gencard.core.domain import Domain
 from gencard.core.json_codecs import (
     Choice,
     Codec,
-    Entry,
     Items,
     Json,
+    Maybe,
     Names,
     Object,
     Part,
+    Row,
     Scalar,
     entries_of,
     wrong,
@@ -81,39 +82,40 @@ class JsonForm:
         return codec
 
     def _made(self, kind: Any) -> Codec:
-        origin = get_origin(kind)
+        origin, arguments = get_origin(kind), get_args(kind)
         if is_dataclass(kind):
-            return Object(kind, tuple(map(self._part, entries_of(kind))))  # type: ignore[arg-type]
-        if origin is Annotated:
-            return self.codec(get_args(kind)[0])
+            return self._object(kind)
         if isinstance(kind, type) and issubclass(kind, StrEnum):
             return Scalar(attrgetter("value"), kind)
-        return self._combined(kind, origin)
-
-    def _combined(self, kind: Any, origin: Any) -> Codec:
-        kinds = get_args(kind)
+        if origin is Annotated:
+            return self.codec(arguments[0])
         if origin in (UnionType, Union):
-            members = {member: self.codec(member) for member in members_of(kind)}
-            optional = NoneType in kinds
-            # None is written as it is if all other values are
-            plain = next(iter(members.values())).kinds if optional and len(members) == 1 else frozenset()
-            return Choice(members, optional, plain and plain | {NoneType})
+            return self._union(kind, optional=NoneType in arguments)
+        if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+            return Items(self.codec(arguments[0]))
         if origin is tuple:
-            if len(kinds) != 2 or kinds[1] is not Ellipsis:
-                return Items(tuple(map(self.codec, kinds)), repeated=False)
-            one = self.codec(kinds[0])
-            rows = one.elements if isinstance(one, Items) else frozenset()
-            return Items((one,), repeated=True, elements=one.kinds, rows=rows)
+            return Row(tuple(map(self.codec, arguments)))
         if isinstance(origin, type) and issubclass(origin, Mapping):
-            return Names(self.codec(kinds[1]))
+            return Names(self.codec(arguments[1]))
         return ANY_JSON
 
-    def _part(self, entry: Entry) -> "Part":
-        options = entry.options
-        steps = () if options.inline else tuple((options.path or self.name(entry.name)).split("."))
-        return Part(
-            entry, steps, options.scalar or self._codecs.get(entry.kind) or self.codec(entry.kind)
-        )
+    def _object(self, kind: Any) -> Object:
+        parts = []
+        for entry in entries_of(kind):
+            options = entry.options
+            path = () if options.inline else (options.path or self.name(entry.name)).split(".")
+            parts.append(Part.of(entry, tuple(path), options.scalar or self.codec(entry.kind)))
+        return Object(kind, tuple(parts))
+
+    def _union(self, kind: Any, *, optional: bool) -> Codec:
+        members = {member: self.codec(member) for member in members_of(kind)}
+        if len(members) > 1:
+            return Choice(members, optional)
+        (codec,) = members.values()
+        # None is written as it is if all other values are
+        if isinstance(codec, Scalar) and codec.kinds:
+            return replace(codec, kinds=codec.kinds | {NoneType})
+        return Maybe(codec)
 
 
 def _difference(right: Any, json: Any, path: str) -> str | None:
@@ -131,15 +133,9 @@ def _exactly(kind: type, value: object) -> object:
     return value
 
 
-def _float(value: Any) -> float:
-    if type(value) not in (int, float):
-        raise TypeError
-    return float(value)  # JSON does not tell 1.0 from 1
-
-
 def text_scalar(to_text: Callable[[Any], str], of_text: Callable[[str], Any]) -> Scalar:
     """Values that stand as texts."""
-    return Scalar(to_text, lambda json: of_text(AS_IT_IS[str].of_json(json)))
+    return Scalar(to_text, of_text, types=frozenset({str}))
 
 
 ANY_JSON = Scalar(lambda value: value, lambda json: json)
@@ -151,7 +147,10 @@ AS_IT_IS = {
 }
 """Texts, truth values and whole numbers as JSON has them."""
 
-PLAIN = JsonForm({**AS_IT_IS, float: Scalar(lambda value: value, _float, frozenset({float}))})
+_FLOAT = Scalar(lambda value: value, float, frozenset({float}), frozenset({int}))
+"""JSON does not tell 1.0 from 1."""
+
+PLAIN = JsonForm({**AS_IT_IS, float: _FLOAT})
 """Numbers as JSON has them, under the names of the fields: reports and findings."""
 
 INTEGER_TEXT = text_scalar(str, int)
