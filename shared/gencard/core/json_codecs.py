@@ -288,14 +288,18 @@ class Choice:
     def read(self, json: Any, path: str) -> Any:
         if json is None and self.optional:
             return None
-        fitting = []
+        fitting = None
         for codec in self.members.values() if isinstance(json, dict) else ():
-            if isinstance(codec, Object) and codec.required <= json.keys():
-                if codec.constants.items() <= json.items():
-                    fitting.append(codec)
-        if len(fitting) != 1:
+            if not isinstance(codec, Object) or not codec.required <= json.keys():
+                continue
+            if not codec.constants.items() <= json.items():
+                continue
+            if fitting is not None:
+                raise wrong(path)
+            fitting = codec
+        if fitting is None:
             raise wrong(path)
-        return fitting[0].read(json, path)
+        return fitting.read(json, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +312,7 @@ class Row:
     @property
     def is_plain(self) -> bool:
         """Whether all elements are written as they are."""
-        return all([codec.kinds for codec in self.codecs])
+        return all(map(attrgetter("kinds"), self.codecs))
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
         return [codec.write(value) for codec, value in zip(self.codecs, values, strict=True)]
@@ -331,7 +335,7 @@ class Items:
         self.codec = codec
         self._write, self._many = _writer(self)
         self._rows = codec.codec.kinds if isinstance(codec, Items) else frozenset[type]()
-        """Types of the elements of all elements, if these are tuples of values that stand for themselves."""
+        """Types of the elements of all elements, where these stand for themselves."""
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
         return list(map(self._write, values)) if self._many else list(values)

@@ -87,17 +87,15 @@ class JsonForm:
             return self._object(kind)
         if isinstance(kind, type) and issubclass(kind, StrEnum):
             return Scalar(attrgetter("value"), kind)
-        if origin is Annotated:
-            return self.codec(arguments[0])
         if origin in (UnionType, Union):
             return self._union(kind, optional=NoneType in arguments)
-        if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-            return Items(self.codec(arguments[0]))
-        if origin is tuple:
+        if origin is tuple and arguments[-1] is not Ellipsis:
             return Row(tuple(map(self.codec, arguments)))
-        if isinstance(origin, type) and issubclass(origin, Mapping):
-            return Names(self.codec(arguments[1]))
-        return ANY_JSON
+        if origin is Annotated or origin is tuple:
+            codec = self.codec(arguments[0])
+            return codec if origin is Annotated else Items(codec)
+        is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
+        return Names(self.codec(arguments[1])) if is_mapping else ANY_JSON
 
     def _object(self, kind: Any) -> Object:
         parts = []
@@ -108,10 +106,10 @@ class JsonForm:
         return Object(kind, tuple(parts))
 
     def _union(self, kind: Any, *, optional: bool) -> Codec:
-        members = {member: self.codec(member) for member in members_of(kind)}
+        members = members_of(kind)
         if len(members) > 1:
-            return Choice(members, optional)
-        (codec,) = members.values()
+            return Choice(dict(zip(members, map(self.codec, members), strict=True)), optional)
+        codec = self.codec(members[0])
         # None is written as it is if all other values are
         if isinstance(codec, Scalar) and codec.kinds:
             return replace(codec, kinds=codec.kinds | {NoneType})
