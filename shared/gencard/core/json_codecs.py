@@ -21,10 +21,18 @@ class Codec(Protocol):
     ``read`` raises InvalidInputError, which names the path and nothing of the document. JSON values of
     the types in ``kinds`` stand for themselves, and all values are written as they are: many of them
     are checked and copied together, without a call for each.
+
+    ``to_json`` writes a value that is not None with the fewest calls or, if ``many``, one element of it.
     """
 
     @property
     def kinds(self) -> frozenset[type]: ...
+
+    @property
+    def to_json(self) -> Callable[[Any], Any]: ...
+
+    @property
+    def many(self) -> bool: ...
 
     def write(self, value: Any) -> Any: ...
 
@@ -45,6 +53,7 @@ class Scalar:
     of_json: Callable[[Any], Any]
     kinds: frozenset[type] = frozenset()
     types: frozenset[type] = frozenset()
+    many: ClassVar = False
 
     def write(self, value: Any) -> Any:
         return self.to_json(value)
@@ -130,24 +139,17 @@ def entries_of(kind: type) -> tuple[Entry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A field of an object: where it stands, and how it is written.
+    """A field of an object, and where it stands.
 
     Args:
         steps: Names that lead to the value; none for fields that stand among those of the owner.
-        write: Writes the value or, if ``many``, one of its elements.
-        maybe: None stands for itself, and is not written.
+        maybe: None stands for itself.
     """
 
     entry: Entry
     steps: tuple[str, ...]
     codec: Codec
-    write: Callable[[Any], Any]
-    many: bool
     maybe: bool
-
-    @classmethod
-    def of(cls, entry: Entry, steps: tuple[str, ...], codec: Codec) -> "Part":
-        return cls(entry, steps, codec, *_writer(codec), isinstance(codec, Maybe))
 
     def take(self, document: Any) -> Any:
         """What stands there, or ``_ABSENT``."""
@@ -156,25 +158,6 @@ class Part:
                 return _ABSENT
             document = document[name]
         return document
-
-
-def _writer(codec: Codec) -> tuple[Callable[[Any], Any], bool]:
-    """The function that writes values with the fewest calls, and whether it writes their elements.
-
-    It does not get None if this stands for itself.
-    """
-    if isinstance(codec, Scalar):
-        return codec.to_json, False
-    if isinstance(codec, Maybe):
-        return _writer(codec.codec)
-    if isinstance(codec, Items) and not codec.codec.kinds:
-        write, many = _writer(codec.codec)
-        return (codec.codec.write if many or isinstance(codec.codec, Maybe) else write), True
-    if isinstance(codec, Items) or (isinstance(codec, Row) and codec.is_plain):
-        return list, False
-    if isinstance(codec, Names) and codec.codec.kinds:
-        return dict, False
-    return codec.write, False
 
 
 class Object:
@@ -186,25 +169,37 @@ class Object:
     """
 
     kinds: ClassVar = frozenset[type]()
+    many: ClassVar = False
 
-    def __init__(self, kind: Callable[..., Any], parts: tuple[Part, ...]) -> None:
-        self._kind = kind
-        self._read = [part for part in parts if not part.entry.constant]
-        single = [part for part in parts if len(part.steps) == 1]
-        self._single = [
-            (*part.steps, part) for part in single if part.entry.options.omit or not part.codec.kinds
-        ]
-        self._others = [part for part in parts if len(part.steps) != 1]
-        self._folders = {part.steps[0] for part in self._others if part.steps}
-        places = {part.steps[0]: part.entry.name for part in parts if part.steps}
+    def __init__(self, kind: Callable[..., Any], parts: list[Part]) -> None:
+        self._kind, self.to_json = kind, self.write
+        self.required: set[str] = set()
+        self.constants: Json = {}
+        self._read: list[Part] = []
+        self._single: list[tuple[str, Part]] = []
+        """Fields that are not written as they are, under one name."""
+        self._others: list[Part] = []
+        """Fields under several names, or none."""
+        self._folders: set[str] = set()
+        places: dict[str, str] = {}
+        for part in parts:
+            entry, steps = part.entry, part.steps
+            if entry.constant:
+                self.constants[steps[0]] = part.codec.write(entry.default)
+            else:
+                self._read.append(part)
+            if len(steps) != 1:
+                self._others.append(part)
+                self._folders.update(steps[:1])
+            elif entry.options.omit or not part.codec.kinds:
+                self._single.append((steps[0], part))
+            if steps and (entry.constant or not entry.options.omit):
+                self.required.add(steps[0])
+            if steps:
+                places[steps[0]] = entry.name
         self._places = tuple(places)
         # attrgetter gives a tuple from two names on; zip drops what is there for no name
         self._get = attrgetter(*places.values(), "__class__", "__class__")
-        self.constants = {
-            part.steps[0]: part.write(part.entry.default) for part in single if part.entry.constant
-        }
-        required = [part.steps[0] for part in parts if part.steps and not part.entry.options.omit]
-        self.required = {*required, *self.constants}
 
     def write(self, value: object) -> Json:
         # all fields at once, as they are; then those that are written in another way
@@ -214,7 +209,8 @@ class Object:
             if part.entry.options.omit and content == part.entry.default:
                 del document[name]
             elif content is not None or not part.maybe:
-                document[name] = list(map(part.write, content)) if part.many else part.write(content)
+                write = part.codec.to_json
+                document[name] = list(map(write, content)) if part.codec.many else write(content)
         if self._others:
             self._write_others(document, value)
         return document
@@ -227,8 +223,9 @@ class Object:
             content = getattr(value, part.entry.name)
             if part.entry.options.omit and content == part.entry.default:
                 continue
-            if content is not None or not part.maybe:
-                content = list(map(part.write, content)) if part.many else part.write(content)
+            if not part.codec.kinds and not (part.maybe and content is None):
+                write = part.codec.to_json
+                content = list(map(write, content)) if part.codec.many else write(content)
             if not part.steps:
                 document.update(content)
                 continue
@@ -260,12 +257,13 @@ class Object:
             raise wrong(path) from None
 
 
-@dataclass(frozen=True, slots=True)
 class Maybe:
     """A value of one type, or None."""
 
-    codec: Codec
     kinds: ClassVar = frozenset[type]()
+
+    def __init__(self, codec: Codec) -> None:
+        self.codec, self.to_json, self.many = codec, codec.to_json, codec.many
 
     def write(self, value: object) -> Any:
         return None if value is None else self.codec.write(value)
@@ -274,13 +272,14 @@ class Maybe:
         return None if json is None else self.codec.read(json, path)
 
 
-@dataclass(frozen=True, slots=True)
 class Choice:
     """A value of one of several dataclasses, or None if it is optional."""
 
-    members: Mapping[Any, Codec]
-    optional: bool
     kinds: ClassVar = frozenset[type]()
+    many: ClassVar = False
+
+    def __init__(self, members: Mapping[Any, Codec], *, optional: bool) -> None:
+        self.members, self.optional, self.to_json = members, optional, self.write
 
     def write(self, value: object) -> Any:
         return None if value is None else self.members[type(value)].write(value)
@@ -302,17 +301,15 @@ class Choice:
         return fitting.read(json, path)
 
 
-@dataclass(frozen=True, slots=True)
 class Row:
     """A tuple with one codec for each element, as a list."""
 
-    codecs: tuple[Codec, ...]
     kinds: ClassVar = frozenset[type]()
+    many: ClassVar = False
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether all elements are written as they are."""
-        return all(map(attrgetter("kinds"), self.codecs))
+    def __init__(self, codecs: tuple[Codec, ...]) -> None:
+        self.codecs = codecs
+        self.to_json = list if all(map(attrgetter("kinds"), codecs)) else self.write
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
         return [codec.write(value) for codec, value in zip(self.codecs, values, strict=True)]
@@ -332,13 +329,14 @@ class Items:
     kinds: ClassVar = frozenset[type]()
 
     def __init__(self, codec: Codec) -> None:
-        self.codec = codec
-        self._write, self._many = _writer(self)
+        self.codec, self.many = codec, not codec.kinds
+        is_simple = not codec.many and not isinstance(codec, Maybe)
+        self.to_json = list if codec.kinds else codec.to_json if is_simple else codec.write
         self._rows = codec.codec.kinds if isinstance(codec, Items) else frozenset[type]()
         """Types of the elements of all elements, where these stand for themselves."""
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
-        return list(map(self._write, values)) if self._many else list(values)
+        return list(map(self.to_json, values)) if self.many else list(values)
 
     def read(self, json: Any, path: str) -> tuple[Any, ...]:
         if not isinstance(json, list):
@@ -356,16 +354,17 @@ class Items:
         return tuple(values)
 
 
-@dataclass(frozen=True, slots=True)
 class Names:
     """A mapping from texts, as an object; its names are content, which no path may hold."""
 
-    codec: Codec
     kinds: ClassVar = frozenset[type]()
+    many: ClassVar = False
+
+    def __init__(self, codec: Codec) -> None:
+        self.codec = codec
+        self.to_json = dict if codec.kinds else self.write
 
     def write(self, value: Mapping[str, Any]) -> Json:
-        if self.codec.kinds:
-            return dict(value)
         return dict(zip(value, map(self.codec.write, value.values()), strict=True))
 
     def read(self, json: Any, path: str) -> Json:

@@ -102,13 +102,14 @@ class JsonForm:
         for entry in entries_of(kind):
             options = entry.options
             path = () if options.inline else (options.path or self.name(entry.name)).split(".")
-            parts.append(Part.of(entry, tuple(path), options.scalar or self.codec(entry.kind)))
-        return Object(kind, tuple(parts))
+            codec = options.scalar or self._codecs.get(entry.kind) or self.codec(entry.kind)
+            parts.append(Part(entry, tuple(path), codec, isinstance(codec, Maybe)))
+        return Object(kind, parts)
 
     def _union(self, kind: Any, *, optional: bool) -> Codec:
         members = members_of(kind)
         if len(members) > 1:
-            return Choice(dict(zip(members, map(self.codec, members), strict=True)), optional)
+            return Choice(dict(zip(members, map(self.codec, members), strict=True)), optional=optional)
         codec = self.codec(members[0])
         # None is written as it is if all other values are
         if isinstance(codec, Scalar) and codec.kinds:

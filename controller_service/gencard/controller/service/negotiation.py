@@ -1,6 +1,6 @@
 """CatalogService and NegotiationService: what there is to choose from, and cards."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 import grpc
@@ -30,6 +30,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     catalogue: Catalogue
     boxes: Boxes
+    _described: dict[str, tuple[DatasetEntry, catalog.Dataset]] = field(default_factory=dict, init=False)
+    """The message of each dataset, beside the entry that it describes: a reload makes new entries."""
 
     def register(self, server: grpc.Server) -> None:
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(self, server)
@@ -45,7 +47,12 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def GetDataset(
         self, request: catalog.GetDatasetRequest, context: grpc.ServicerContext
     ) -> catalog.GetDatasetResponse:
-        return catalog.GetDatasetResponse(dataset=_entry(self.catalogue.named(request.name), whole=True))
+        entry = self.catalogue.named(request.name)
+        described, message = self._described.get(entry.name, (None, None))
+        if described is not entry:
+            message = _entry(entry, whole=True)
+            self._described[entry.name] = entry, message
+        return catalog.GetDatasetResponse(dataset=message)
 
     def ListGenerators(
         self, request: catalog.ListGeneratorsRequest, context: grpc.ServicerContext

@@ -59,6 +59,24 @@ def document_of(data: bytes, field: str) -> Document:
     return document
 
 
+def parsed_object(data: bytes, field: str) -> Document:
+    """Return the JSON object in bytes that the caller compares with the canonical form of what it read.
+
+    The comparison refuses what ``document_of`` refuses: a name that appears twice, NaN or infinity.
+
+    Raises:
+        InvalidInputError: Not UTF-8, not JSON, nested too deeply, or not an object.
+    """
+    try:
+        check_json(data)
+        document = json.loads(data.decode())
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise InvalidInputError(field=field, problem="is not a JSON object")
+    return document
+
+
 MOST_CONTAINERS = 1_000_000
 """Arrays and objects in one document; each takes up to 100 times the memory of its brackets."""
 
@@ -109,13 +127,13 @@ def time_text_of(value: object) -> str:
 
 def time_text(time: datetime) -> str:
     """RFC 3339 in UTC, to the second."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def time_of(text: str) -> datetime:
     """Raises ValueError where the text is not such a time, in its one form."""
     time = datetime.fromisoformat(text)  # which takes other forms too; strptime takes thrice as long
-    if time.tzinfo is UTC and time_text(time) == text:
+    if time.tzinfo is UTC and time.isoformat(timespec="seconds").replace("+00:00", "Z") == text:
         return time
     raise ValueError("not a time in UTC to the second")
 

@@ -21,6 +21,7 @@ from gencard.wire.signatures.canonical import (
     digest_of,
     document_of,
     json_bytes,
+    parsed_object,
     text_of,
     time_of,
     time_text,
@@ -120,7 +121,7 @@ def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
         VerificationError: The envelope is malformed: not the one sequence of bytes for its content.
     """
     try:
-        document = document_of(envelope, "envelope")
+        document = parsed_object(envelope, "envelope")
         if document["payloadType"] != PAYLOAD_TYPE:
             raise VerificationError(problem="the envelope has another payload type")
         payload = base64.b64decode(document["payload"], validate=True)
