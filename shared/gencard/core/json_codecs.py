@@ -63,9 +63,11 @@ class Scalar:
             return json
         if not self.types or type(json) in self.types:
             try:
-                return self.of_json(json)
+                value = self.of_json(json)
             except (TypeError, ValueError, OverflowError):
-                pass
+                raise wrong(path) from None
+            if self.to_json(value) == json:  # it has no second spelling
+                return value
         raise wrong(path)
 
 
@@ -142,26 +144,20 @@ class Part:
     """A field of an object, and where it stands.
 
     Args:
-        steps: Names that lead to the value; none for fields that stand among those of the owner.
-        maybe: None stands for itself.
+        steps: Names that lead to the value; none for a field that stands among those of the owner.
+        kinds: Types of JSON values that stand for themselves: those of the codec, and of None.
+        elements: Types of the elements of a tuple, if they all stand for themselves.
     """
 
     entry: Entry
     steps: tuple[str, ...]
     codec: Codec
-    maybe: bool
-
-    def take(self, document: Any) -> Any:
-        """What stands there, or ``_ABSENT``."""
-        for name in self.steps:
-            if not isinstance(document, dict) or name not in document:
-                return _ABSENT
-            document = document[name]
-        return document
+    kinds: frozenset[type]
+    elements: frozenset[type]
 
 
 class Object:
-    """A dataclass, as an object of its fields.
+    """A dataclass, as an object of its fields; nothing else may stand there.
 
     Args:
         required: Names that always stand there.
@@ -175,31 +171,33 @@ class Object:
         self._kind, self.to_json = kind, self.write
         self.required: set[str] = set()
         self.constants: Json = {}
-        self._read: list[Part] = []
+        self._own: list[tuple[str, Part]] = []
+        """Fields that are read, under one name."""
+        self._defaults: Json = {}
         self._single: list[tuple[str, Part]] = []
         """Fields that are not written as they are, under one name."""
         self._others: list[Part] = []
         """Fields under several names, or none."""
-        self._folders: set[str] = set()
-        places: dict[str, str] = {}
+        self._places: dict[str, str] = {}
+        """First names, in order, and a field that stands there."""
         for part in parts:
             entry, steps = part.entry, part.steps
-            if entry.constant:
-                self.constants[steps[0]] = part.codec.write(entry.default)
+            self._places.update(dict.fromkeys(steps[:1], entry.name))
+            if entry.options.omit and not entry.constant:
+                self._defaults[entry.name] = entry.default
             else:
-                self._read.append(part)
+                self.required.update(steps[:1])
             if len(steps) != 1:
                 self._others.append(part)
-                self._folders.update(steps[:1])
-            elif entry.options.omit or not part.codec.kinds:
+            elif not part.codec.kinds or entry.options.omit:
                 self._single.append((steps[0], part))
-            if steps and (entry.constant or not entry.options.omit):
-                self.required.add(steps[0])
-            if steps:
-                places[steps[0]] = entry.name
-        self._places = tuple(places)
+            if entry.constant:
+                self.constants[steps[0]] = part.codec.write(entry.default)
+            elif len(steps) == 1:
+                self._own.append((steps[0], part))
+        self._fields = len(parts) - len(self.constants)
         # attrgetter gives a tuple from two names on; zip drops what is there for no name
-        self._get = attrgetter(*places.values(), "__class__", "__class__")
+        self._get = attrgetter(*self._places.values(), "__class__", "__class__")
 
     def write(self, value: object) -> Json:
         # all fields at once, as they are; then those that are written in another way
@@ -208,7 +206,7 @@ class Object:
             content = document[name]
             if part.entry.options.omit and content == part.entry.default:
                 del document[name]
-            elif content is not None or not part.maybe:
+            elif type(content) not in part.kinds:
                 write = part.codec.to_json
                 document[name] = list(map(write, content)) if part.codec.many else write(content)
         if self._others:
@@ -217,44 +215,95 @@ class Object:
 
     def _write_others(self, document: Json, value: object) -> None:
         """Write the fields that have no name of their own in the document, or several."""
-        for name in self._folders:
-            document[name] = {}
+        folders: Json = {}
         for part in self._others:
             content = getattr(value, part.entry.name)
+            document.update(dict.fromkeys(part.steps[:1]))
             if part.entry.options.omit and content == part.entry.default:
                 continue
-            if not part.codec.kinds and not (part.maybe and content is None):
+            if type(content) not in part.kinds:
                 write = part.codec.to_json
                 content = list(map(write, content)) if part.codec.many else write(content)
-            if not part.steps:
+            if part.steps:
+                _put(folders, part.steps, content)
+            else:
                 document.update(content)
-                continue
-            folder = document
-            for name in part.steps[:-1]:
-                folder = folder.setdefault(name, {})
-            folder[part.steps[-1]] = content
-        for name in self._folders:
-            if not document[name]:
-                del document[name]
+        document.update(folders)
+        for part in self._others:
+            if part.steps and part.steps[0] not in folders:
+                document.pop(part.steps[0], None)
 
     def read(self, json: Any, path: str) -> Any:
-        if not isinstance(json, dict):
+        if not isinstance(json, dict) or not self.constants.items() <= json.items():
             raise wrong(path)
-        values = {}
-        for part in self._read:
-            steps = part.steps
-            content = json.get(steps[0], _ABSENT) if len(steps) == 1 else part.take(json)
-            if content is _ABSENT:
-                if not part.entry.options.omit:
-                    raise InvalidInputError(field=".".join((path, *steps)), problem="is missing")
-                content = part.entry.default
-            elif type(content) not in part.codec.kinds and not (part.maybe and content is None):
-                content = part.codec.read(content, ".".join((path, *steps)))
+        values, known = dict(self._defaults), len(self.constants)
+        for name, part in self._own:
+            if name not in json:
+                continue
+            content, known = json[name], known + 1
+            if part.elements and type(content) is list and part.elements.issuperset(map(type, content)):
+                content = tuple(content)
+            elif type(content) not in part.kinds:
+                content = part.codec.read(content, f"{path}.{name}")
+            if part.entry.options.omit and content == part.entry.default:
+                raise wrong(path)  # it has no second spelling
             values[part.entry.name] = content
+        if self._others:
+            known += self._read_others(json, values, path)
+        if len(values) != self._fields or known != len(json):
+            raise self._incomplete(values, path)
         try:
             return self._kind(**values)
         except (TypeError, ValueError):
             raise wrong(path) from None
+
+    def _read_others(self, json: Json, values: Json, path: str) -> int:
+        """Read the fields that have no name of their own in the document, or several.
+
+        Returns:
+            Number of first names under which nothing else stands.
+        """
+        folders: Json = {}
+        inline = 0
+        for part in self._others:
+            content = self._taken(part.steps, json)
+            if content is _ABSENT:
+                continue
+            value = part.codec.read(content, ".".join((path, *part.steps)))
+            if part.entry.options.omit and value == part.entry.default:
+                raise wrong(path)
+            values[part.entry.name] = value
+            if part.steps:
+                _put(folders, part.steps, content)
+            else:
+                inline = len(content)
+        if not folders.items() <= json.items():
+            raise wrong(path)
+        return len(folders) + inline
+
+    def _taken(self, steps: tuple[str, ...], document: Any) -> Any:
+        """What stands under some names, or ``_ABSENT``; for none, all that is no other field's."""
+        if not steps:
+            return {name: one for name, one in document.items() if name not in self._places}
+        for name in steps:
+            if not isinstance(document, dict) or name not in document:
+                return _ABSENT
+            document = document[name]
+        return document
+
+    def _incomplete(self, values: Json, path: str) -> InvalidInputError:
+        """The error about the first field without a value or, if there is none, about unknown names."""
+        for part in (*[part for _, part in self._own], *self._others):
+            if part.entry.name not in values:
+                return InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
+        return wrong(path)
+
+
+def _put(document: Json, steps: tuple[str, ...], content: Any) -> None:
+    """Let a value stand under some names."""
+    for name in steps[:-1]:
+        document = document.setdefault(name, {})
+    document[steps[-1]] = content
 
 
 class Maybe:

@@ -25,7 +25,6 @@ from gencard.core.json_codecs import (
     Row,
     Scalar,
     entries_of,
-    wrong,
 )
 
 T = TypeVar("T")
@@ -68,10 +67,7 @@ class JsonForm:
             InvalidInputError: Something is missing, unknown, of another type, or spelled another way.
             GencardError: What the constructors refuse.
         """
-        codec = self.codec(kind)
-        value: T = codec.read(json, field)
-        if (place := _difference(codec.write(value), json, field)) is not None:
-            raise wrong(place)
+        value: T = self.codec(kind).read(json, field)
         return value
 
     def codec(self, kind: Any) -> Codec:
@@ -103,7 +99,9 @@ class JsonForm:
             options = entry.options
             path = () if options.inline else (options.path or self.name(entry.name)).split(".")
             codec = options.scalar or self._codecs.get(entry.kind) or self.codec(entry.kind)
-            parts.append(Part(entry, tuple(path), codec, isinstance(codec, Maybe)))
+            kinds = codec.kinds | {NoneType} if isinstance(codec, Maybe) else codec.kinds
+            elements = codec.codec.kinds if isinstance(codec, Items) else frozenset[type]()
+            parts.append(Part(entry, tuple(path), codec, kinds, elements))
         return Object(kind, parts)
 
     def _union(self, kind: Any, *, optional: bool) -> Codec:
@@ -115,15 +113,6 @@ class JsonForm:
         if isinstance(codec, Scalar) and codec.kinds:
             return replace(codec, kinds=codec.kinds | {NoneType})
         return Maybe(codec)
-
-
-def _difference(right: Any, json: Any, path: str) -> str | None:
-    """Where a JSON value differs from the right one; with unknown fields, where they stand."""
-    if right == json:
-        return None
-    if isinstance(right, dict) and isinstance(json, dict) and right.keys() == json.keys():
-        return next(filter(None, (_difference(right[name], json[name], f"{path}.*") for name in right)))
-    return path
 
 
 def _exactly(kind: type, value: object) -> object:
