@@ -30,7 +30,7 @@ from gencard.wire.documents.key_history import KeyHistory
 from gencard.wire.log import merkle
 from gencard.wire.log.merkle import leaf_hash
 from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import json_bytes, parsed_object, time_of, time_text
+from gencard.wire.signatures.canonical import document_of, json_bytes, time_of, time_text
 from gencard.wire.signatures.dsse import CHECKPOINT, DOCUMENT, predicate_of, statement
 from gencard.wire.steward import LogLine
 
@@ -143,7 +143,7 @@ def event_of(body: bytes) -> Event:
         VerificationError: They are not the bytes of any entry.
     """
     try:
-        document = parsed_object(body, "entry")
+        document = document_of(body, "entry", compared=True)
         event = Event(
             index=int(document["index"]),
             time=time_of(document["time"]),
