@@ -17,7 +17,7 @@ from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.core.policy import Policy
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
-from gencard.wire.codec import value_of
+from gencard.wire.codec import prepare, value_of
 
 _HEADS = ("Attribute", "Type", "Levels", "", "Missing", "Description")
 
@@ -129,6 +129,9 @@ class GeneratorEntry(core_catalogue.GeneratorEntry, Displayable):
 
     def __repr__(self) -> str:
         return f"<Generator {self.name}: {self.tier}; {self.description}>"
+
+
+prepare((CatalogueEntry, pb.Dataset), (GeneratorEntry, pb.Generator))
 
 
 def list_datasets(connection: Connection) -> Listed[CatalogueEntry]:

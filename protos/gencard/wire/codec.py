@@ -91,6 +91,16 @@ def value_of(kind: Callable[..., T], message: Message) -> T:
     return value
 
 
+def prepare(*pairs: tuple[Callable[..., Any], type[Message]]) -> None:
+    """Relate dataclasses to their messages ahead of their first use, as a module does for its own.
+
+    Raises:
+        TypeError: A pair does not have the same fields.
+    """
+    for kind, message in pairs:
+        _form(kind, message)
+
+
 def timestamp(time: datetime) -> Timestamp:
     message = Timestamp()
     message.FromDatetime(time)

@@ -13,13 +13,15 @@ from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import page_and_token, page_size, request_of
 from gencard.core.card.terms import Proposal
-from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute
+from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute, GeneratorEntry
 from gencard.core.coding import Attribute
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codec import message_of, messages_of, value_of
+from gencard.wire.codec import message_of, messages_of, prepare, value_of
 from gencard.wire.codecs.card_codec import card_message
+
+prepare((CatalogueEntry, catalog.Dataset), (GeneratorEntry, catalog.Generator))
 
 SECONDS_A_DAY = 86_400
 
