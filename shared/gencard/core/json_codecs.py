@@ -66,7 +66,8 @@ class Scalar:
                 value = self.of_json(json)
             except (TypeError, ValueError, OverflowError):
                 raise wrong(path) from None
-            if self.to_json(value) == json:  # it has no second spelling
+            # nothing has a second spelling
+            if (value if self.kinds else self.to_json(value)) == json:
                 return value
         raise wrong(path)
 
@@ -195,7 +196,7 @@ class Object:
                 self.constants[steps[0]] = part.codec.write(entry.default)
             elif len(steps) == 1:
                 self._own.append((steps[0], part))
-        self._fields = len(parts) - len(self.constants)
+        self._fields = len(self._own) + len(self._others)
         # attrgetter gives a tuple from two names on; zip drops what is there for no name
         self._get = attrgetter(*self._places.values(), "__class__", "__class__")
 
@@ -246,7 +247,7 @@ class Object:
             elif type(content) not in part.kinds:
                 content = part.codec.read(content, f"{path}.{name}")
             if part.entry.options.omit and content == part.entry.default:
-                raise wrong(path)  # it has no second spelling
+                raise wrong(path)
             values[part.entry.name] = content
         if self._others:
             known += self._read_others(json, values, path)

@@ -55,7 +55,8 @@ class JsonForm:
 
     def write(self, value: object, kind: Any = None) -> Any:
         """The JSON of a value; its type is to be given where it is no dataclass."""
-        return self.codec(kind or type(value)).write(value)
+        kind = kind or type(value)
+        return (self._codecs.get(kind) or self.codec(kind)).write(value)
 
     def read(self, kind: Callable[..., T], json: object, *, field: str) -> T:
         """The value that a JSON value stands for.
@@ -67,31 +68,25 @@ class JsonForm:
             InvalidInputError: Something is missing, unknown, of another type, or spelled another way.
             GencardError: What the constructors refuse.
         """
-        value: T = self.codec(kind).read(json, field)
+        value: T = (self._codecs.get(kind) or self.codec(kind)).read(json, field)
         return value
 
     def codec(self, kind: Any) -> Codec:
         """The encoder and decoder of a type."""
-        codec = self._codecs.get(kind)
-        if codec is None:
-            codec = self._codecs[kind] = self._made(kind)
-        return codec
-
-    def _made(self, kind: Any) -> Codec:
-        origin, arguments = get_origin(kind), get_args(kind)
-        if is_dataclass(kind):
-            return self._object(kind)
-        if isinstance(kind, type) and issubclass(kind, StrEnum):
-            return Scalar(attrgetter("value"), kind)
-        if origin in (UnionType, Union):
-            return self._union(kind, optional=NoneType in arguments)
-        if origin is tuple and arguments[-1] is not Ellipsis:
-            return Row(tuple(map(self.codec, arguments)))
-        if origin is Annotated or origin is tuple:
-            codec = self.codec(arguments[0])
-            return codec if origin is Annotated else Items(codec)
-        is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
-        return Names(self.codec(arguments[1])) if is_mapping else ANY_JSON
+        if kind not in self._codecs:
+            origin, arguments = get_origin(kind), get_args(kind)
+            if is_dataclass(kind):
+                codec: Codec = self._object(kind)
+            elif origin in (UnionType, Union):
+                codec = self._union(*arguments)
+            elif origin is not None:
+                codec = self._generic(origin, arguments)
+            elif isinstance(kind, type) and issubclass(kind, StrEnum):
+                codec = Scalar(attrgetter("value"), kind)
+            else:
+                codec = ANY_JSON
+            self._codecs[kind] = codec
+        return self._codecs[kind]
 
     def _object(self, kind: Any) -> Object:
         parts = []
@@ -104,15 +99,27 @@ class JsonForm:
             parts.append(Part(entry, tuple(path), codec, kinds, elements))
         return Object(kind, parts)
 
-    def _union(self, kind: Any, *, optional: bool) -> Codec:
-        members = members_of(kind)
+    def _union(self, *kinds: Any) -> Codec:
+        members = {kind: self._codecs.get(kind) or self.codec(kind) for kind in kinds}
+        optional = members.pop(NoneType, None) is not None
         if len(members) > 1:
-            return Choice(dict(zip(members, map(self.codec, members), strict=True)), optional=optional)
-        codec = self.codec(members[0])
+            return Choice(members, optional=optional)
+        (codec,) = members.values()
         # None is written as it is if all other values are
         if isinstance(codec, Scalar) and codec.kinds:
             return replace(codec, kinds=codec.kinds | {NoneType})
         return Maybe(codec)
+
+    def _generic(self, origin: Any, arguments: tuple[Any, ...]) -> Codec:
+        if origin is Annotated:
+            return self.codec(arguments[0])
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return Names(self._codecs.get(arguments[1]) or self.codec(arguments[1]))
+        if origin is not tuple:
+            return ANY_JSON
+        if arguments[-1] is not Ellipsis:
+            return Row(tuple(map(self.codec, arguments)))
+        return Items(self._codecs.get(arguments[0]) or self.codec(arguments[0]))
 
 
 def _exactly(kind: type, value: object) -> object:
