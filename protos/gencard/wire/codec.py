@@ -1,6 +1,6 @@
 """Frozen dataclasses as protobuf messages and back, field by field, by the fields' names and types.
 
-A dataclass and its message have the same fields: a difference is an error when the pair is first used.
+A dataclass and its message have the same fields: a difference is an error when the pair is made.
 Fields marked ``omit`` or ``unset`` (``core.json_codecs.written``) have their default where the message
 leaves them unset. Other fields of a dataclass's type have their default too; all others the zero of
 their type, as protobuf has it, which constructors refuse where it is no value. Fields marked ``private``

@@ -77,6 +77,8 @@ class JsonForm:
             origin, arguments = get_origin(kind), get_args(kind)
             if is_dataclass(kind):
                 codec: Codec = self._object(kind)
+            elif origin is tuple and arguments[-1] is Ellipsis:
+                codec = Items(self._codecs.get(arguments[0]) or self.codec(arguments[0]))
             elif origin in (UnionType, Union):
                 codec = self._union(*arguments)
             elif origin is not None:
@@ -100,10 +102,12 @@ class JsonForm:
         return Object(kind, parts)
 
     def _union(self, *kinds: Any) -> Codec:
-        members = {kind: self._codecs.get(kind) or self.codec(kind) for kind in kinds}
-        optional = members.pop(NoneType, None) is not None
+        members = {}
+        for kind in kinds:
+            if kind is not NoneType:
+                members[kind] = self._codecs.get(kind) or self.codec(kind)
         if len(members) > 1:
-            return Choice(members, optional=optional)
+            return Choice(members, optional=NoneType in kinds)
         (codec,) = members.values()
         # None is written as it is if all other values are
         if isinstance(codec, Scalar) and codec.kinds:
@@ -115,11 +119,7 @@ class JsonForm:
             return self.codec(arguments[0])
         if isinstance(origin, type) and issubclass(origin, Mapping):
             return Names(self._codecs.get(arguments[1]) or self.codec(arguments[1]))
-        if origin is not tuple:
-            return ANY_JSON
-        if arguments[-1] is not Ellipsis:
-            return Row(tuple(map(self.codec, arguments)))
-        return Items(self._codecs.get(arguments[0]) or self.codec(arguments[0]))
+        return Row(tuple(map(self.codec, arguments))) if origin is tuple else ANY_JSON
 
 
 def _exactly(kind: type, value: object) -> object:
