@@ -175,8 +175,8 @@ class Object:
         self._own: list[tuple[str, Part]] = []
         """Fields that are read, under one name."""
         self._defaults: Json = {}
-        self._single: list[tuple[str, Part]] = []
-        """Fields that are not written as they are, under one name."""
+        self._single: list[tuple[str, bool, Any, frozenset[type], Callable[[Any], Any], bool]] = []
+        """Of fields that are not written as they are, under one name: this, and how they are written."""
         self._others: list[Part] = []
         """Fields under several names, or none."""
         self._places: dict[str, str] = {}
@@ -191,7 +191,9 @@ class Object:
             if len(steps) != 1:
                 self._others.append(part)
             elif not part.codec.kinds or entry.options.omit:
-                self._single.append((steps[0], part))
+                codec, omits = part.codec, entry.options.omit
+                how = (omits, entry.default, part.kinds, codec.to_json, codec.many)
+                self._single.append((steps[0], *how))
             if entry.constant:
                 self.constants[steps[0]] = part.codec.write(entry.default)
             elif len(steps) == 1:
@@ -203,13 +205,12 @@ class Object:
     def write(self, value: object) -> Json:
         # all fields at once, as they are; then those that are written in another way
         document = dict(zip(self._places, self._get(value), strict=False))
-        for name, part in self._single:
+        for name, omits, default, kinds, write, many in self._single:
             content = document[name]
-            if part.entry.options.omit and content == part.entry.default:
+            if omits and content == default:
                 del document[name]
-            elif type(content) not in part.kinds:
-                write = part.codec.to_json
-                document[name] = list(map(write, content)) if part.codec.many else write(content)
+            elif type(content) not in kinds:
+                document[name] = list(map(write, content)) if many else write(content)
         if self._others:
             self._write_others(document, value)
         return document
