@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Facts, Grid, Listed, Part
@@ -16,7 +17,7 @@ from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.core.policy import Policy
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
-from gencard.wire.codec import value_of
+from gencard.wire.codec import prepare, value_of
 
 _HEADS = ("Attribute", "Type", "Levels", "", "Missing", "Description")
 
@@ -130,6 +131,9 @@ class GeneratorEntry(core_catalogue.GeneratorEntry, Displayable):
         return f"<Generator {self.name}: {self.tier}; {self.description}>"
 
 
+prepare((CatalogueEntry, pb.Dataset), (GeneratorEntry, pb.Generator))
+
+
 def list_datasets(connection: Connection) -> Listed[CatalogueEntry]:
     answers = pages(connection, connection.catalog.ListDatasets, pb.ListDatasetsRequest())
     entries = (value_of(CatalogueEntry, dataset) for page in answers for dataset in page.datasets)
@@ -141,7 +145,14 @@ def get_dataset(connection: Connection, name: str) -> CatalogueEntry:
     """One dataset; where there is none of this name, the error suggests one of those on offer."""
     request = pb.GetDatasetRequest(name=name)
     with _suggesting("dataset", name.removeprefix("datasets/"), lambda: list_datasets(connection)):
-        return value_of(CatalogueEntry, connection.call(connection.catalog.GetDataset, request).dataset)
+        message = connection.call(connection.catalog.GetDataset, request).dataset
+        return _entry_of(message.SerializeToString())
+
+
+@lru_cache(maxsize=16)
+def _entry_of(body: bytes) -> CatalogueEntry:
+    """The dataset of a message: most calls ask for one that was read before."""
+    return value_of(CatalogueEntry, pb.Dataset.FromString(body))
 
 
 def suggesting_generators(connection: Connection, name: str) -> AbstractContextManager[None]:

@@ -1,6 +1,6 @@
 """Frozen dataclasses as protobuf messages and back, field by field, by the fields' names and types.
 
-A dataclass and its message have the same fields: a difference is an error when the pair is first used.
+A dataclass and its message have the same fields: a difference is an error when the pair is made.
 Fields marked ``omit`` or ``unset`` (``core.json_codecs.written``) have their default where the message
 leaves them unset. Other fields of a dataclass's type have their default too; all others the zero of
 their type, as protobuf has it, which constructors refuse where it is no value. Fields marked ``private``
@@ -25,13 +25,13 @@ union of dataclasses           oneof with the name of the field
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, is_dataclass
+from dataclasses import MISSING, dataclass, field, is_dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from functools import partial
 from itertools import repeat
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -91,13 +91,23 @@ def value_of(kind: Callable[..., T], message: Message) -> T:
     return value
 
 
+def prepare(*pairs: tuple[Callable[..., Any], type[Message]]) -> None:
+    """Relate dataclasses to their messages ahead of their first use, as a module does for its own.
+
+    Raises:
+        TypeError: A pair does not have the same fields.
+    """
+    for kind, message in pairs:
+        _form(kind, message)
+
+
 def timestamp(time: datetime) -> Timestamp:
     message = Timestamp()
     message.FromDatetime(time)
     return message
 
 
-def datetime_of(message: Timestamp) -> datetime:
+def datetime_of(message: Timestamp, _path: str = "") -> datetime:
     """Raises InvalidInputError for a time before year 1 or after year 9999."""
     try:
         return message.ToDatetime(tzinfo=UTC)
@@ -113,10 +123,14 @@ class _Codec:
     Args:
         write: Gives what a message's constructor takes.
         read: Gives the value; its second argument is what an error calls the field.
+        members: Values by what the field holds, if there are no others.
+        many: The functions are for each element of a tuple.
     """
 
     write: Callable[[Any], Any]
     read: Callable[[Any, str], Any]
+    members: Mapping[Any, Any] = field(default_factory=dict)
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +179,9 @@ class _Form:
         values = dict(zip(self.plain.names, self.plain.get(value), strict=False))
         values.update(zip(self.tuples.names, self.tuples.get(value), strict=False))
         for part in self.parts:
-            own = getattr(value, part.name)
+            own, codec = getattr(value, part.name), part.codec
             if own is not None and not (part.skips and own == part.default):
-                values[part.name] = part.codec.write(own)
+                values[part.name] = map(codec.write, own) if codec.many else codec.write(own)
         for name, members in self.choices.items():
             own = getattr(value, name)
             field, form = members[type(own)]
@@ -178,19 +192,21 @@ class _Form:
         values = dict(zip(self.plain.names, self.plain.get(message), strict=False))
         values.update(zip(self.tuples.names, map(tuple, self.tuples.get(message)), strict=False))
         for part in self.parts:
-            name = part.name
-            if part.default is not MISSING and (
-                not message.HasField(name) if part.has else not getattr(message, name)
-            ):
+            name, codec, content = part.name, part.codec, getattr(message, part.name)
+            if part.default is not MISSING and not (message.HasField(name) if part.has else content):
                 values[name] = part.default
+            elif codec.many:
+                values[name] = tuple(map(codec.read, content, repeat(name)))
+            elif codec.members and content in codec.members:
+                values[name] = codec.members[content]
             else:
-                values[name] = part.codec.read(getattr(message, name), f"{path}.{name}")
+                values[name] = codec.read(content, f"{path}.{name}")
         for name, members in self.choices.items():
             which = message.WhichOneof(name)
             if which is None:
                 raise InvalidInputError(field=f"{path}.{name}", problem="is missing")
-            for field, form in members.values():
-                if field == which:
+            for own, form in members.values():
+                if own == which:
                     values[name] = form.read(getattr(message, which), name)
         return self.kind(**values)
 
@@ -228,28 +244,30 @@ def _form(kind: Any, message: type[Message], others: frozenset[str] | None = Non
 
 def _made(kind: Any, message: type[Message], others: frozenset[str] | None) -> _Form:
     described: Any = message.DESCRIPTOR
-    all_entries = [entry for entry in entries_of(kind) if not entry.constant]
-    if others is not None:
-        wanted = {field.name for field in described.fields} - others
-        all_entries = [entry for entry in all_entries if entry.name in wanted]
-    entries = {entry.name: entry for entry in all_entries if not entry.options.private}
+    fields = described.fields_by_name
+    entries: dict[str, Entry] = {}
+    private = {}
+    for entry in entries_of(kind):
+        if entry.constant or (others is not None and (entry.name in others or entry.name not in fields)):
+            continue
+        if entry.options.private:
+            private[entry.name] = entry.default
+        else:
+            entries[entry.name] = entry
     choices = {
-        oneof.name: _members(entries[oneof.name].kind, oneof.fields)
+        oneof.name: _members(entries.pop(oneof.name).kind, oneof.fields)
         for oneof in described.oneofs
         if oneof.name in entries
     }
     members = {field for choice in choices.values() for field, _ in choice.values()}
-    names = {field.name for field in described.fields} - members - (others or frozenset())
-    if names != entries.keys() - choices.keys():
-        differing = ", ".join(sorted(names ^ (entries.keys() - choices.keys())))
-        raise TypeError(f"{kind.__name__} and {described.full_name} differ in {differing}")
+    if differing := ({*fields} - members - (others or frozenset())) ^ entries.keys():
+        names = ", ".join(sorted(differing))
+        raise TypeError(f"{kind.__name__} and {described.full_name} differ in {names}")
     plain, tuples, parts = [], [], []
     for name, entry in entries.items():
-        if name in choices:
-            continue
-        field, item = described.fields_by_name[name], _item_of(entry.kind)
+        field = fields[name]
         lacks = entry.options.omit or entry.options.unset
-        if field.is_repeated and field.type in _ALIKE.get(item, ()):
+        if field.is_repeated and field.type in _ALIKE.get(_item_of(entry.kind), ()):
             tuples.append(name)
         elif (
             field.has_presence
@@ -259,7 +277,6 @@ def _made(kind: Any, message: type[Message], others: frozenset[str] | None) -> _
             parts.append(_part(entry, field, lacks=lacks))
         else:
             plain.append(name)
-    private = {entry.name: entry.default for entry in all_entries if entry.options.private}
     return _Form(kind, message, _Names.of(plain), _Names.of(tuples), tuple(parts), choices, private)
 
 
@@ -314,19 +331,20 @@ def _class_of(field: FieldDescriptor) -> type[Message]:
 
 def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
     """Raises TypeError where values of the type have no such field."""
-    if kind in (Privacy, AddedNoise):
-        return _Codec(privacy_message, lambda message, _: privacy_of(message))
-    if get_origin(kind) in (UnionType, Union):
+    origin = get_origin(kind)
+    if origin is None or kind in _SCALARS:
+        return _of_dataclass(kind, field) if is_dataclass(kind) else _single(kind, field)
+    if origin in (UnionType, Union):
         (member,) = members_of(kind)
         return _codec(member, field)
     if (item := _item_of(kind)) is not None:
         return _repeated(item, field) if field.is_repeated else _wrapped(field)
-    if get_origin(kind) is not None and issubclass(get_origin(kind), Mapping):
-        return _mapping(get_args(kind)[1], field)
-    return _of_dataclass(kind, field) if is_dataclass(kind) else _single(kind, field)
+    return _mapping(get_args(kind)[1], field)
 
 
 def _of_dataclass(kind: Any, field: FieldDescriptor) -> _Codec:
+    if kind in _SCALARS:
+        return _SCALARS[kind]
     if field.type == FieldDescriptor.TYPE_BYTES:
         return _Codec(lambda value: json.dumps(PLAIN.write(value)).encode(), partial(_report_of, kind))
     form = _form(kind, _class_of(field))
@@ -335,59 +353,43 @@ def _of_dataclass(kind: Any, field: FieldDescriptor) -> _Codec:
 
 def _single(kind: Any, field: FieldDescriptor) -> _Codec:
     if field.type in _ALIKE.get(kind, ()):
-        return _Codec(_as_it_is, lambda value, _: value)
+        return _AS_IT_IS
     if kind is Any and field.type == FieldDescriptor.TYPE_BYTES:
         return _Codec(lambda value: json.dumps(value).encode(), _json_of)
-    if issubclass(kind, StrEnum):
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
         return _enumeration(kind, field)
     if kind not in _SCALARS:
         raise TypeError(f"{field.full_name} cannot hold {kind}")
     return _SCALARS[kind]
 
 
-def _as_it_is(value: T) -> T:
-    return value
+_AS_IT_IS = _Codec(lambda value: value, lambda value, _: value)
 
 
 def _enumeration(kind: type[StrEnum], field: FieldDescriptor) -> _Codec:
     """Members by name; the one without a name of its own in the message is its zero."""
     if field.enum_type is None:
-        members = {str(member): member for member in kind}
-        return _Codec(str, _known(members, f"must be one of {', '.join(members)}"))
+        members: dict[Any, StrEnum] = {str(member): member for member in kind}
+        problem = f"must be one of {', '.join(members)}"
+        return _Codec(str, partial(_member, members, problem), members)
     prefix = field.enum_type.values_by_number[0].name.removesuffix("UNSPECIFIED")
     numbers = {name: value.number for name, value in field.enum_type.values_by_name.items()}
     by_member = {member: numbers.get(prefix + member.name, 0) for member in kind}
-    if sorted(by_member.values()) != sorted({*by_member.values()}):
+    members = {number: member for member, number in by_member.items()}
+    if len(members) != len(by_member):
         raise TypeError(f"{kind.__name__} and {field.enum_type.full_name} differ")
-    return _Codec(by_member.__getitem__, _known({number: one for one, number in by_member.items()}))
+    return _Codec(by_member.__getitem__, partial(_member, members, "is not a known value"), members)
 
 
-def _known(
-    members: Mapping[Any, Any], problem: str = "is not a known value"
-) -> Callable[[Any, str], Any]:
-    """A function that gives the member for what a field holds."""
-
-    def read(content: Any, path: str) -> Any:
-        if content not in members:
-            raise InvalidInputError(field=path, problem=problem)
+def _member(members: Mapping[Any, StrEnum], problem: str, content: Any, path: str) -> StrEnum:
+    if content in members:
         return members[content]
-
-    return read
+    raise InvalidInputError(field=path, problem=problem)
 
 
 def _repeated(item: Any, field: FieldDescriptor) -> _Codec:
-    if _item_of(item) is not None:
-        (only,) = _described(field).fields
-        message, name = _class_of(field), only.name
-        return _Codec(
-            lambda values: [message(**{name: value}) for value in values],
-            lambda values, _: tuple(tuple(getattr(value, name)) for value in values),
-        )
-    codec = _codec(item, field)
-    return _Codec(
-        partial(map, codec.write),
-        lambda values, _: tuple(map(codec.read, values, repeat(field.name))),
-    )
+    codec = _codec(item, field) if _item_of(item) is None else _wrapped(field)
+    return replace(codec, many=True)
 
 
 def _wrapped(field: FieldDescriptor) -> _Codec:
@@ -405,15 +407,22 @@ def _mapping(kind: Any, field: FieldDescriptor) -> _Codec:
         )
     if _described(field).GetOptions().map_entry:
         return _Codec(dict, lambda value, _: dict(value))
-    name, content = (one.name for one in _described(field).fields)
-    message, many = _class_of(field), _item_of(kind) is not None
-    return _Codec(
-        lambda value: [message(**{name: key, content: one}) for key, one in value.items()],
-        lambda messages, _: {
-            getattr(one, name): tuple(getattr(one, content)) if many else getattr(one, content)
-            for one in messages
-        },
-    )
+    (name, content), message = (one.name for one in _described(field).fields), _class_of(field)
+    names, contents = attrgetter(name), attrgetter(content)
+
+    def write(value: Mapping[str, Any]) -> list[Message]:
+        messages = []
+        for key, one in value.items():
+            messages.append(message(**{name: key, content: one}))
+        return messages
+
+    def read(messages: Any, _: str) -> dict[str, Any]:
+        values = map(contents, messages)
+        # zip: a comprehension would be one more call
+        return dict(zip(map(names, messages), values if one_each else map(tuple, values), strict=True))
+
+    one_each = _item_of(kind) is None
+    return _Codec(write, read)
 
 
 def _decimal_of(text: str, path: str) -> Decimal:
@@ -445,26 +454,22 @@ def _date_of(text: str, path: str) -> date:
         raise InvalidInputError(field=path, problem="is not a date") from None
 
 
-_SCALARS: Mapping[Any, _Codec] = {
-    Decimal: _Codec(decimal_text, _decimal_of),
-    datetime: _Codec(timestamp, lambda message, _: datetime_of(message)),
-    date: _Codec(date.isoformat, _date_of),
-}
-
-
-_PARAMETERS = [
-    field.name for field in common.Privacy.DESCRIPTOR.fields if field.type == field.TYPE_STRING
-]
+_RECORDS, _NEIGHBOURS = "most_records", "neighbouring"
+_PARAMETERS = tuple(
+    [field.name for field in common.Privacy.DESCRIPTOR.fields if field.type == field.TYPE_STRING]
+)
+_parameters_of = attrgetter(*_PARAMETERS)
 _MECHANISM, _RELATION = (
     _enumeration(kind, common.Privacy.DESCRIPTOR.fields_by_name[name])
-    for name, kind in (("mechanism", Mechanism), ("neighbouring", Neighbouring))
+    for name, kind in (("mechanism", Mechanism), (_NEIGHBOURS, Neighbouring))
 )
 
 
 def privacy_message(privacy: Privacy) -> common.Privacy:
     """The message of a way to measure: one for all classes, told apart by the mechanism."""
-    numbers = {name: text for name, text in privacy.parameters.items() if name in _PARAMETERS}
-    relation = privacy.neighbouring
+    numbers, relation = privacy.parameters, privacy.neighbouring
+    for name in (_RECORDS, _NEIGHBOURS):
+        numbers.pop(name, None)
     return common.Privacy(
         mechanism=_MECHANISM.write(privacy.mechanism),
         neighbouring=_RELATION.write(relation) if relation else common.Privacy.NEIGHBOURING_UNSPECIFIED,
@@ -473,11 +478,20 @@ def privacy_message(privacy: Privacy) -> common.Privacy:
     )
 
 
-def privacy_of(message: common.Privacy) -> Privacy:
+def privacy_of(message: common.Privacy, _path: str = "") -> Privacy:
     """Raises InvalidInputError or InvalidNumberError where the parts do not make a privacy."""
-    parameters = {name: text for name in _PARAMETERS if (text := getattr(message, name))}
+    parameters = dict(filter(itemgetter(1), zip(_PARAMETERS, _parameters_of(message), strict=True)))
     if message.neighbouring:
-        parameters["neighbouring"] = _RELATION.read(message.neighbouring, "privacy.neighbouring")
+        parameters[_NEIGHBOURS] = _RELATION.read(message.neighbouring, "privacy.neighbouring")
     if message.most_records:
-        parameters["most_records"] = str(message.most_records)
+        parameters[_RECORDS] = str(message.most_records)
     return privacy_with(_MECHANISM.read(message.mechanism, "privacy.mechanism"), parameters)
+
+
+_SCALARS: Mapping[Any, _Codec] = {
+    Decimal: _Codec(decimal_text, _decimal_of),
+    datetime: _Codec(timestamp, datetime_of),
+    date: _Codec(date.isoformat, _date_of),
+    Privacy: _Codec(privacy_message, privacy_of),
+    AddedNoise: _Codec(privacy_message, privacy_of),
+}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from itertools import chain
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, get_type_hints
 
 from gencard.core.errors import InvalidInputError
@@ -20,10 +21,18 @@ class Codec(Protocol):
     ``read`` raises InvalidInputError, which names the path and nothing of the document. JSON values of
     the types in ``kinds`` stand for themselves, and all values are written as they are: many of them
     are checked and copied together, without a call for each.
+
+    ``to_json`` writes a value that is not None with the fewest calls or, if ``many``, one element of it.
     """
 
     @property
     def kinds(self) -> frozenset[type]: ...
+
+    @property
+    def to_json(self) -> Callable[[Any], Any]: ...
+
+    @property
+    def many(self) -> bool: ...
 
     def write(self, value: Any) -> Any: ...
 
@@ -37,20 +46,30 @@ class Scalar:
     Args:
         of_json: Raises TypeError or ValueError where the JSON value is none of them.
         kinds: See ``Codec``.
+        types: Types of the JSON values that ``of_json`` takes; empty if it checks them itself.
     """
 
     to_json: Callable[[Any], Any]
     of_json: Callable[[Any], Any]
     kinds: frozenset[type] = frozenset()
+    types: frozenset[type] = frozenset()
+    many: ClassVar = False
 
     def write(self, value: Any) -> Any:
         return self.to_json(value)
 
     def read(self, json: Any, path: str) -> Any:
-        try:
-            return self.of_json(json)
-        except (TypeError, ValueError, OverflowError):
-            raise wrong(path) from None
+        if type(json) in self.kinds:
+            return json
+        if not self.types or type(json) in self.types:
+            try:
+                value = self.of_json(json)
+            except (TypeError, ValueError, OverflowError):
+                raise wrong(path) from None
+            # nothing has a second spelling
+            if (value if self.kinds else self.to_json(value)) == json:
+                return value
+        raise wrong(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,149 +142,281 @@ def entries_of(kind: type) -> tuple[Entry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A field of an object: where it stands, and how it is written."""
+    """A field of an object, and where it stands.
+
+    Args:
+        steps: Names that lead to the value; none for a field that stands among those of the owner.
+        kinds: Types of JSON values that stand for themselves: those of the codec, and of None.
+        elements: Types of the elements of a tuple, if they all stand for themselves.
+    """
 
     entry: Entry
     steps: tuple[str, ...]
     codec: Codec
+    kinds: frozenset[type]
+    elements: frozenset[type]
 
-    def take(self, document: Any) -> Any:
-        """What stands there, or ``_ABSENT``."""
-        for name in self.steps:
+
+class Object:
+    """A dataclass, as an object of its fields; nothing else may stand there.
+
+    Args:
+        required: Names that always stand there.
+        constants: Name -> JSON of the fields that tell the members of a union apart.
+    """
+
+    kinds: ClassVar = frozenset[type]()
+    many: ClassVar = False
+
+    def __init__(self, kind: Callable[..., Any], parts: list[Part]) -> None:
+        self._kind, self.to_json = kind, self.write
+        self.required: set[str] = set()
+        self.constants: Json = {}
+        self._own: list[tuple[str, Part]] = []
+        """Fields that are read, under one name."""
+        self._defaults: Json = {}
+        self._single: list[tuple[str, bool, Any, frozenset[type], Callable[[Any], Any], bool]] = []
+        """Of fields that are not written as they are, under one name: this, and how they are written."""
+        self._others: list[Part] = []
+        """Fields under several names, or none."""
+        self._places: dict[str, str] = {}
+        """First names, in order, and a field that stands there."""
+        for part in parts:
+            entry, steps = part.entry, part.steps
+            self._places.update(dict.fromkeys(steps[:1], entry.name))
+            if entry.options.omit and not entry.constant:
+                self._defaults[entry.name] = entry.default
+            else:
+                self.required.update(steps[:1])
+            if len(steps) != 1:
+                self._others.append(part)
+            elif not part.codec.kinds or entry.options.omit:
+                codec, omits = part.codec, entry.options.omit
+                how = (omits, entry.default, part.kinds, codec.to_json, codec.many)
+                self._single.append((steps[0], *how))
+            if entry.constant:
+                self.constants[steps[0]] = part.codec.write(entry.default)
+            elif len(steps) == 1:
+                self._own.append((steps[0], part))
+        self._fields = len(self._own) + len(self._others)
+        # attrgetter gives a tuple from two names on; zip drops what is there for no name
+        self._get = attrgetter(*self._places.values(), "__class__", "__class__")
+
+    def write(self, value: object) -> Json:
+        # all fields at once, as they are; then those that are written in another way
+        document = dict(zip(self._places, self._get(value), strict=False))
+        for name, omits, default, kinds, write, many in self._single:
+            content = document[name]
+            if omits and content == default:
+                del document[name]
+            elif type(content) not in kinds:
+                document[name] = list(map(write, content)) if many else write(content)
+        if self._others:
+            self._write_others(document, value)
+        return document
+
+    def _write_others(self, document: Json, value: object) -> None:
+        """Write the fields that have no name of their own in the document, or several."""
+        folders: Json = {}
+        for part in self._others:
+            content = getattr(value, part.entry.name)
+            document.update(dict.fromkeys(part.steps[:1]))
+            if part.entry.options.omit and content == part.entry.default:
+                continue
+            if type(content) not in part.kinds:
+                write = part.codec.to_json
+                content = list(map(write, content)) if part.codec.many else write(content)
+            if part.steps:
+                _put(folders, part.steps, content)
+            else:
+                document.update(content)
+        document.update(folders)
+        for part in self._others:
+            if part.steps and part.steps[0] not in folders:
+                document.pop(part.steps[0], None)
+
+    def read(self, json: Any, path: str) -> Any:
+        if not isinstance(json, dict) or not self.constants.items() <= json.items():
+            raise wrong(path)
+        values, known = dict(self._defaults), len(self.constants)
+        for name, part in self._own:
+            if name not in json:
+                continue
+            content, known = json[name], known + 1
+            if part.elements and type(content) is list and part.elements.issuperset(map(type, content)):
+                content = tuple(content)
+            elif type(content) not in part.kinds:
+                content = part.codec.read(content, f"{path}.{name}")
+            if part.entry.options.omit and content == part.entry.default:
+                raise wrong(path)
+            values[part.entry.name] = content
+        if self._others:
+            known += self._read_others(json, values, path)
+        if len(values) != self._fields or known != len(json):
+            raise self._incomplete(values, path)
+        try:
+            return self._kind(**values)
+        except (TypeError, ValueError):
+            raise wrong(path) from None
+
+    def _read_others(self, json: Json, values: Json, path: str) -> int:
+        """Read the fields that have no name of their own in the document, or several.
+
+        Returns:
+            Number of first names under which nothing else stands.
+        """
+        folders: Json = {}
+        inline = 0
+        for part in self._others:
+            content = self._taken(part.steps, json)
+            if content is _ABSENT:
+                continue
+            value = part.codec.read(content, ".".join((path, *part.steps)))
+            if part.entry.options.omit and value == part.entry.default:
+                raise wrong(path)
+            values[part.entry.name] = value
+            if part.steps:
+                _put(folders, part.steps, content)
+            else:
+                inline = len(content)
+        if not folders.items() <= json.items():
+            raise wrong(path)
+        return len(folders) + inline
+
+    def _taken(self, steps: tuple[str, ...], document: Any) -> Any:
+        """What stands under some names, or ``_ABSENT``; for none, all that is no other field's."""
+        if not steps:
+            return {name: one for name, one in document.items() if name not in self._places}
+        for name in steps:
             if not isinstance(document, dict) or name not in document:
                 return _ABSENT
             document = document[name]
         return document
 
+    def _incomplete(self, values: Json, path: str) -> InvalidInputError:
+        """The error about the first field without a value or, if there is none, about unknown names."""
+        for part in (*[part for _, part in self._own], *self._others):
+            if part.entry.name not in values:
+                return InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
+        return wrong(path)
 
-@dataclass(frozen=True, slots=True)
-class Object:
-    """A dataclass, as an object of its fields."""
 
-    kind: Callable[..., Any]
-    parts: tuple[Part, ...]
+def _put(document: Json, steps: tuple[str, ...], content: Any) -> None:
+    """Let a value stand under some names."""
+    for name in steps[:-1]:
+        document = document.setdefault(name, {})
+    document[steps[-1]] = content
+
+
+class Maybe:
+    """A value of one type, or None."""
+
     kinds: ClassVar = frozenset[type]()
 
-    def write(self, value: object) -> Json:
-        document: Json = {}
-        for part in self.parts:
-            content = getattr(value, part.entry.name)
-            if part.entry.options.omit and content == part.entry.default:
-                continue
-            json = content if part.codec.kinds else part.codec.write(content)
-            if len(part.steps) == 1 and part.steps[0] not in document:
-                document[part.steps[0]] = json
-                continue
-            for name in reversed(part.steps):
-                json = {name: json}
-            _merge(document, json)
-        return document
-
-    def read(self, json: Any, path: str) -> Any:
-        if not isinstance(json, dict):
-            raise wrong(path)
-        values = {}
-        for part in self.parts:
-            if part.entry.constant:
-                continue
-            content = json.get(part.steps[0], _ABSENT) if len(part.steps) == 1 else part.take(json)
-            if content is _ABSENT:
-                if not part.entry.options.omit:
-                    raise InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
-                content = part.entry.default
-            elif type(content) not in part.codec.kinds:
-                content = part.codec.read(content, ".".join((path, *part.steps)))
-            values[part.entry.name] = content
-        try:
-            return self.kind(**values)
-        except (TypeError, ValueError):
-            raise wrong(path) from None
-
-    def fits(self, json: object) -> bool:
-        """Whether the required names and the constants stand there."""
-        for part in self.parts:
-            entry = part.entry
-            if entry.options.omit and not entry.constant:
-                continue
-            content = part.take(json)
-            if content is _ABSENT or (entry.constant and content != part.codec.write(entry.default)):
-                return False
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A value of one of several dataclasses, or of one type or None."""
-
-    members: Mapping[Any, Codec]
-    optional: bool
-    kinds: frozenset[type] = frozenset()
+    def __init__(self, codec: Codec) -> None:
+        self.codec, self.to_json, self.many = codec, codec.to_json, codec.many
 
     def write(self, value: object) -> Any:
-        if value is None:
-            return None
-        single = len(self.members) == 1
-        return (next(iter(self.members.values())) if single else self.members[type(value)]).write(value)
+        return None if value is None else self.codec.write(value)
+
+    def read(self, json: Any, path: str) -> Any:
+        return None if json is None else self.codec.read(json, path)
+
+
+class Choice:
+    """A value of one of several dataclasses, or None if it is optional."""
+
+    kinds: ClassVar = frozenset[type]()
+    many: ClassVar = False
+
+    def __init__(self, members: Mapping[Any, Codec], *, optional: bool) -> None:
+        self.members, self.optional, self.to_json = members, optional, self.write
+
+    def write(self, value: object) -> Any:
+        return None if value is None else self.members[type(value)].write(value)
 
     def read(self, json: Any, path: str) -> Any:
         if json is None and self.optional:
             return None
-        codecs = list(self.members.values())
-        if len(codecs) > 1:
-            codecs = [codec for codec in codecs if isinstance(codec, Object) and codec.fits(json)]
-        if len(codecs) != 1:
+        fitting = None
+        for codec in self.members.values() if isinstance(json, dict) else ():
+            if not isinstance(codec, Object) or not codec.required <= json.keys():
+                continue
+            if not codec.constants.items() <= json.items():
+                continue
+            if fitting is not None:
+                raise wrong(path)
+            fitting = codec
+        if fitting is None:
             raise wrong(path)
-        return codecs[0].read(json, path)
+        return fitting.read(json, path)
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
-    """A tuple: one codec for each element, or one for all of them.
+class Row:
+    """A tuple with one codec for each element, as a list."""
 
-    Args:
-        elements: Kinds of all elements, which are copied together.
-        rows: Kinds of the elements of all elements, if these are tuples of any length.
-    """
-
-    codecs: tuple[Codec, ...]
-    repeated: bool
-    elements: frozenset[type] = frozenset()
-    rows: frozenset[type] = frozenset()
     kinds: ClassVar = frozenset[type]()
+    many: ClassVar = False
+
+    def __init__(self, codecs: tuple[Codec, ...]) -> None:
+        self.codecs = codecs
+        self.to_json = list if all(map(attrgetter("kinds"), codecs)) else self.write
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
-        if self.elements:
-            return list(values)
-        if self.rows:
-            return list(map(list, values))
-        codecs = self.codecs * len(values) if self.repeated else self.codecs
-        return [codec.write(value) for codec, value in zip(codecs, values, strict=True)]
+        return [codec.write(value) for codec, value in zip(self.codecs, values, strict=True)]
 
     def read(self, json: Any, path: str) -> tuple[Any, ...]:
-        if not isinstance(json, list) or not (self.repeated or len(json) == len(self.codecs)):
+        if not isinstance(json, list) or len(json) != len(self.codecs):
             raise wrong(path)
+        values = []
+        for place, (codec, one) in enumerate(zip(self.codecs, json, strict=True)):
+            values.append(one if type(one) in codec.kinds else codec.read(one, f"{path}[{place}]"))
+        return tuple(values)
+
+
+class Items:
+    """A tuple of any length, as a list."""
+
+    kinds: ClassVar = frozenset[type]()
+
+    def __init__(self, codec: Codec) -> None:
+        self.codec, self.many = codec, not codec.kinds
+        is_simple = not codec.many and not isinstance(codec, Maybe)
+        self.to_json = list if codec.kinds else codec.to_json if is_simple else codec.write
+        self._rows = codec.codec.kinds if isinstance(codec, Items) else frozenset[type]()
+        """Types of the elements of all elements, where these stand for themselves."""
+
+    def write(self, values: tuple[Any, ...]) -> list[Any]:
+        return list(map(self.to_json, values)) if self.many else list(values)
+
+    def read(self, json: Any, path: str) -> tuple[Any, ...]:
+        if not isinstance(json, list):
+            raise wrong(path)
+        kinds, read = self.codec.kinds, self.codec.read
         # values of any other type take the way below, which names the place of the first wrong one
-        if self.elements and self.elements.issuperset(map(type, json)):
+        if kinds.issuperset(map(type, json)):
             return tuple(json)
-        is_rows = bool(self.rows) and {list}.issuperset(map(type, json))
-        if is_rows and self.rows.issuperset(map(type, chain.from_iterable(json))):
+        is_rows = bool(self._rows) and {list}.issuperset(map(type, json))
+        if is_rows and self._rows.issuperset(map(type, chain.from_iterable(json))):
             return tuple(map(tuple, json))
-        codecs = self.codecs * len(json) if self.repeated else self.codecs
-        places = enumerate(zip(codecs, json, strict=True))
-        return tuple([codec.read(one, f"{path}[{place}]") for place, (codec, one) in places])
+        values = []
+        for place, one in enumerate(json):
+            values.append(one if type(one) in kinds else read(one, f"{path}[{place}]"))
+        return tuple(values)
 
 
-@dataclass(frozen=True, slots=True)
 class Names:
     """A mapping from texts, as an object; its names are content, which no path may hold."""
 
-    codec: Codec
     kinds: ClassVar = frozenset[type]()
+    many: ClassVar = False
+
+    def __init__(self, codec: Codec) -> None:
+        self.codec = codec
+        self.to_json = dict if codec.kinds else self.write
 
     def write(self, value: Mapping[str, Any]) -> Json:
-        if self.codec.kinds:
-            return dict(value)
-        return {name: self.codec.write(one) for name, one in value.items()}
+        return dict(zip(value, map(self.codec.write, value.values()), strict=True))
 
     def read(self, json: Any, path: str) -> Json:
         if not isinstance(json, dict):
@@ -277,11 +428,3 @@ class Names:
 
 def wrong(path: str) -> InvalidInputError:
     return InvalidInputError(field=path, problem="does not have the expected form")
-
-
-def _merge(document: Json, other: Json) -> None:
-    for name, value in other.items():
-        if name in document:
-            _merge(document[name], value)
-        else:
-            document[name] = value

@@ -5,7 +5,7 @@ the form cannot know. A decoded document encodes to itself again: nothing has a 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
@@ -16,15 +16,15 @@ from gencard.core.domain import Domain
 from gencard.core.json_codecs import (
     Choice,
     Codec,
-    Entry,
     Items,
     Json,
+    Maybe,
     Names,
     Object,
     Part,
+    Row,
     Scalar,
     entries_of,
-    wrong,
 )
 
 T = TypeVar("T")
@@ -55,7 +55,8 @@ class JsonForm:
 
     def write(self, value: object, kind: Any = None) -> Any:
         """The JSON of a value; its type is to be given where it is no dataclass."""
-        return self.codec(kind or type(value)).write(value)
+        kind = kind or type(value)
+        return (self._codecs.get(kind) or self.codec(kind)).write(value)
 
     def read(self, kind: Callable[..., T], json: object, *, field: str) -> T:
         """The value that a JSON value stands for.
@@ -67,62 +68,58 @@ class JsonForm:
             InvalidInputError: Something is missing, unknown, of another type, or spelled another way.
             GencardError: What the constructors refuse.
         """
-        codec = self.codec(kind)
-        value: T = codec.read(json, field)
-        if (place := _difference(codec.write(value), json, field)) is not None:
-            raise wrong(place)
+        value: T = (self._codecs.get(kind) or self.codec(kind)).read(json, field)
         return value
 
     def codec(self, kind: Any) -> Codec:
         """The encoder and decoder of a type."""
-        codec = self._codecs.get(kind)
-        if codec is None:
-            codec = self._codecs[kind] = self._made(kind)
-        return codec
+        if kind not in self._codecs:
+            origin, arguments = get_origin(kind), get_args(kind)
+            if is_dataclass(kind):
+                codec: Codec = self._object(kind)
+            elif origin is tuple and arguments[-1] is Ellipsis:
+                codec = Items(self._codecs.get(arguments[0]) or self.codec(arguments[0]))
+            elif origin in (UnionType, Union):
+                codec = self._union(*arguments)
+            elif origin is not None:
+                codec = self._generic(origin, arguments)
+            elif isinstance(kind, type) and issubclass(kind, StrEnum):
+                codec = Scalar(attrgetter("value"), kind)
+            else:
+                codec = ANY_JSON
+            self._codecs[kind] = codec
+        return self._codecs[kind]
 
-    def _made(self, kind: Any) -> Codec:
-        origin = get_origin(kind)
-        if is_dataclass(kind):
-            return Object(kind, tuple(map(self._part, entries_of(kind))))  # type: ignore[arg-type]
+    def _object(self, kind: Any) -> Object:
+        parts = []
+        for entry in entries_of(kind):
+            options = entry.options
+            path = () if options.inline else (options.path or self.name(entry.name)).split(".")
+            codec = options.scalar or self._codecs.get(entry.kind) or self.codec(entry.kind)
+            kinds = codec.kinds | {NoneType} if isinstance(codec, Maybe) else codec.kinds
+            elements = codec.codec.kinds if isinstance(codec, Items) else frozenset[type]()
+            parts.append(Part(entry, tuple(path), codec, kinds, elements))
+        return Object(kind, parts)
+
+    def _union(self, *kinds: Any) -> Codec:
+        members = {}
+        for kind in kinds:
+            if kind is not NoneType:
+                members[kind] = self._codecs.get(kind) or self.codec(kind)
+        if len(members) > 1:
+            return Choice(members, optional=NoneType in kinds)
+        (codec,) = members.values()
+        # None is written as it is if all other values are
+        if isinstance(codec, Scalar) and codec.kinds:
+            return replace(codec, kinds=codec.kinds | {NoneType})
+        return Maybe(codec)
+
+    def _generic(self, origin: Any, arguments: tuple[Any, ...]) -> Codec:
         if origin is Annotated:
-            return self.codec(get_args(kind)[0])
-        if isinstance(kind, type) and issubclass(kind, StrEnum):
-            return Scalar(attrgetter("value"), kind)
-        return self._combined(kind, origin)
-
-    def _combined(self, kind: Any, origin: Any) -> Codec:
-        kinds = get_args(kind)
-        if origin in (UnionType, Union):
-            members = {member: self.codec(member) for member in members_of(kind)}
-            optional = NoneType in kinds
-            # None is written as it is if all other values are
-            plain = next(iter(members.values())).kinds if optional and len(members) == 1 else frozenset()
-            return Choice(members, optional, plain and plain | {NoneType})
-        if origin is tuple:
-            if len(kinds) != 2 or kinds[1] is not Ellipsis:
-                return Items(tuple(map(self.codec, kinds)), repeated=False)
-            one = self.codec(kinds[0])
-            rows = one.elements if isinstance(one, Items) else frozenset()
-            return Items((one,), repeated=True, elements=one.kinds, rows=rows)
+            return self.codec(arguments[0])
         if isinstance(origin, type) and issubclass(origin, Mapping):
-            return Names(self.codec(kinds[1]))
-        return ANY_JSON
-
-    def _part(self, entry: Entry) -> "Part":
-        options = entry.options
-        steps = () if options.inline else tuple((options.path or self.name(entry.name)).split("."))
-        return Part(
-            entry, steps, options.scalar or self._codecs.get(entry.kind) or self.codec(entry.kind)
-        )
-
-
-def _difference(right: Any, json: Any, path: str) -> str | None:
-    """Where a JSON value differs from the right one; with unknown fields, where they stand."""
-    if right == json:
-        return None
-    if isinstance(right, dict) and isinstance(json, dict) and right.keys() == json.keys():
-        return next(filter(None, (_difference(right[name], json[name], f"{path}.*") for name in right)))
-    return path
+            return Names(self._codecs.get(arguments[1]) or self.codec(arguments[1]))
+        return Row(tuple(map(self.codec, arguments))) if origin is tuple else ANY_JSON
 
 
 def _exactly(kind: type, value: object) -> object:
@@ -131,15 +128,9 @@ def _exactly(kind: type, value: object) -> object:
     return value
 
 
-def _float(value: Any) -> float:
-    if type(value) not in (int, float):
-        raise TypeError
-    return float(value)  # JSON does not tell 1.0 from 1
-
-
 def text_scalar(to_text: Callable[[Any], str], of_text: Callable[[str], Any]) -> Scalar:
     """Values that stand as texts."""
-    return Scalar(to_text, lambda json: of_text(AS_IT_IS[str].of_json(json)))
+    return Scalar(to_text, of_text, types=frozenset({str}))
 
 
 ANY_JSON = Scalar(lambda value: value, lambda json: json)
@@ -151,7 +142,10 @@ AS_IT_IS = {
 }
 """Texts, truth values and whole numbers as JSON has them."""
 
-PLAIN = JsonForm({**AS_IT_IS, float: Scalar(lambda value: value, _float, frozenset({float}))})
+_FLOAT = Scalar(lambda value: value, float, frozenset({float}), frozenset({int}))
+"""JSON does not tell 1.0 from 1."""
+
+PLAIN = JsonForm({**AS_IT_IS, float: _FLOAT})
 """Numbers as JSON has them, under the names of the fields: reports and findings."""
 
 INTEGER_TEXT = text_scalar(str, int)

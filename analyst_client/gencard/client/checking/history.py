@@ -151,7 +151,7 @@ class LogWatch:
         new = self._checked(answer.checkpoint)
         if stored_checkpoint is not None:
             self._check_continues(stored_checkpoint, new)
-        self._remember(new)
+        self._remember(new, stored_checkpoint)
         return new
 
     def check_entry(self, index: int, checkpoint: Checkpoint) -> str:
@@ -208,10 +208,12 @@ class LogWatch:
     def _file(self) -> Path:
         return self._connection.credentials.folder / LOG_SEEN
 
-    def _seen(self) -> Checkpoint | None:
+    def _seen(self, verified: Checkpoint | None = None) -> Checkpoint | None:
+        """The kept checkpoint; its signature is checked unless these very bytes were verified."""
         if not self._file.exists():
             return None
-        return self._checked(read_file(self._file, "log", DOCUMENT_LIMIT))
+        envelope = read_file(self._file, "log", DOCUMENT_LIMIT)
+        return verified if verified and verified.envelope == envelope else self._checked(envelope)
 
     def _check_continues(self, seen: Checkpoint, new: Checkpoint) -> None:
         if new.size < seen.size:
@@ -227,8 +229,8 @@ class LogWatch:
             roots = bytes.fromhex(seen.root), bytes.fromhex(new.root)
             check_consistency(seen.size, new.size, path, *roots)
 
-    def _remember(self, checkpoint: Checkpoint) -> None:
-        newest = self._seen()
+    def _remember(self, checkpoint: Checkpoint, verified: Checkpoint | None) -> None:
+        newest = self._seen(verified)
         if newest is not None and newest.size > checkpoint.size:
             return
         with appearing(self._file, "log") as part:

@@ -12,7 +12,6 @@ from gencard.core.types import VersionKind
 from gencard.wire.documents.answer_document import (
     SignedAnswer,
     answer_of_document,
-    answer_statement,
 )
 from gencard.wire.documents.card_document import card_of_document, card_statement
 from gencard.wire.documents.key_history import KeyHistory
@@ -20,7 +19,15 @@ from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_of_docum
 from gencard.wire.documents.schema_document import coding_digest
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import digest_of, sha256, time_text
-from gencard.wire.signatures.dsse import ANSWER, CARD, RECEIPT, VERDICT, predicate_of, subject_digest
+from gencard.wire.signatures.dsse import (
+    ANSWER,
+    CARD,
+    RECEIPT,
+    VERDICT,
+    predicate_of,
+    statement,
+    subject_digest,
+)
 
 
 def checked_answer(answer: Card, proposal: Proposal) -> Card:
@@ -99,7 +106,7 @@ def checked_receipt(envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_
         VerificationError: Not signed, not a receipt, or not of this card; names what.
     """
     payload = keys.payload_of(envelope)
-    receipt = receipt_of_document(predicate_of(payload, RECEIPT))
+    receipt = receipt_of_document(predicate_of(payload, RECEIPT, compared=True))
     if receipt_statement(receipt) != payload:
         raise VerificationError(problem="the receipt is not in canonical form")
     if receipt.card_digest != card_digest:
@@ -135,8 +142,10 @@ def checked_signed_answer(
         VerificationError: Not signed, not an answer, or not of this card; names what.
     """
     payload = keys.payload_of(envelope)
-    answer = answer_of_document(predicate_of(payload, ANSWER))
-    if answer_statement(answer) != payload:
+    document = predicate_of(payload, ANSWER, compared=True)
+    answer = answer_of_document(document)
+    # the document is what the answer is written as: only its bytes could have been others
+    if statement(ANSWER, answer.name, document) != payload:
         raise VerificationError(problem="the signed answer is not in canonical form")
     if answer.card_digest != card_digest or not answer.name.startswith(f"{card.name}/answers/"):
         raise VerificationError(problem="the signed answer belongs to another card")

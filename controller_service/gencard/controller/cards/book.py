@@ -41,9 +41,9 @@ from gencard.core.errors import (
 from gencard.core.policy import Policy
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
-from gencard.wire.documents.card_document import card_statement
-from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.dsse import subject_digest
+from gencard.wire.documents.card_document import card_document
+from gencard.wire.signatures.canonical import digest_of, time_text
+from gencard.wire.signatures.dsse import CARD, statement
 from gencard.wire.signatures.identity import Identity, Role
 
 OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
@@ -193,13 +193,14 @@ class CardBook:
         charged = self.charge(tx, card.analyst, dataset_entry, outcome.terms)
         outcome = replace(outcome, price=charged.price)
         expires = (now + timedelta(days=dataset_entry.policy.valid_days)).replace(microsecond=0)
-        payload = card_statement(self._document(card, dataset_entry, outcome, now, expires))
+        document = card_document(self._document(card, dataset_entry, outcome, now, expires))
+        digest = digest_of(document)
         offer = Offer(
             terms=outcome.terms,
             changes=changes,
             price=outcome.price,
-            statement=payload,
-            digest=subject_digest(payload),
+            statement=statement(CARD, card.name, document, digest),
+            digest=digest,
             expire_time=expires,
             measures_price=price_of_named(dataset_entry, outcome.terms),
             analyses_price=outcome.terms.analyses.price,

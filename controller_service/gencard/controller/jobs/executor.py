@@ -24,7 +24,7 @@ from gencard.controller.jobs.process import (
     packed,
     received,
 )
-from gencard.controller.jobs.tasks import AnyTask, JobTask, continue_at_once
+from gencard.controller.jobs.tasks import AnyTask, JobTask, continue_at_once, load_messages
 from gencard.controller.turns import Turns, WorkTurn, trace_id, traced
 from gencard.core.errors import JobFailedError, OperationCancelledError
 from gencard.core.types import Progress, ignore_progress
@@ -90,6 +90,7 @@ class ProcessExecutor(Executor):
         self._turns: Turns[_Submission] = Turns(workers)
         self._jobs: dict[Future[Any], WorkerProcess | None] = {}
         self._spare = _started()
+        load_messages()
         self._series: dict[Future[Any], str] = {}
         self._staying: set[Future[Any]] = set()
         """Jobs whose process waits for another one."""

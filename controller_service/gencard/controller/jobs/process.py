@@ -101,6 +101,9 @@ class Crashed:
 Ending = Done | Failed | Crashed
 Reply = Reported | Ending
 
+for _head in (Order, Reply):
+    JOBS.codec(_head)
+
 
 class MalformedMessageError(Exception):
     """A frame that no program of this version sends; the text has no part of it."""

@@ -573,5 +573,13 @@ _OF_QUESTIONS: tuple[AnyTask, ...] = (
 TASKS = {task.name: task for task in (*_OF_RELEASES, *_OF_QUESTIONS)}
 """Everything that a worker can be asked to do."""
 
+
+def load_messages() -> None:
+    """Load the types of all messages and make their codecs, so that no job waits for them."""
+    for task in TASKS.values():
+        JOBS.codec(task.request)
+        JOBS.codec(task.result)
+
+
 KEPT_FIT, KEPT_ROWS = "fit", "rows"
 """Files that ``keep`` leaves in its folder: one of them."""

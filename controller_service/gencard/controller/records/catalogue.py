@@ -1,7 +1,7 @@
 """The datasets on offer, as everybody may know them: public schema, policy, version. No record."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gencard.controller.records.file_format import USUAL, FileFormat
@@ -40,6 +40,7 @@ class DatasetEntry:
         format: How the files are written.
         version_kind: What the version is an HMAC of.
         covers_values: Whether it changes with values inside levels; else no stored number is given.
+        coding_digest: Digest of the schema's coding, which cards name.
     """
 
     name: str
@@ -53,20 +54,18 @@ class DatasetEntry:
     format: FileFormat = USUAL
     version_kind: VersionKind = VersionKind.BYTES
     covers_values: bool = True
+    coding_digest: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # here, so that no reloaded or replaced policy sells noise for a record as noise for a person,
         # or numbers of two states of a table under one version
         policy = self.policy.for_persons(self.schema.most_records)
         object.__setattr__(self, "policy", policy if self.covers_values else policy.without_numbers())
+        object.__setattr__(self, "coding_digest", coding_digest(self.schema.coding))
 
     @property
     def domain(self) -> Domain:
         return self.schema.coding.domain
-
-    @property
-    def coding_digest(self) -> str:
-        return coding_digest(self.schema.coding)
 
     @property
     def versions(self) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """CatalogService and NegotiationService: what there is to choose from, and cards."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 import grpc
@@ -13,13 +13,15 @@ from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import page_and_token, page_size, request_of
 from gencard.core.card.terms import Proposal
-from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute
+from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute, GeneratorEntry
 from gencard.core.coding import Attribute
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codec import message_of, messages_of, value_of
+from gencard.wire.codec import message_of, messages_of, prepare, value_of
 from gencard.wire.codecs.card_codec import card_message
+
+prepare((CatalogueEntry, catalog.Dataset), (GeneratorEntry, catalog.Generator))
 
 SECONDS_A_DAY = 86_400
 
@@ -30,6 +32,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     catalogue: Catalogue
     boxes: Boxes
+    _described: dict[str, tuple[DatasetEntry, catalog.Dataset]] = field(default_factory=dict, init=False)
+    """The message of each dataset, beside the entry that it describes: a reload makes new entries."""
 
     def register(self, server: grpc.Server) -> None:
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(self, server)
@@ -45,7 +49,12 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def GetDataset(
         self, request: catalog.GetDatasetRequest, context: grpc.ServicerContext
     ) -> catalog.GetDatasetResponse:
-        return catalog.GetDatasetResponse(dataset=_entry(self.catalogue.named(request.name), whole=True))
+        entry = self.catalogue.named(request.name)
+        described, message = self._described.get(entry.name, (None, None))
+        if described is not entry:
+            message = _entry(entry, whole=True)
+            self._described[entry.name] = entry, message
+        return catalog.GetDatasetResponse(dataset=message)
 
     def ListGenerators(
         self, request: catalog.ListGeneratorsRequest, context: grpc.ServicerContext

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -126,11 +126,14 @@ class Event(LogLine):
     @property
     def body(self) -> bytes:
         """RFC 8785 bytes of the entry: what the log stores and hashes."""
-        return json_bytes(DOCUMENT.write(self))
+        return json_bytes(_EVENT.write(self))
 
     @property
     def leaf(self) -> bytes:
         return leaf_hash(self.body)
+
+
+_EVENT = DOCUMENT.codec(Event)
 
 
 def event_of(body: bytes) -> Event:
@@ -140,7 +143,7 @@ def event_of(body: bytes) -> Event:
         VerificationError: They are not the bytes of any entry.
     """
     try:
-        document = document_of(body, "entry")
+        document = document_of(body, "entry", compared=True)
         event = Event(
             index=int(document["index"]),
             time=time_of(document["time"]),
@@ -295,7 +298,7 @@ class EventLog:
         Raises:
             InvalidInputError: A detail is not one that the log takes.
         """
-        last = self.last(tx)
+        last, leaf = _newest(tx)
         reading = (self._machine() if self._machine else now).replace(microsecond=0)
         now = now.replace(microsecond=0)
         # the order of entries is the order of decisions, which a clock set back must not change
@@ -306,7 +309,8 @@ class EventLog:
         # of two refusals would differ by how long their decisions took.
         if (behind := int((now - reading).total_seconds())) > 0:
             details = {**details, "clock_behind_seconds": str(behind)}
-        return self._added(tx, last, Event(0, now, action, actor, resource, details, FIRST))
+        index = 0 if last is None else last.index + 1
+        return self._added(tx, Event(index, now, action, actor, resource, details, leaf))
 
     def correct(self, tx: Connection, *, actor: str, details: Mapping[str, str], now: datetime) -> Event:
         """Append the one entry that may be earlier than the entry in front of it.
@@ -319,17 +323,15 @@ class EventLog:
         Raises:
             InvalidInputError: The newest entry is not later than the clock.
         """
-        last, now = self.last(tx), now.replace(microsecond=0)
+        (last, leaf), now = _newest(tx), now.replace(microsecond=0)
         if last is None or last.time <= now:
             problem = "is not ahead of this machine's clock, so there is nothing to correct"
             raise InvalidInputError(field="the newest log entry", problem=problem)
         details = {**details, "before": time_text(last.time)}
-        return self._added(tx, last, Event(0, now, CORRECTION, actor, "log", details, FIRST))
+        return self._added(tx, Event(last.index + 1, now, CORRECTION, actor, "log", details, leaf))
 
-    def _added(self, tx: Connection, last: Event | None, event: Event) -> Event:
-        """Store an event behind the last one."""
-        index, previous = (0, FIRST) if last is None else (last.index + 1, last.leaf)
-        event = replace(event, index=index, previous=previous)
+    def _added(self, tx: Connection, event: Event) -> Event:
+        """Store an event, which names the one in front."""
         _store(tx, event)
         self.newest = event.time
         return event
@@ -408,8 +410,7 @@ class EventLog:
     @staticmethod
     def last(tx: Connection) -> Event | None:
         """The newest entry; None in an empty log."""
-        body = tx.execute(_NEWEST).scalar_one_or_none()
-        return None if body is None else event_of(bytes(body))
+        return _newest(tx)[0]
 
 
 def ahead_of(tx: Connection, now: datetime) -> Event | None:
@@ -466,6 +467,12 @@ _LEAF = select(events.c.leaf).where(events.c.index == bindparam("position"))
 _NODE = select(log_nodes.c.hash).where(
     log_nodes.c.level == bindparam("level"), log_nodes.c.position == bindparam("position")
 )
+
+
+def _newest(tx: Connection) -> tuple[Event | None, bytes]:
+    """The newest entry with its leaf hash; None and ``FIRST`` in an empty log."""
+    body = tx.execute(_NEWEST).scalar_one_or_none()
+    return (None, FIRST) if body is None else (event_of(bytes(body)), leaf_hash(bytes(body)))
 
 
 def _checkpoint_of(tx: Connection, size: int) -> bytes | None:

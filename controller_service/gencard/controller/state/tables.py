@@ -1,6 +1,6 @@
 """The tables of the newest revision, and their column types; ``migration`` makes them."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sqlalchemy import (
     BigInteger,
@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-from gencard.wire.signatures.canonical import time_of, time_text
+from gencard.wire.signatures.canonical import time_text
 
 SERIAL = BigInteger().with_variant(Integer, "sqlite")
 """A number that the database gives, always larger than those before it."""
@@ -39,7 +39,11 @@ class Instant(TypeDecorator[datetime]):
         return None if value is None else time_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002  the base class's signature
-        return None if value is None else time_of(value)
+        """Raises ValueError, a StorageError outside, for a text that was not written here."""
+        time = None if value is None else datetime.fromisoformat(value)
+        if time is not None and time.tzinfo is not UTC:
+            raise ValueError("a time that is not in UTC")
+        return time
 
 
 class Seed(TypeDecorator[int]):

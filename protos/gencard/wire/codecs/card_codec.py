@@ -4,7 +4,9 @@ from functools import lru_cache
 
 from gencard.core.card.card import Card
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codec import message_of, value_of
+from gencard.wire.codec import message_of, prepare, value_of
+
+prepare((Card, pb.Card))
 
 _SMALL = 32 * 1024
 """Bytes of a card that is kept once it was read: it takes seven times as much in memory."""

@@ -54,9 +54,12 @@ class Question:
                 raise InvalidInputError(field=name, problem=f"must be at most {most} characters")
         if self.missing not in ("level", "drop"):
             raise InvalidInputError(field="missing", problem="must be 'level' or 'drop'")
-        if self.options and json_bytes(self._options).decode() != self.options:
+        if not self.options:
+            return
+        options = self._options
+        if json_bytes(options).decode() != self.options:
             raise InvalidInputError(field="options", problem="must be RFC 8785 JSON")
-        for name, value in self._options.items():
+        for name, value in options.items():
             if name != "values" and not _is_plain(value):
                 problem = "must be a number, text, or a list of these"
                 raise InvalidInputError(field="options", problem=problem)
@@ -64,7 +67,7 @@ class Question:
 
     @property
     def _options(self) -> Document:
-        return document_of(self.options.encode(), "options") if self.options else {}
+        return document_of(self.options.encode(), "options", compared=True)
 
     @property
     def values(self) -> dict[str, list[float]]:
@@ -73,7 +76,7 @@ class Question:
         Raises:
             InvalidInputError: ``values`` of the options holds something else.
         """
-        values = self._options.get("values", {})
+        values = self._options.get("values", {}) if self.options else {}
         right = isinstance(values, dict) and all(map(_are_numbers, values.values()))
         if not right:
             raise values_refused()
@@ -82,7 +85,10 @@ class Question:
     @property
     def digest(self) -> str:
         """SHA-256, in hex, of the canonical JSON."""
-        return digest_of(DOCUMENT.write(self))
+        return digest_of(_QUESTION.write(self))
+
+
+_QUESTION = DOCUMENT.codec(Question)
 
 
 def values_refused() -> InvalidInputError:
@@ -144,9 +150,12 @@ class SignedAnswer:
             )
 
 
+_ANSWER = DOCUMENT.codec(SignedAnswer)
+
+
 def answer_statement(answer: SignedAnswer) -> bytes:
     """What the controller signs."""
-    return statement(ANSWER, answer.name, DOCUMENT.write(answer))
+    return statement(ANSWER, answer.name, _ANSWER.write(answer))
 
 
 def answer_of_document(document: Document) -> SignedAnswer:

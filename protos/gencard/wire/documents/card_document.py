@@ -26,8 +26,11 @@ _IN_DOCUMENTS = {"most_records": "mostRecords"}
 
 
 def privacy_document(privacy: Privacy) -> Document:
-    parameters = {_IN_DOCUMENTS.get(name, name): text for name, text in privacy.parameters.items()}
-    return {"mechanism": str(privacy.mechanism), **parameters}
+    document: Document = {"mechanism": str(privacy.mechanism), **privacy.parameters}
+    for name, other in _IN_DOCUMENTS.items():
+        if name in document:
+            document[other] = document.pop(name)
+    return document
 
 
 def privacy_of_document(document: Document) -> Privacy:
@@ -98,6 +101,7 @@ _FORM = replace(
         Claim: Scalar(claim_document, claim_of_document),
     },
 )
+_CARD = _FORM.codec(CardTerms)
 
 
 def price_document(price: Price) -> Document:
@@ -118,7 +122,7 @@ def terms_of_document(document: Document) -> Proposal:
 
 def card_document(card: CardTerms) -> Document:
     """The terms with their surroundings; the generator's name stands beside its digest once more."""
-    document: Document = _FORM.write(card)
+    document: Document = _CARD.write(card)
     document["generator"]["name"] = card.terms.generator
     return document
 

@@ -9,7 +9,7 @@ bears a time of its own period.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -108,6 +108,10 @@ class KeyHistory:
     pinned: Ed25519PublicKey
     use: str
     changes: tuple[KeyChange, ...] = ()
+    periods: tuple[Period, ...] = field(init=False, repr=False, compare=False)
+    """Every key, oldest first."""
+    _names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Key ids of the periods."""
 
     def __post_init__(self) -> None:
         for place, change in enumerate(self.changes, start=1):
@@ -116,19 +120,15 @@ class KeyHistory:
         for older, newer in pairwise(self.changes):
             if newer.previous != older.key or newer.time < older.time:
                 raise VerificationError(problem=f"change {newer.number} of the key breaks the chain")
-        keys = [period.key for period in self.periods]
-        if len(set(map(dsse.key_id, keys))) != len(keys):
+        first = self.changes[0].previous if self.changes else self.pinned
+        keys = (first, *[change.key for change in self.changes])
+        turns = ("", *[change.time for change in self.changes], "")
+        object.__setattr__(self, "periods", tuple(map(Period, keys, turns, turns[1:])))
+        object.__setattr__(self, "_names", tuple(map(dsse.key_id, keys)))
+        if len({*self._names}) != len(keys):
             raise VerificationError(problem="a key appears twice in the key history")
         if self.pinned not in keys:
             raise VerificationError(problem="the key history does not lead to the key that you hold")
-
-    @property
-    def periods(self) -> tuple[Period, ...]:
-        """Every key, oldest first."""
-        first = self.changes[0].previous if self.changes else self.pinned
-        keys = (first, *(change.key for change in self.changes))
-        turns = ("", *(change.time for change in self.changes), "")
-        return tuple(map(Period, keys, turns, turns[1:]))
 
     def followed(self, envelopes: Iterable[bytes]) -> "KeyHistory":
         """What is known here or, where it goes further, what these changes tell; other uses aside.
@@ -156,7 +156,8 @@ class KeyHistory:
 
     def knows_signer(self, envelope: bytes) -> bool:
         """Whether a key of this history is named in an envelope; raises VerificationError."""
-        return bool(self._signers(envelope))
+        _, signatures = dsse.opened(envelope)
+        return not signatures.keys().isdisjoint(self._names)
 
     def payload_of(
         self, envelope: bytes, before: Sequence[Ed25519PublicKey] = (), *, unknown: int = 0
@@ -171,15 +172,14 @@ class KeyHistory:
             VerificationError: None did, a signature is wrong, there are others, or the statement is of
                 another time.
         """
-        signers = self._signers(envelope) or self.periods
-        payload = dsse.verify(envelope, [*before, signers[-1].key], unknown=unknown)
-        signers[-1].check(payload)
+        payload, signatures = dsse.opened(envelope)
+        period = self.periods[-1]
+        for name, other in zip(self._names, self.periods, strict=True):
+            if name in signatures:
+                period = other
+        dsse.check_signatures(payload, signatures, [*before, period.key], unknown=unknown)
+        period.check(payload)
         return payload
-
-    def _signers(self, envelope: bytes) -> tuple[Period, ...]:
-        """Whose keys are named in an envelope; nothing is verified."""
-        _, signatures = dsse.opened(envelope)
-        return tuple(period for period in self.periods if dsse.key_id(period.key) in signatures)
 
 
 def changes_file(envelopes: Iterable[bytes]) -> bytes:

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from gencard.core.card.budget import decimal_text
 from gencard.core.errors import GencardError, InvalidInputError, VerificationError
-from gencard.core.json_codecs import Scalar
 from gencard.core.typed_json import AS_IT_IS, INTEGER_TEXT, JsonForm, text_scalar
 from gencard.core.types import Time
 from gencard.wire.signatures.canonical import (
@@ -68,16 +67,11 @@ def is_signed_by(payload: bytes, signature: bytes, key: Ed25519PublicKey) -> boo
 
 def envelope_of(payload: bytes, signatures: Mapping[str, bytes]) -> bytes:
     """An envelope, as canonical JSON, around signatures by key id."""
-    return json_bytes(
-        {
-            "payload": base64.b64encode(payload).decode(),
-            "payloadType": PAYLOAD_TYPE,
-            "signatures": [
-                {"keyid": keyid, "sig": base64.b64encode(signature).decode()}
-                for keyid, signature in signatures.items()
-            ],
-        }
-    )
+    entries = []
+    for keyid, signature in signatures.items():
+        entries.append({"keyid": keyid, "sig": base64.b64encode(signature).decode()})
+    encoded = base64.b64encode(payload).decode()
+    return json_bytes({"payload": encoded, "payloadType": PAYLOAD_TYPE, "signatures": entries})
 
 
 def sign(payload: bytes, keys: Sequence[Ed25519PrivateKey]) -> bytes:
@@ -97,20 +91,32 @@ def verify(envelope: bytes, keys: Sequence[Ed25519PublicKey], *, unknown: int = 
         VerificationError: The envelope is malformed, a signature is missing or wrong, or the signatures
             are not one for each signer in this order.
     """
+    payload, signatures = opened(envelope)
+    check_signatures(payload, signatures, keys, unknown=unknown)
+    return payload
+
+
+def check_signatures(
+    payload: bytes,
+    signatures: Mapping[str, bytes],
+    keys: Sequence[Ed25519PublicKey],
+    *,
+    unknown: int = 0,
+) -> None:
+    """Check the signatures of an opened envelope; see ``verify``."""
     if not keys:
         raise VerificationError(problem="there is no public key to check the signature with")
-    payload, signatures = opened(envelope)
-    for key in keys:
-        signature = signatures.get(key_id(key))
+    names = list(map(key_id, keys))
+    for key, name in zip(keys, names, strict=True):
+        signature = signatures.get(name)
         if signature is None:
-            raise VerificationError(problem=f"no signature by key {key_id(key)[:16]}")
+            raise VerificationError(problem=f"no signature by key {name[:16]}")
         if not is_signed_by(payload, signature, key):
-            raise VerificationError(problem=f"the signature by key {key_id(key)[:16]} is wrong")
+            raise VerificationError(problem=f"the signature by key {name[:16]} is wrong")
     # an entry that is not checked could be exchanged by anybody, or be taken for a signature
-    if len(signatures) != unknown + len(keys) or [*signatures][unknown:] != [*map(key_id, keys)]:
+    if len(signatures) != unknown + len(keys) or [*signatures][unknown:] != names:
         problem = "the envelope does not have one signature for each signer, in their order"
         raise VerificationError(problem=problem)
-    return payload
 
 
 def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
@@ -120,15 +126,16 @@ def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
         VerificationError: The envelope is malformed: not the one sequence of bytes for its content.
     """
     try:
-        document = document_of(envelope, "envelope")
+        document = document_of(envelope, "envelope", compared=True)
         if document["payloadType"] != PAYLOAD_TYPE:
             raise VerificationError(problem="the envelope has another payload type")
         payload = base64.b64decode(document["payload"], validate=True)
-        signatures = {
-            text_of(entry["keyid"]): base64.b64decode(entry["sig"], validate=True)
-            for entry in document["signatures"]
-        }
-        is_canonical = envelope_of(payload, signatures) == envelope  # no name or signer stands twice
+        signatures: dict[str, bytes] = {}
+        for entry in document["signatures"]:
+            signatures[entry["keyid"]] = base64.b64decode(entry["sig"], validate=True)
+        are_texts = {str}.issuperset(map(type, signatures))
+        # no name or signer stands twice
+        is_canonical = are_texts and envelope_of(payload, signatures) == envelope
     except (KeyError, TypeError, ValueError, InvalidInputError):
         is_canonical = False
     if not is_canonical:
@@ -155,14 +162,17 @@ def statement(kind: str, subject: str, predicate: Document, digest: str | None =
     )
 
 
-def predicate_of(payload: bytes, kind: str) -> Document:
+def predicate_of(payload: bytes, kind: str, *, compared: bool = False) -> Document:
     """The facts of a Statement whose signature was verified.
+
+    Args:
+        compared: See ``document_of``.
 
     Raises:
         VerificationError: Another kind of statement, or none.
     """
     try:
-        document = document_of(payload, "statement")
+        document = document_of(payload, "statement", compared=compared)
         predicate = document["predicate"]
         right = document["predicateType"] == kind and document["_type"] == STATEMENT_TYPE
         if right and isinstance(predicate, dict):
@@ -197,7 +207,7 @@ DOCUMENT = JsonForm(
         float: text_scalar(repr, float),
         Decimal: text_scalar(decimal_text, decimal_of_text),
         bytes: text_scalar(bytes.hex, bytes.fromhex),
-        Time: Scalar(str, time_text_of),
+        Time: text_scalar(str, time_text_of),
         datetime: text_scalar(time_text, time_of),
         Ed25519PublicKey: text_scalar(lambda key: key.public_bytes_raw().hex(), _key_of),
     },

@@ -1,7 +1,7 @@
 """Who somebody is: the one URI in a certificate, and nothing else."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cryptography import x509
@@ -35,6 +35,11 @@ class Identity:
     project: str
     role: Role
     name: str
+    uri: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        uri = f"spiffe://{self.trust_domain}/{self.project}/{self.role}/{self.name}"
+        object.__setattr__(self, "uri", uri)
 
     @classmethod
     def of(cls, uri: str) -> "Identity":
@@ -63,10 +68,6 @@ class Identity:
         if len(uris) != 1 or len(list(names)) != 1:
             raise UnauthenticatedError()
         return cls.of(uris[0])
-
-    @property
-    def uri(self) -> str:
-        return f"spiffe://{self.trust_domain}/{self.project}/{self.role}/{self.name}"
 
 
 def short_name(uri: str) -> str:
