@@ -10,7 +10,7 @@ PAGE = ROOT / "DECISIONS.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 NUMBERS = [int(number) for number in re.findall(r"^### (\d+)\. ", TEXT, re.MULTILINE)]
 MOST = 61
-MOST_WORDS = 5_950  # 5,800 before one shape for one thing
+MOST_WORDS = 6_200  # 5,950 before numbers
 
 ROOTS = (
     "shared",

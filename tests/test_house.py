@@ -35,7 +35,7 @@ MOST_PAIRS = 8
 """Pairs of classes that share most of their fields."""
 
 MOST_REPEATED_NAMES = 19
-MOST_CONVERSION_LINES = 174
+MOST_CONVERSION_LINES = 175
 
 MOST_RUN = {"propose": 63, "generate": 109, "run": 109, "audit": 115}
 """Files that one call runs, on both sides; two more than seen, for what runs now and then."""
