@@ -53,6 +53,9 @@ def attribute(house, name):
     return next((one for one in table["attributes"] if one["name"] == name), None)
 
 
+AGE = {"edges": [16, 30, 45, 65, 95]}
+
+
 class TestSchema:
     @pytest.mark.parametrize(
         ("words", "expected"),
@@ -69,7 +72,18 @@ class TestSchema:
             ),
             (["health", "--not-ordered"], {"labels": ["good", "fair", "bad", "very bad"]}),
             (["age", "--edges", "0, 17.5, 99", "--missing"], {"edges": [0, 17.5, 99], "missing": True}),
-            (["age", "--edges", "2019-01-01,2020-12-31"], {"dates": ["2019-01-01", "2020-12-31"]}),
+            (
+                ["age", "--edges", "2019-01-01,2020-12-31"],
+                {"dates": ["2019-01-01", "2020-12-31"], "step": 1},
+            ),
+            (
+                ["age", "--step", "0.5", "--points", "40, 50.5", "--fine", "5", "--above"],
+                AGE | {"step": "0.5", "points": [40, 50.5], "fine": 5, "above": "highest"},
+            ),
+            (
+                ["age", "--step", "1", "--fine", "16,20,95", "--fine-points", "18", "--below"],
+                AGE | {"step": "1", "fine": [16, 20, 95], "fine_points": [18], "below": "lowest"},
+            ),
             (["age", "--labels", "16,17", "--integer"], {"labels": ["16", "17"], "integer": True}),
             (["wage", "--new", "--edges", "0,10", "--decimals", "2"], {"edges": [0, 10], "decimals": 2}),
             (["work", "--leave-out"], None),
@@ -79,6 +93,27 @@ class TestSchema:
         run(house, "schema", "set", *words)
         table = attribute(house, words[0])
         assert table == (None if expected is None else {"name": words[0]} | expected)
+
+    def test_new_edges_end_what_was_chosen_for_others(self, house):
+        schema = house.folder / "schema.toml"
+        more = 'step = 1\npoints = [50]\nfine = 5\ndrafted = "records"\n'
+        schema.write_text(schema.read_text() + more)
+        run(house, "schema", "set", "age", "--edges", "10,50,95")
+        expected = {"name": "age", "edges": [10, 50, 95], "step": 1, "fine": 5}
+        assert attribute(house, "age") == expected
+        run(house, "schema", "set", "age", "--fine", "", "--points", "20")
+        assert attribute(house, "age") == {
+            "name": "age",
+            "edges": [10, 50, 95],
+            "step": 1,
+            "points": [20],
+        }
+        run(house, "schema", "set", "age", "--labels", "a,b")
+        assert attribute(house, "age") == {"name": "age", "labels": ["a", "b"]}
+
+    def test_a_step_is_proposed_where_there_is_none(self, house):
+        assert "schema set age --step 1" in run(house, "schema", "set", "age", "--missing")
+        assert "--step" not in run(house, "schema", "set", "age", "--step", "1").split("review")[0]
 
     def test_comments_order_and_the_rest_stay(self, house):
         schema = house.folder / "schema.toml"
@@ -98,6 +133,10 @@ class TestSchema:
             (["sex", "--labels", "a,a"], "repeat"),
             (["sex", "--decimals", "1"], "allowed only with edges"),
             (["age", "--edges", "9,1"], "edges must increase"),
+            (["age", "--step", "1", "--points", "100"], "one of points lies outside the edges: 100"),
+            (["age", "--step", "a cent"], "is not a number"),
+            (["age", "--points", "20"], "points needs a step"),
+            (["sex", "--above"], "above is allowed only with edges or dates"),
             (["age", "--edges", "1,x"], "'x' is neither a number nor a date"),
             (["age", "--edges", "1,2", "--labels", "x"], "cannot be given together"),
             (["sex", "--new", "--labels", "x"], "is already in the schema"),
