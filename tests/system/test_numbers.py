@@ -68,6 +68,16 @@ def test_amounts_are_written_to_the_cent_and_zeros_are_zeros(rows, records):
     assert abs(frame.spent.mean() / records.spent.mean() - 1) < 0.2
 
 
+def test_what_is_invented_is_said(house):
+    with house.analyst() as analyst:
+        card = analyst.propose("survey", [("spent", "sex")], purpose="A test", rows=600)
+        release = card.accept().release(600, seed=1, progress=False)
+        words = "values inside levels are invented: spent"
+        assert dict(release.lines())["Numbers"] == words
+        report = card.fidelity(release).lines()
+    assert report[0] == ("Not seen", f"{words}; distances are between levels")
+
+
 def test_dates_come_out_as_dates_of_the_declared_year(rows):
     texts, _, frame = rows
     assert (pd.to_datetime(texts.day) == frame.day).all()
@@ -106,6 +116,6 @@ def test_the_catalogue_says_what_was_drafted_from_the_records(house):
     with house.analyst() as analyst:
         attributes = {one.name: one for one in analyst.dataset("survey").attributes}
     assert attributes["spent"].attribute.drafted == "records"
-    assert attributes["spent"].type == "decimal, step 0.01"
-    assert attributes["hours"].type == "integer"
+    assert attributes["spent"].type == "decimal, step 0.01, drafted from the records"
+    assert attributes["hours"].type == "integer, drafted from the records"
     assert attributes["sex"].attribute.drafted == ""

@@ -13,7 +13,7 @@ from gencard.client.files.folder import RECEIPT, check_free, clear_release, save
 from gencard.client.files.rows import cells_of, write_rows
 from gencard.core.card.budget import counted
 from gencard.core.card.terms import Tier
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, invented_words
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
 from gencard.files import DOCUMENT_LIMIT, read_file
@@ -146,10 +146,15 @@ class Release(Displayable):
         seed = self.receipt.drawing_seed
         return values_of(form, seed, rows, self.coding) if self.derivations else values_of(form, seed)
 
+    @property
+    def _invented(self) -> str:
+        return invented_words(self.coding, self.dataset.domain.attributes)
+
     def lines(self) -> list[tuple[str, str]]:
         return [
             ("Release", self.name),
             ("Rows", f"{self.receipt.rows:,}"),
+            *([("Numbers", words)] if (words := self._invented) else []),
             *_made_by(self.receipt),
             *([("Records", counted(self.receipt.most_records))] if self.receipt.most_records else []),
             *([("Version", kind.wording)] if (kind := self.receipt.version_kind) else []),

@@ -38,7 +38,8 @@ class DeclaredAttribute:
         how = self.attribute.derivation
         per_person = ", per person" if how is not None and how.per_person else ""
         derived = "" if how is None else f", derived from {', '.join(how.sources)}{per_person}"
-        return f"{self._type_of_values}{derived}"
+        drafted = f", drafted from the {self.attribute.drafted}" if self.attribute.drafted else ""
+        return f"{self._type_of_values}{derived}{drafted}"
 
     @property
     def _type_of_values(self) -> str:

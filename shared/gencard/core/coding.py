@@ -306,6 +306,17 @@ class Coding:
         return self.attributes[self.domain.axis(name)]
 
 
+def invented_words(coding: Coding, attributes: Sequence[str]) -> str:
+    """Say of which attributes rows have invented values, inside levels of several; empty if of none."""
+    codings = {name: coding.attribute(name).coding for name in attributes}
+    names = [
+        name
+        for name, one in codings.items()
+        if isinstance(one, Edges) and any(low < high for low, high in one.ends)
+    ]
+    return f"values inside levels are invented: {', '.join(names)}" if names else ""
+
+
 def _is_of_a_number(coding: Labels | Edges) -> bool:
     """Whether every number of records has a level: whether there are any, or whole numbers from 0."""
     if isinstance(coding, Labels):

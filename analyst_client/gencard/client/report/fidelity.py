@@ -15,7 +15,7 @@ from gencard.client.display import (
     percent,
 )
 from gencard.client.report.findings import sentence
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, invented_words
 from gencard.core.domain import Clique
 from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.typed_json import PLAIN
@@ -55,7 +55,10 @@ class FidelityReport(WrittenAsPage, Displayable):
     def lines(self) -> list[tuple[str, str]]:
         """The finding in names and values."""
         largest = self.facts.largest
+        names = dict.fromkeys(name for one in self.facts.marginals for name in one.clique)
+        invented = invented_words(self.coding, tuple(names))
         return [
+            *([("Not seen", f"{invented}; distances are between levels")] if invented else []),
             ("Result", self.wording),
             ("Rows", f"{self.facts.rows:,}"),
             (
