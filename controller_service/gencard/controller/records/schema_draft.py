@@ -53,6 +53,7 @@ class DraftedAttribute:
         marks: Marks of missing values and their counts, for the steward alone.
         scale: Declaration of numbers or dates, as the schema file states it.
         drafted: What the levels were drafted from, if nobody declared them.
+        rounded: The step is coarser than the last digit of the values.
     """
 
     name: str
@@ -62,6 +63,7 @@ class DraftedAttribute:
     marks: dict[str, int] = field(default_factory=dict)
     scale: DeclaredScale | None = None
     drafted: str = ""
+    rounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,8 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
             note = f"Labels drafted from {profile.source}" + (", order recognised." if ordered else ".")
     is_drafted = scale is not None and not profile.declared and reading.age_at is None
     drafted = "records" if is_drafted else ""
-    return DraftedAttribute(profile.name, coding, note, reading, profile.marks, scale, drafted)
+    rounded = scale is not None and profile.kind == "number" and _is_rounded(profile, scale)
+    return DraftedAttribute(profile.name, coding, note, reading, profile.marks, scale, drafted, rounded)
 
 
 def _why_left_out(profile: Profile) -> str:
@@ -224,9 +227,14 @@ def _note_of_scale(profile: Profile, scale: DeclaredScale) -> str:
     note = f"Edges drafted from {profile.source}."
     if not profile.declared:
         note += " State a public last edge; above = 'highest' takes larger values for it."
-    if profile.decimals is None or scale.step > Decimal(1).scaleb(-profile.decimals):
+    if _is_rounded(profile, scale):
         note += f" Values are rounded to multiples of {decimal_text(scale.step)}."
     return note
+
+
+def _is_rounded(profile: Profile, scale: DeclaredScale) -> bool:
+    """Whether the values have more digits than the drafted step, as far as is known."""
+    return profile.decimals is None or scale.step > Decimal(1).scaleb(-profile.decimals)
 
 
 def _dates(profile: Profile) -> DeclaredScale:

@@ -24,6 +24,7 @@ from gencard.controller.settings.edits import (
 from gencard.controller.settings.files import Table, read_table, toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, say_in_force, table
+from gencard.core.card.budget import decimal_text
 from gencard.core.coding import Attribute, Edges, Labels
 from gencard.core.errors import InvalidInputError
 from gencard.core.scale import CLAMPS
@@ -340,7 +341,14 @@ def _coding_words(column: DraftedAttribute) -> str:
             return f"{len(labels)} {kind}"
         case Edges(dates=True):
             return f"{column.coding.size - column.coding.missing} periods"
+    return _words_of_numbers(column, column.coding)
+
+
+def _words_of_numbers(column: DraftedAttribute, coding: Edges) -> str:
     if column.reading.age_at:
         return f"ages on {column.reading.age_at}"
-    intervals = f"{column.coding.size - column.coding.missing} levels"
-    return f"{intervals}, step {column.scale.step:f}" if column.scale else intervals
+    levels = f"{coding.size - coding.missing} levels"
+    if column.scale is None:
+        return levels
+    rounded = ", to which values are rounded" if column.rounded else ""
+    return f"{levels}, step {decimal_text(column.scale.step)}{rounded}"
