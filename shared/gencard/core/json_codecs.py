@@ -4,8 +4,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
+from types import NoneType
 from typing import Any, ClassVar, Protocol, get_type_hints
 
 from gencard.core.errors import InvalidInputError
@@ -13,6 +14,9 @@ from gencard.core.errors import InvalidInputError
 Json = dict[str, Any]
 
 _ABSENT = object()
+
+LARGEST_WHOLE = 2**53
+"""Whole numbers up to this one are floats, too."""
 
 
 class Codec(Protocol):
@@ -22,17 +26,14 @@ class Codec(Protocol):
     the types in ``kinds`` stand for themselves, and all values are written as they are: many of them
     are checked and copied together, without a call for each.
 
-    ``to_json`` writes a value that is not None with the fewest calls or, if ``many``, one element of it.
+    ``to_json`` writes a value faster than ``write``; None if nothing does.
     """
 
     @property
     def kinds(self) -> frozenset[type]: ...
 
     @property
-    def to_json(self) -> Callable[[Any], Any]: ...
-
-    @property
-    def many(self) -> bool: ...
+    def to_json(self) -> Callable[[Any], Any] | None: ...
 
     def write(self, value: Any) -> Any: ...
 
@@ -47,13 +48,14 @@ class Scalar:
         of_json: Raises TypeError or ValueError where the JSON value is none of them.
         kinds: See ``Codec``.
         types: Types of the JSON values that ``of_json`` takes; empty if it checks them itself.
+        whole: Whether ``of_json`` is ``float`` and takes whole numbers.
     """
 
     to_json: Callable[[Any], Any]
     of_json: Callable[[Any], Any]
     kinds: frozenset[type] = frozenset()
     types: frozenset[type] = frozenset()
-    many: ClassVar = False
+    whole: bool = False
 
     def write(self, value: Any) -> Any:
         return self.to_json(value)
@@ -140,7 +142,7 @@ def entries_of(kind: type) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """A field of an object, and where it stands.
 
@@ -148,6 +150,9 @@ class Part:
         steps: Names that lead to the value; none for a field that stands among those of the owner.
         kinds: Types of JSON values that stand for themselves: those of the codec, and of None.
         elements: Types of the elements of a tuple, if they all stand for themselves.
+        whole: Whether a whole number stands for a float.
+        write: Writes a value that is not None or, if ``many``, an element of it.
+        form: Codec of the same, if it writes objects.
     """
 
     entry: Entry
@@ -155,107 +160,110 @@ class Part:
     codec: Codec
     kinds: frozenset[type]
     elements: frozenset[type]
+    whole: bool
+    write: Callable[[Any], Any]
+    many: bool
+    form: "Object | Choice | None"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Object:
     """A dataclass, as an object of its fields; nothing else may stand there.
 
     Args:
         required: Names that always stand there.
         constants: Name -> JSON of the fields that tell the members of a union apart.
+        own: Fields that are read, under one name.
+        single: Fields that are not written as they are, under one name.
+        others: Fields under several names, or none.
+        defaults: Values of the fields that may be absent.
+        places: First names, in order, and a field that stands there.
+        get: Gets these fields of a value.
     """
 
+    kind: Callable[..., Any]
+    required: set[str]
+    constants: Json
+    own: list[tuple[str, Part]]
+    single: list[tuple[str, Part]]
+    others: list[Part]
+    defaults: Json
+    places: dict[str, str]
+    get: Callable[[Any], tuple[Any, ...]]
     kinds: ClassVar = frozenset[type]()
-    many: ClassVar = False
-
-    def __init__(self, kind: Callable[..., Any], parts: list[Part]) -> None:
-        self._kind, self.to_json = kind, self.write
-        self.required: set[str] = set()
-        self.constants: Json = {}
-        self._own: list[tuple[str, Part]] = []
-        """Fields that are read, under one name."""
-        self._defaults: Json = {}
-        self._single: list[tuple[str, bool, Any, frozenset[type], Callable[[Any], Any], bool]] = []
-        """Of fields that are not written as they are, under one name: this, and how they are written."""
-        self._others: list[Part] = []
-        """Fields under several names, or none."""
-        self._places: dict[str, str] = {}
-        """First names, in order, and a field that stands there."""
-        for part in parts:
-            entry, steps = part.entry, part.steps
-            self._places.update(dict.fromkeys(steps[:1], entry.name))
-            if entry.options.omit and not entry.constant:
-                self._defaults[entry.name] = entry.default
-            else:
-                self.required.update(steps[:1])
-            if len(steps) != 1:
-                self._others.append(part)
-            elif not part.codec.kinds or entry.options.omit:
-                codec, omits = part.codec, entry.options.omit
-                how = (omits, entry.default, part.kinds, codec.to_json, codec.many)
-                self._single.append((steps[0], *how))
-            if entry.constant:
-                self.constants[steps[0]] = part.codec.write(entry.default)
-            elif len(steps) == 1:
-                self._own.append((steps[0], part))
-        self._fields = len(self._own) + len(self._others)
-        # attrgetter gives a tuple from two names on; zip drops what is there for no name
-        self._get = attrgetter(*self._places.values(), "__class__", "__class__")
+    to_json: ClassVar = None
 
     def write(self, value: object) -> Json:
-        # all fields at once, as they are; then those that are written in another way
-        document = dict(zip(self._places, self._get(value), strict=False))
-        for name, omits, default, kinds, write, many in self._single:
-            content = document[name]
-            if omits and content == default:
-                del document[name]
-            elif type(content) not in kinds:
-                document[name] = list(map(write, content)) if many else write(content)
-        if self._others:
-            self._write_others(document, value)
-        return document
+        """Write a value with the objects in it, which wait where they will stand: calls take longer."""
+        root: list[Any] = [value]
+        waiting: list[tuple[Any, Any, Any]] = [(self, root, 0)]
+        while waiting:
+            form, owner, place = waiting.pop()
+            value = owner[place]
+            if isinstance(form, Choice):
+                form = form.members[type(value)]
+            # all fields at once, as they are; then those that are written in another way
+            owner[place] = document = dict(zip(form.places, form.get(value), strict=False))
+            for name, part in form.single:
+                content = document[name]
+                if part.entry.options.omit and content == part.entry.default:
+                    del document[name]
+                elif type(content) in part.kinds:
+                    continue
+                elif part.form is None:
+                    document[name] = list(map(part.write, content)) if part.many else part.write(content)
+                elif part.many:
+                    document[name] = elements = list(content)
+                    waiting.extend(zip(repeat(part.form), repeat(elements), range(len(elements))))
+                else:
+                    waiting.append((part.form, document, name))
+            if form.others:
+                form.write_others(document, value)
+        json: Json = root[0]
+        return json
 
-    def _write_others(self, document: Json, value: object) -> None:
+    def write_others(self, document: Json, value: object) -> None:
         """Write the fields that have no name of their own in the document, or several."""
         folders: Json = {}
-        for part in self._others:
+        for part in self.others:
             content = getattr(value, part.entry.name)
             document.update(dict.fromkeys(part.steps[:1]))
             if part.entry.options.omit and content == part.entry.default:
                 continue
             if type(content) not in part.kinds:
-                write = part.codec.to_json
-                content = list(map(write, content)) if part.codec.many else write(content)
+                content = list(map(part.write, content)) if part.many else part.write(content)
             if part.steps:
                 _put(folders, part.steps, content)
             else:
                 document.update(content)
         document.update(folders)
-        for part in self._others:
+        for part in self.others:
             if part.steps and part.steps[0] not in folders:
                 document.pop(part.steps[0], None)
 
     def read(self, json: Any, path: str) -> Any:
         if not isinstance(json, dict) or not self.constants.items() <= json.items():
             raise wrong(path)
-        values, known = dict(self._defaults), len(self.constants)
-        for name, part in self._own:
+        values, known = dict(self.defaults), len(self.constants)
+        for name, part in self.own:
             if name not in json:
                 continue
             content, known = json[name], known + 1
             if part.elements and type(content) is list and part.elements.issuperset(map(type, content)):
                 content = tuple(content)
+            elif part.whole and type(content) is int and abs(content) <= LARGEST_WHOLE:
+                content = float(content)
             elif type(content) not in part.kinds:
                 content = part.codec.read(content, f"{path}.{name}")
             if part.entry.options.omit and content == part.entry.default:
                 raise wrong(path)
             values[part.entry.name] = content
-        if self._others:
+        if self.others:
             known += self._read_others(json, values, path)
-        if len(values) != self._fields or known != len(json):
+        if len(values) != len(self.own) + len(self.others) or known != len(json):
             raise self._incomplete(values, path)
         try:
-            return self._kind(**values)
+            return self.kind(**values)
         except (TypeError, ValueError):
             raise wrong(path) from None
 
@@ -267,7 +275,7 @@ class Object:
         """
         folders: Json = {}
         inline = 0
-        for part in self._others:
+        for part in self.others:
             content = self._taken(part.steps, json)
             if content is _ABSENT:
                 continue
@@ -286,7 +294,7 @@ class Object:
     def _taken(self, steps: tuple[str, ...], document: Any) -> Any:
         """What stands under some names, or ``_ABSENT``; for none, all that is no other field's."""
         if not steps:
-            return {name: one for name, one in document.items() if name not in self._places}
+            return {name: one for name, one in document.items() if name not in self.places}
         for name in steps:
             if not isinstance(document, dict) or name not in document:
                 return _ABSENT
@@ -295,10 +303,57 @@ class Object:
 
     def _incomplete(self, values: Json, path: str) -> InvalidInputError:
         """The error about the first field without a value or, if there is none, about unknown names."""
-        for part in (*[part for _, part in self._own], *self._others):
+        for part in (*[part for _, part in self.own], *self.others):
             if part.entry.name not in values:
                 return InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
         return wrong(path)
+
+
+def object_of(
+    kind: Callable[..., Any], name: Callable[[str], str], codecs: Mapping[Any, Codec]
+) -> Object:
+    """The codec of a dataclass.
+
+    Args:
+        name: How the name of a field is written.
+        codecs: Codecs of the fields' types.
+    """
+    own, single, others = list[tuple[str, Part]](), list[tuple[str, Part]](), list[Part]()
+    required, constants, defaults, places = set[str](), Json(), Json(), dict[str, str]()
+    for entry in entries_of(kind):
+        options = entry.options
+        codec = options.scalar or codecs[entry.kind]
+        inner = codec.codec if isinstance(codec, Maybe) else codec
+        many = isinstance(inner, Items) and not inner.codec.kinds
+        element = inner.codec if many else inner
+        part = Part(
+            entry,
+            () if options.inline else tuple((options.path or name(entry.name)).split(".")),
+            codec,
+            codec.kinds | {NoneType} if inner is not codec else codec.kinds,
+            codec.codec.kinds if isinstance(codec, Items) else frozenset[type](),
+            isinstance(codec, Scalar) and codec.whole,
+            element.to_json or element.write,
+            many,
+            element if isinstance(element, Object | Choice) else None,
+        )
+        first = part.steps[:1]
+        places.update(dict.fromkeys(first, entry.name))
+        if options.omit and not entry.constant:
+            defaults[entry.name] = entry.default
+        else:
+            required.update(first)
+        if len(part.steps) != 1:
+            others.append(part)
+        elif not codec.kinds or options.omit:
+            single.append((part.steps[0], part))
+        if entry.constant:
+            constants[part.steps[0]] = codec.write(entry.default)
+        elif len(part.steps) == 1:
+            own.append((part.steps[0], part))
+    # attrgetter gives a tuple from two names on; zip drops what is there for no name
+    get = attrgetter(*places.values(), "__class__", "__class__")
+    return Object(kind, required, constants, own, single, others, defaults, places, get)
 
 
 def _put(document: Json, steps: tuple[str, ...], content: Any) -> None:
@@ -308,13 +363,13 @@ def _put(document: Json, steps: tuple[str, ...], content: Any) -> None:
     document[steps[-1]] = content
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Maybe:
     """A value of one type, or None."""
 
+    codec: Codec
     kinds: ClassVar = frozenset[type]()
-
-    def __init__(self, codec: Codec) -> None:
-        self.codec, self.to_json, self.many = codec, codec.to_json, codec.many
+    to_json: ClassVar = None
 
     def write(self, value: object) -> Any:
         return None if value is None else self.codec.write(value)
@@ -323,21 +378,18 @@ class Maybe:
         return None if json is None else self.codec.read(json, path)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A value of one of several dataclasses, or None if it is optional."""
+    """A value of one of several dataclasses."""
 
+    members: Mapping[Any, Codec]
     kinds: ClassVar = frozenset[type]()
-    many: ClassVar = False
-
-    def __init__(self, members: Mapping[Any, Codec], *, optional: bool) -> None:
-        self.members, self.optional, self.to_json = members, optional, self.write
+    to_json: ClassVar = None
 
     def write(self, value: object) -> Any:
-        return None if value is None else self.members[type(value)].write(value)
+        return self.members[type(value)].write(value)
 
     def read(self, json: Any, path: str) -> Any:
-        if json is None and self.optional:
-            return None
         fitting = None
         for codec in self.members.values() if isinstance(json, dict) else ():
             if not isinstance(codec, Object) or not codec.required <= json.keys():
@@ -352,15 +404,13 @@ class Choice:
         return fitting.read(json, path)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """A tuple with one codec for each element, as a list."""
 
+    codecs: tuple[Codec, ...]
+    to_json: Callable[[Any], Any] | None
     kinds: ClassVar = frozenset[type]()
-    many: ClassVar = False
-
-    def __init__(self, codecs: tuple[Codec, ...]) -> None:
-        self.codecs = codecs
-        self.to_json = list if all(map(attrgetter("kinds"), codecs)) else self.write
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
         return [codec.write(value) for codec, value in zip(self.codecs, values, strict=True)]
@@ -374,20 +424,21 @@ class Row:
         return tuple(values)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """A tuple of any length, as a list."""
+    """A tuple of any length, as a list.
 
+    Args:
+        rows: Types of the elements of all elements, where these stand for themselves.
+    """
+
+    codec: Codec
+    to_json: Callable[[Any], Any] | None
+    rows: frozenset[type]
     kinds: ClassVar = frozenset[type]()
 
-    def __init__(self, codec: Codec) -> None:
-        self.codec, self.many = codec, not codec.kinds
-        is_simple = not codec.many and not isinstance(codec, Maybe)
-        self.to_json = list if codec.kinds else codec.to_json if is_simple else codec.write
-        self._rows = codec.codec.kinds if isinstance(codec, Items) else frozenset[type]()
-        """Types of the elements of all elements, where these stand for themselves."""
-
     def write(self, values: tuple[Any, ...]) -> list[Any]:
-        return list(map(self.to_json, values)) if self.many else list(values)
+        return list(values) if self.to_json else list(map(self.codec.to_json or self.codec.write, values))
 
     def read(self, json: Any, path: str) -> tuple[Any, ...]:
         if not isinstance(json, list):
@@ -396,24 +447,26 @@ class Items:
         # values of any other type take the way below, which names the place of the first wrong one
         if kinds.issuperset(map(type, json)):
             return tuple(json)
-        is_rows = bool(self._rows) and {list}.issuperset(map(type, json))
-        if is_rows and self._rows.issuperset(map(type, chain.from_iterable(json))):
+        is_rows = bool(self.rows) and {list}.issuperset(map(type, json))
+        if is_rows and self.rows.issuperset(map(type, chain.from_iterable(json))):
             return tuple(map(tuple, json))
+        whole = isinstance(self.codec, Scalar) and self.codec.whole
         values = []
         for place, one in enumerate(json):
-            values.append(one if type(one) in kinds else read(one, f"{path}[{place}]"))
+            if whole and type(one) is int and abs(one) <= LARGEST_WHOLE:
+                values.append(float(one))
+            else:
+                values.append(one if type(one) in kinds else read(one, f"{path}[{place}]"))
         return tuple(values)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Names:
     """A mapping from texts, as an object; its names are content, which no path may hold."""
 
+    codec: Codec
+    to_json: Callable[[Any], Any] | None
     kinds: ClassVar = frozenset[type]()
-    many: ClassVar = False
-
-    def __init__(self, codec: Codec) -> None:
-        self.codec = codec
-        self.to_json = dict if codec.kinds else self.write
 
     def write(self, value: Mapping[str, Any]) -> Json:
         return dict(zip(value, map(self.codec.write, value.values()), strict=True))

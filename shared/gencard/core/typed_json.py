@@ -20,11 +20,10 @@ from gencard.core.json_codecs import (
     Json,
     Maybe,
     Names,
-    Object,
-    Part,
     Row,
     Scalar,
     entries_of,
+    object_of,
 )
 
 T = TypeVar("T")
@@ -72,54 +71,52 @@ class JsonForm:
         return value
 
     def codec(self, kind: Any) -> Codec:
-        """The encoder and decoder of a type."""
-        if kind not in self._codecs:
-            origin, arguments = get_origin(kind), get_args(kind)
-            if is_dataclass(kind):
-                codec: Codec = self._object(kind)
-            elif origin is tuple and arguments[-1] is Ellipsis:
-                codec = Items(self._codecs.get(arguments[0]) or self.codec(arguments[0]))
-            elif origin in (UnionType, Union):
-                codec = self._union(*arguments)
+        """The encoder and decoder of a type, made after those of the types that it consists of."""
+        codecs, waiting = self._codecs, [kind]
+        while waiting:
+            one = waiting[-1]
+            if one in codecs:
+                waiting.pop()
+                continue
+            origin, arguments = get_origin(one), get_args(one)
+            parts: set[Any] = set()
+            if is_dataclass(one):
+                for entry in entries_of(one):
+                    parts.update(() if entry.options.scalar else (entry.kind,))
+            elif origin is Annotated:
+                parts = {arguments[0]}
             elif origin is not None:
-                codec = self._generic(origin, arguments)
-            elif isinstance(kind, type) and issubclass(kind, StrEnum):
-                codec = Scalar(attrgetter("value"), kind)
-            else:
-                codec = ANY_JSON
-            self._codecs[kind] = codec
-        return self._codecs[kind]
-
-    def _object(self, kind: Any) -> Object:
-        parts = []
-        for entry in entries_of(kind):
-            options = entry.options
-            path = () if options.inline else (options.path or self.name(entry.name)).split(".")
-            codec = options.scalar or self._codecs.get(entry.kind) or self.codec(entry.kind)
-            kinds = codec.kinds | {NoneType} if isinstance(codec, Maybe) else codec.kinds
-            elements = codec.codec.kinds if isinstance(codec, Items) else frozenset[type]()
-            parts.append(Part(entry, tuple(path), codec, kinds, elements))
-        return Object(kind, parts)
-
-    def _union(self, *kinds: Any) -> Codec:
-        members = {}
-        for kind in kinds:
-            if kind is not NoneType:
-                members[kind] = self._codecs.get(kind) or self.codec(kind)
-        if len(members) > 1:
-            return Choice(members, optional=NoneType in kinds)
-        (codec,) = members.values()
-        # None is written as it is if all other values are
-        if isinstance(codec, Scalar) and codec.kinds:
-            return replace(codec, kinds=codec.kinds | {NoneType})
-        return Maybe(codec)
-
-    def _generic(self, origin: Any, arguments: tuple[Any, ...]) -> Codec:
-        if origin is Annotated:
-            return self.codec(arguments[0])
-        if isinstance(origin, type) and issubclass(origin, Mapping):
-            return Names(self._codecs.get(arguments[1]) or self.codec(arguments[1]))
-        return Row(tuple(map(self.codec, arguments))) if origin is tuple else ANY_JSON
+                parts = {*arguments} - {NoneType, Ellipsis}
+            if missing := parts - codecs.keys():
+                waiting.extend(missing)
+                continue
+            codec: Codec = ANY_JSON
+            if is_dataclass(one):
+                codec = object_of(one, self.name, codecs)
+            elif origin is tuple and arguments[-1] is Ellipsis:
+                element = codecs[arguments[0]]
+                rows = element.codec.kinds if isinstance(element, Items) else frozenset[type]()
+                codec = Items(element, list if element.kinds else None, rows)
+            elif origin is tuple:
+                elements = tuple(map(codecs.__getitem__, arguments))
+                codec = Row(elements, list if all(map(attrgetter("kinds"), elements)) else None)
+            elif origin in (UnionType, Union):
+                members = dict(zip(arguments, map(codecs.get, arguments), strict=True))
+                optional = members.pop(NoneType, ANY_JSON) is None
+                codec = Choice(members) if len(members) > 1 else [*members.values()][0]
+                # None is written as it is if all other values are
+                if optional and isinstance(codec, Scalar) and codec.kinds:
+                    codec = replace(codec, kinds=codec.kinds | {NoneType})
+                elif optional:
+                    codec = Maybe(codec)
+            elif origin is Annotated:
+                codec = codecs[arguments[0]]
+            elif isinstance(origin, type) and issubclass(origin, Mapping):
+                codec = Names(codecs[arguments[1]], dict if codecs[arguments[1]].kinds else None)
+            elif isinstance(one, type) and issubclass(one, StrEnum):
+                codec = Scalar(attrgetter("value"), one)
+            codecs[one] = codec
+        return codecs[kind]
 
 
 def _exactly(kind: type, value: object) -> object:
@@ -142,7 +139,7 @@ AS_IT_IS = {
 }
 """Texts, truth values and whole numbers as JSON has them."""
 
-_FLOAT = Scalar(lambda value: value, float, frozenset({float}), frozenset({int}))
+_FLOAT = Scalar(lambda value: value, float, frozenset({float}), frozenset({int}), whole=True)
 """JSON does not tell 1.0 from 1."""
 
 PLAIN = JsonForm({**AS_IT_IS, float: _FLOAT})
