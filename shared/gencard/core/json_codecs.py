@@ -1,8 +1,8 @@
 """The codecs of typed JSON: scalars, objects, choices, tuples and mappings; see ``typed_json``."""
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from itertools import chain, repeat
 from operator import attrgetter
@@ -166,45 +166,51 @@ class Part:
     form: "Object | Choice | None"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Object:
-    """A dataclass, as an object of its fields; nothing else may stand there.
+    """A dataclass, as an object of its fields; nothing else may stand there. ``fill`` completes it.
+
+    Objects in an object are written and read in one call, from a list of those that wait, each where
+    its value will stand: a call for each takes longer.
 
     Args:
         required: Names that always stand there.
         constants: Name -> JSON of the fields that tell the members of a union apart.
-        own: Fields that are read, under one name.
+        own: Fields that always stand there, under one name.
+        optional: Fields that may be absent, under one name.
         single: Fields that are not written as they are, under one name.
         others: Fields under several names, or none.
+        fields: Number of all these.
         defaults: Values of the fields that may be absent.
         places: First names, in order, and a field that stands there.
         get: Gets these fields of a value.
+        lists: Fields that are tuples of objects.
     """
 
     kind: Callable[..., Any]
-    required: set[str]
-    constants: Json
-    own: list[tuple[str, Part]]
-    single: list[tuple[str, Part]]
-    others: list[Part]
-    defaults: Json
-    places: dict[str, str]
-    get: Callable[[Any], tuple[Any, ...]]
+    required: set[str] = field(default_factory=set)
+    constants: Json = field(default_factory=dict)
+    own: list[tuple[str, Part]] = field(default_factory=list)
+    optional: list[tuple[str, Part]] = field(default_factory=list)
+    single: list[tuple[str, Part]] = field(default_factory=list)
+    others: list[Part] = field(default_factory=list)
+    fields: int = 0
+    defaults: Json = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    get: Callable[[Any], tuple[Any, ...]] = tuple
+    lists: list[str] = field(default_factory=list)
     kinds: ClassVar = frozenset[type]()
     to_json: ClassVar = None
 
     def write(self, value: object) -> Json:
-        """Write a value with the objects in it, which wait where they will stand: calls take longer."""
         root: list[Any] = [value]
         waiting: list[tuple[Any, Any, Any]] = [(self, root, 0)]
-        while waiting:
-            form, owner, place = waiting.pop()
+        for form, owner, place in waiting:
             value = owner[place]
-            if isinstance(form, Choice):
-                form = form.members[type(value)]
+            one = form.members[type(value)] if isinstance(form, Choice) else form
             # all fields at once, as they are; then those that are written in another way
-            owner[place] = document = dict(zip(form.places, form.get(value), strict=False))
-            for name, part in form.single:
+            owner[place] = document = dict(zip(one.places, one.get(value), strict=False))
+            for name, part in one.single:
                 content = document[name]
                 if part.entry.options.omit and content == part.entry.default:
                     del document[name]
@@ -217,8 +223,8 @@ class Object:
                     waiting.extend(zip(repeat(part.form), repeat(elements), range(len(elements))))
                 else:
                     waiting.append((part.form, document, name))
-            if form.others:
-                form.write_others(document, value)
+            if one.others:
+                one.write_others(document, value)
         json: Json = root[0]
         return json
 
@@ -242,39 +248,58 @@ class Object:
                 document.pop(part.steps[0], None)
 
     def read(self, json: Any, path: str) -> Any:
-        if not isinstance(json, dict) or not self.constants.items() <= json.items():
-            raise wrong(path)
-        values, known = dict(self.defaults), len(self.constants)
-        for name, part in self.own:
-            if name not in json:
-                continue
-            content, known = json[name], known + 1
-            if part.elements and type(content) is list and part.elements.issuperset(map(type, content)):
-                content = tuple(content)
-            elif part.whole and type(content) is int and abs(content) <= LARGEST_WHOLE:
-                content = float(content)
-            elif type(content) not in part.kinds:
-                content = part.codec.read(content, f"{path}.{name}")
-            if part.entry.options.omit and content == part.entry.default:
-                raise wrong(path)
-            values[part.entry.name] = content
-        if self.others:
-            known += self._read_others(json, values, path)
-        if len(values) != len(self.own) + len(self.others) or known != len(json):
-            raise self._incomplete(values, path)
-        try:
-            return self.kind(**values)
-        except (TypeError, ValueError):
-            raise wrong(path) from None
+        root, found = {"": json}, []
+        waiting: list[tuple[Any, Any, Any, str]] = [(self, root, "", path)]
+        for form, owner, place, start in waiting:
+            where = f"{start}[{place}]" if type(place) is int else start
+            document = owner[place]
+            one = form.fitting(document, where) if isinstance(form, Choice) else form
+            if not isinstance(document, dict) or not one.required <= document.keys():
+                raise one.refusal(document, where)
+            values = dict(one.defaults)
+            for name, part in one.own:
+                content = document[name]
+                kind = type(content)
+                if part.elements and kind is list and part.elements.issuperset(map(type, content)):
+                    content = tuple(content)
+                elif part.whole and kind is int and abs(content) <= LARGEST_WHOLE:
+                    content = float(content)
+                elif part.form is not None and part.many and kind is list:
+                    content = [*content]
+                    places = range(len(content)), repeat(f"{where}.{name}")
+                    waiting.extend(zip(repeat(part.form), repeat(content), *places, strict=False))
+                elif part.form is not None and not part.many and kind is dict:
+                    waiting.append((part.form, values, part.entry.name, f"{where}.{name}"))
+                elif kind not in part.kinds:
+                    content = part.codec.read(content, f"{where}.{name}")
+                values[part.entry.name] = content
+            known, rest = len(one.constants) + len(one.own), one.optional or one.others
+            known += one.read_rest(document, values, where) if rest else 0
+            is_whole = known == len(document) and len(values) == one.fields
+            if not is_whole or not one.constants.items() <= document.items():
+                raise one.refusal(document, where)
+            owner[place] = values
+            found.append((one, owner, place, where))
+        _make(found)
+        return root[""]
 
-    def _read_others(self, json: Json, values: Json, path: str) -> int:
-        """Read the fields that have no name of their own in the document, or several.
+    def read_rest(self, json: Json, values: Json, path: str) -> int:
+        """Read the fields that may be absent, have no name of their own in the document, or several.
 
         Returns:
             Number of first names under which nothing else stands.
         """
         folders: Json = {}
-        inline = 0
+        known = 0
+        for name, part in self.optional:
+            if name not in json:
+                continue
+            content, known = json[name], known + 1
+            known_kind = type(content) in part.kinds
+            value = content if known_kind else part.codec.read(content, f"{path}.{name}")
+            if value == part.entry.default:
+                raise wrong(path)
+            values[part.entry.name] = value
         for part in self.others:
             content = self._taken(part.steps, json)
             if content is _ABSENT:
@@ -286,10 +311,10 @@ class Object:
             if part.steps:
                 _put(folders, part.steps, content)
             else:
-                inline = len(content)
+                known += len(content)
         if not folders.items() <= json.items():
             raise wrong(path)
-        return len(folders) + inline
+        return known + len(folders)
 
     def _taken(self, steps: tuple[str, ...], document: Any) -> Any:
         """What stands under some names, or ``_ABSENT``; for none, all that is no other field's."""
@@ -301,59 +326,76 @@ class Object:
             document = document[name]
         return document
 
-    def _incomplete(self, values: Json, path: str) -> InvalidInputError:
-        """The error about the first field without a value or, if there is none, about unknown names."""
-        for part in (*[part for _, part in self.own], *self.others):
-            if part.entry.name not in values:
-                return InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
+    def refusal(self, document: Any, path: str) -> InvalidInputError:
+        """The error about the first field that is missing or, if there is none, about the whole."""
+        if isinstance(document, dict) and self.constants.items() <= document.items():
+            for part in (*[part for _, part in self.own], *self.others):
+                if not part.entry.options.omit and self._taken(part.steps, document) is _ABSENT:
+                    return InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
         return wrong(path)
 
 
-def object_of(
-    kind: Callable[..., Any], name: Callable[[str], str], codecs: Mapping[Any, Codec]
-) -> Object:
-    """The codec of a dataclass.
+def _make(found: list[tuple[Object, Any, Any, str]]) -> None:
+    """Make the values of objects, each after those in it, which were found later."""
+    for one, owner, place, path in reversed(found):
+        values = owner[place]
+        for name in one.lists:
+            if type(values[name]) is list:
+                values[name] = tuple(values[name])
+        try:
+            owner[place] = one.kind(**values)
+        except (TypeError, ValueError):
+            raise wrong(path) from None
+
+
+def fill(objects: Iterable[Object], name: Callable[[str], str], codecs: Mapping[Any, Codec]) -> None:
+    """Complete the codecs of dataclasses.
 
     Args:
-        name: How the name of a field is written.
+        name: How the name of a field is written, if it has several words.
         codecs: Codecs of the fields' types.
     """
-    own, single, others = list[tuple[str, Part]](), list[tuple[str, Part]](), list[Part]()
-    required, constants, defaults, places = set[str](), Json(), Json(), dict[str, str]()
-    for entry in entries_of(kind):
-        options = entry.options
-        codec = options.scalar or codecs[entry.kind]
-        inner = codec.codec if isinstance(codec, Maybe) else codec
-        many = isinstance(inner, Items) and not inner.codec.kinds
-        element = inner.codec if many else inner
-        part = Part(
-            entry,
-            () if options.inline else tuple((options.path or name(entry.name)).split(".")),
-            codec,
-            codec.kinds | {NoneType} if inner is not codec else codec.kinds,
-            codec.codec.kinds if isinstance(codec, Items) else frozenset[type](),
-            isinstance(codec, Scalar) and codec.whole,
-            element.to_json or element.write,
-            many,
-            element if isinstance(element, Object | Choice) else None,
-        )
-        first = part.steps[:1]
-        places.update(dict.fromkeys(first, entry.name))
-        if options.omit and not entry.constant:
-            defaults[entry.name] = entry.default
-        else:
-            required.update(first)
-        if len(part.steps) != 1:
-            others.append(part)
-        elif not codec.kinds or options.omit:
-            single.append((part.steps[0], part))
-        if entry.constant:
-            constants[part.steps[0]] = codec.write(entry.default)
-        elif len(part.steps) == 1:
-            own.append((part.steps[0], part))
-    # attrgetter gives a tuple from two names on; zip drops what is there for no name
-    get = attrgetter(*places.values(), "__class__", "__class__")
-    return Object(kind, required, constants, own, single, others, defaults, places, get)
+    for one in objects:
+        for entry in entries_of(one.kind):
+            options = entry.options
+            codec = options.scalar or codecs[entry.kind]
+            inner = codec.codec if isinstance(codec, Maybe) else codec
+            many = isinstance(inner, Items) and not inner.codec.kinds
+            element = inner.codec if many else inner
+            has_objects = isinstance(element, Choice) and {Object} >= {
+                *map(type, element.members.values())
+            }
+            path = options.path or (name(entry.name) if "_" in entry.name else entry.name)
+            part = Part(
+                entry,
+                () if options.inline else tuple(path.split(".")),
+                codec,
+                codec.kinds | {NoneType} if inner is not codec else codec.kinds,
+                codec.codec.kinds if isinstance(codec, Items) else frozenset[type](),
+                isinstance(codec, Scalar) and codec.whole,
+                element.to_json or element.write,
+                many,
+                element if isinstance(element, Object) or has_objects else None,
+            )
+            first = part.steps[:1]
+            one.places.update(dict.fromkeys(first, entry.name))
+            if options.omit and not entry.constant:
+                one.defaults[entry.name] = entry.default
+            else:
+                one.required.update(first)
+            if len(part.steps) != 1:
+                one.others.append(part)
+            elif not codec.kinds or options.omit:
+                one.single.append((part.steps[0], part))
+            if entry.constant:
+                one.constants[part.steps[0]] = codec.write(entry.default)
+                continue
+            one.fields += 1
+            if len(part.steps) == 1:
+                (one.optional if options.omit else one.own).append((part.steps[0], part))
+                one.lists += [entry.name] if many and part.form and not options.omit else []
+        # attrgetter gives a tuple from two names on; zip drops what is there for no name
+        one.get = attrgetter(*one.places.values(), "__class__", "__class__")
 
 
 def _put(document: Json, steps: tuple[str, ...], content: Any) -> None:
@@ -382,7 +424,7 @@ class Maybe:
 class Choice:
     """A value of one of several dataclasses."""
 
-    members: Mapping[Any, Codec]
+    members: Mapping[Any, Any]
     kinds: ClassVar = frozenset[type]()
     to_json: ClassVar = None
 
@@ -390,7 +432,11 @@ class Choice:
         return self.members[type(value)].write(value)
 
     def read(self, json: Any, path: str) -> Any:
-        fitting = None
+        return self.fitting(json, path).read(json, path)
+
+    def fitting(self, json: Any, path: str) -> Object:
+        """The one member that has all names and constants of a document, or an error."""
+        fitting: Object | None = None
         for codec in self.members.values() if isinstance(json, dict) else ():
             if not isinstance(codec, Object) or not codec.required <= json.keys():
                 continue
@@ -401,7 +447,7 @@ class Choice:
             fitting = codec
         if fitting is None:
             raise wrong(path)
-        return fitting.read(json, path)
+        return fitting
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -438,7 +484,8 @@ class Items:
     kinds: ClassVar = frozenset[type]()
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
-        return list(values) if self.to_json else list(map(self.codec.to_json or self.codec.write, values))
+        write = self.codec.to_json or self.codec.write
+        return list(map(write, values))
 
     def read(self, json: Any, path: str) -> tuple[Any, ...]:
         if not isinstance(json, list):
@@ -476,7 +523,8 @@ class Names:
             raise wrong(path)
         if self.codec.kinds and self.codec.kinds.issuperset(map(type, json.values())):
             return dict(json)
-        return {name: self.codec.read(one, f"{path}[]") for name, one in json.items()}
+        values = map(self.codec.read, json.values(), repeat(f"{path}[]"))
+        return dict(zip(json, values, strict=True))
 
 
 def wrong(path: str) -> InvalidInputError:

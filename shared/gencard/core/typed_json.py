@@ -4,7 +4,7 @@ A ``JsonForm`` says how scalars and names are written; a field's metadata (``wri
 the form cannot know. A decoded document encodes to itself again: nothing has a second spelling.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -20,10 +20,11 @@ from gencard.core.json_codecs import (
     Json,
     Maybe,
     Names,
+    Object,
     Row,
     Scalar,
     entries_of,
-    object_of,
+    fill,
 )
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class JsonForm:
 
     Args:
         scalars: By type; values of other types stand as they are.
-        name: How the name of a field is written.
+        name: How the name of a field is written, if it has several words.
     """
 
     scalars: Mapping[Any, Scalar]
@@ -71,52 +72,69 @@ class JsonForm:
         return value
 
     def codec(self, kind: Any) -> Codec:
-        """The encoder and decoder of a type, made after those of the types that it consists of."""
-        codecs, waiting = self._codecs, [kind]
-        while waiting:
-            one = waiting[-1]
-            if one in codecs:
-                waiting.pop()
-                continue
+        """The encoder and decoder of a type, made with those of all types that it consists of."""
+        if kind in self._codecs:
+            return self._codecs[kind]
+        codecs, objects = {**self._codecs}, list[Object]()
+        for one in _parts_first(kind, codecs.keys()):
             origin, arguments = get_origin(one), get_args(one)
-            parts: set[Any] = set()
             if is_dataclass(one):
-                for entry in entries_of(one):
-                    parts.update(() if entry.options.scalar else (entry.kind,))
-            elif origin is Annotated:
-                parts = {arguments[0]}
-            elif origin is not None:
-                parts = {*arguments} - {NoneType, Ellipsis}
-            if missing := parts - codecs.keys():
-                waiting.extend(missing)
-                continue
-            codec: Codec = ANY_JSON
-            if is_dataclass(one):
-                codec = object_of(one, self.name, codecs)
+                codecs[one] = made = Object(one)
+                objects.append(made)
             elif origin is tuple and arguments[-1] is Ellipsis:
                 element = codecs[arguments[0]]
                 rows = element.codec.kinds if isinstance(element, Items) else frozenset[type]()
-                codec = Items(element, list if element.kinds else None, rows)
-            elif origin is tuple:
-                elements = tuple(map(codecs.__getitem__, arguments))
-                codec = Row(elements, list if all(map(attrgetter("kinds"), elements)) else None)
+                codecs[one] = Items(element, list if element.kinds else None, rows)
             elif origin in (UnionType, Union):
                 members = dict(zip(arguments, map(codecs.get, arguments), strict=True))
                 optional = members.pop(NoneType, ANY_JSON) is None
-                codec = Choice(members) if len(members) > 1 else [*members.values()][0]
+                codec = Choice(members) if len(members) > 1 else next(iter(members.values()))
                 # None is written as it is if all other values are
                 if optional and isinstance(codec, Scalar) and codec.kinds:
-                    codec = replace(codec, kinds=codec.kinds | {NoneType})
-                elif optional:
-                    codec = Maybe(codec)
-            elif origin is Annotated:
-                codec = codecs[arguments[0]]
-            elif isinstance(origin, type) and issubclass(origin, Mapping):
-                codec = Names(codecs[arguments[1]], dict if codecs[arguments[1]].kinds else None)
-            elif isinstance(one, type) and issubclass(one, StrEnum):
-                codec = Scalar(attrgetter("value"), one)
-            codecs[one] = codec
+                    codecs[one] = replace(codec, kinds=codec.kinds | {NoneType})
+                else:
+                    codecs[one] = Maybe(codec) if optional else codec
+            else:
+                codecs[one] = _other(one, codecs)
+        fill(objects, self.name, codecs)
+        # another thread may look for a codec meanwhile: it must find none that is not complete
+        self._codecs.update(codecs)
         return codecs[kind]
+
+
+def _parts_first(kind: Any, known: Collection[Any]) -> list[Any]:
+    """A type with all types that it consists of, except known ones.
+
+    Each stands after those that it consists of; a dataclass need not.
+    """
+    ordered, waiting = dict[Any, None](), [kind]
+    while waiting:
+        one = waiting.pop()
+        if one in known or one in ordered:
+            continue
+        parts = {*get_args(one)[: 1 if get_origin(one) is Annotated else None]} - {NoneType, Ellipsis}
+        if missing := parts.difference(known, ordered):
+            waiting += (one, *missing)  # again, after its parts
+            continue
+        ordered[one] = None
+        for entry in entries_of(one) if is_dataclass(one) else ():
+            waiting += () if entry.options.scalar else (entry.kind,)
+    return [*ordered]
+
+
+def _other(kind: Any, codecs: Mapping[Any, Codec]) -> Codec:
+    """The codec of a type that is no dataclass, union or tuple of any length."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        elements = tuple(map(codecs.__getitem__, arguments))
+        return Row(elements, list if all(map(attrgetter("kinds"), elements)) else None)
+    if origin is Annotated:
+        return codecs[arguments[0]]
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return Names(codecs[arguments[1]], dict if codecs[arguments[1]].kinds else None)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return Scalar(attrgetter("value"), kind)
+    return ANY_JSON
 
 
 def _exactly(kind: type, value: object) -> object:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
@@ -136,6 +137,7 @@ class Event(LogLine):
 _EVENT = DOCUMENT.codec(Event)
 
 
+@lru_cache(maxsize=4)  # the clock and each decision read the newest entry
 def event_of(body: bytes) -> Event:
     """The entry that some bytes are.
 
@@ -410,7 +412,8 @@ class EventLog:
     @staticmethod
     def last(tx: Connection) -> Event | None:
         """The newest entry; None in an empty log."""
-        return _newest(tx)[0]
+        body = tx.execute(_NEWEST).scalar_one_or_none()
+        return None if body is None else event_of(bytes(body))
 
 
 def ahead_of(tx: Connection, now: datetime) -> Event | None:

@@ -5,6 +5,8 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TypeVar
 
 from cryptography.exceptions import InvalidSignature
@@ -119,7 +121,8 @@ def check_signatures(
         raise VerificationError(problem=problem)
 
 
-def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
+@lru_cache(maxsize=4)  # who verifies an envelope first looks for the key that signed it
+def opened(envelope: bytes) -> tuple[bytes, Mapping[str, bytes]]:
     """Payload and signatures of an envelope in canonical form, **not verified**.
 
     Raises:
@@ -140,7 +143,7 @@ def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
         is_canonical = False
     if not is_canonical:
         raise VerificationError(problem="the envelope is malformed")
-    return payload, signatures
+    return payload, MappingProxyType(signatures)
 
 
 def statement(kind: str, subject: str, predicate: Document, digest: str | None = None) -> bytes:
