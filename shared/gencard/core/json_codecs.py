@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from itertools import chain, repeat
 from operator import attrgetter
 from types import NoneType
@@ -152,7 +152,7 @@ class Part:
         elements: Types of the elements of a tuple, if they all stand for themselves.
         whole: Whether a whole number stands for a float.
         write: Writes a value that is not None or, if ``many``, an element of it.
-        form: Codec of the same, if it writes objects.
+        form: Codec of the same, if it is for objects alone.
     """
 
     entry: Entry
@@ -187,7 +187,7 @@ class Object:
         lists: Fields that are tuples of objects.
     """
 
-    kind: Callable[..., Any]
+    kind: Any
     required: set[str] = field(default_factory=set)
     constants: Json = field(default_factory=dict)
     own: list[tuple[str, Part]] = field(default_factory=list)
@@ -273,10 +273,11 @@ class Object:
                 elif kind not in part.kinds:
                     content = part.codec.read(content, f"{where}.{name}")
                 values[part.entry.name] = content
-            known, rest = len(one.constants) + len(one.own), one.optional or one.others
-            known += one.read_rest(document, values, where) if rest else 0
-            is_whole = known == len(document) and len(values) == one.fields
-            if not is_whole or not one.constants.items() <= document.items():
+            known = len(one.constants) + len(one.own)
+            has_more = one.others or known < len(document)
+            known += one.read_rest(document, values, where) if has_more else 0
+            is_complete = known == len(document) and len(values) == one.fields
+            if not is_complete or not one.constants.items() <= document.items():
                 raise one.refusal(document, where)
             owner[place] = values
             found.append((one, owner, place, where))
@@ -359,12 +360,10 @@ def fill(objects: Iterable[Object], name: Callable[[str], str], codecs: Mapping[
         for entry in entries_of(one.kind):
             options = entry.options
             codec = options.scalar or codecs[entry.kind]
-            inner = codec.codec if isinstance(codec, Maybe) else codec
+            inner: Any = codec.codec if isinstance(codec, Maybe) else codec
             many = isinstance(inner, Items) and not inner.codec.kinds
             element = inner.codec if many else inner
-            has_objects = isinstance(element, Choice) and {Object} >= {
-                *map(type, element.members.values())
-            }
+            members = element.members.values() if isinstance(element, Choice) else (element,)
             path = options.path or (name(entry.name) if "_" in entry.name else entry.name)
             part = Part(
                 entry,
@@ -375,7 +374,7 @@ def fill(objects: Iterable[Object], name: Callable[[str], str], codecs: Mapping[
                 isinstance(codec, Scalar) and codec.whole,
                 element.to_json or element.write,
                 many,
-                element if isinstance(element, Object) or has_objects else None,
+                element if {Object}.issuperset(map(type, members)) else None,
             )
             first = part.steps[:1]
             one.places.update(dict.fromkeys(first, entry.name))
@@ -476,11 +475,13 @@ class Items:
 
     Args:
         rows: Types of the elements of all elements, where these stand for themselves.
+        whole: Whether the elements, or those of all elements, are floats.
     """
 
     codec: Codec
     to_json: Callable[[Any], Any] | None
     rows: frozenset[type]
+    whole: bool
     kinds: ClassVar = frozenset[type]()
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
@@ -495,15 +496,15 @@ class Items:
         if kinds.issuperset(map(type, json)):
             return tuple(json)
         is_rows = bool(self.rows) and {list}.issuperset(map(type, json))
-        if is_rows and self.rows.issuperset(map(type, chain.from_iterable(json))):
+        flat = list(chain.from_iterable(json)) if is_rows else json
+        if is_rows and self.rows.issuperset(map(type, flat)):
             return tuple(map(tuple, json))
-        whole = isinstance(self.codec, Scalar) and self.codec.whole
+        is_numbers = self.whole and {int, float}.issuperset(map(type, flat))
+        if is_numbers and max(map(abs, flat)) <= LARGEST_WHOLE:
+            return tuple(map(tuple, map(partial(map, float), json)) if is_rows else map(float, json))
         values = []
         for place, one in enumerate(json):
-            if whole and type(one) is int and abs(one) <= LARGEST_WHOLE:
-                values.append(float(one))
-            else:
-                values.append(one if type(one) in kinds else read(one, f"{path}[{place}]"))
+            values.append(one if type(one) in kinds else read(one, f"{path}[{place}]"))
         return tuple(values)
 
 

@@ -79,12 +79,14 @@ class JsonForm:
         for one in _parts_first(kind, codecs.keys()):
             origin, arguments = get_origin(one), get_args(one)
             if is_dataclass(one):
-                codecs[one] = made = Object(one)
-                objects.append(made)
+                objects.append(Object(one))
+                codecs[one] = objects[-1]
             elif origin is tuple and arguments[-1] is Ellipsis:
                 element = codecs[arguments[0]]
-                rows = element.codec.kinds if isinstance(element, Items) else frozenset[type]()
-                codecs[one] = Items(element, list if element.kinds else None, rows)
+                inner = element.codec if isinstance(element, Items) else element
+                rows = frozenset[type]() if inner is element else inner.kinds
+                whole = isinstance(inner, Scalar) and inner.whole
+                codecs[one] = Items(element, list if element.kinds else None, rows, whole)
             elif origin in (UnionType, Union):
                 members = dict(zip(arguments, map(codecs.get, arguments), strict=True))
                 optional = members.pop(NoneType, ANY_JSON) is None
@@ -117,7 +119,8 @@ def _parts_first(kind: Any, known: Collection[Any]) -> list[Any]:
             waiting += (one, *missing)  # again, after its parts
             continue
         ordered[one] = None
-        for entry in entries_of(one) if is_dataclass(one) else ():
+        has_fields = is_dataclass(one)
+        for entry in entries_of(one) if has_fields else ():
             waiting += () if entry.options.scalar else (entry.kind,)
     return [*ordered]
 
@@ -143,13 +146,14 @@ def _exactly(kind: type, value: object) -> object:
     return value
 
 
-def text_scalar(to_text: Callable[[Any], str], of_text: Callable[[str], Any]) -> Scalar:
-    """Values that stand as texts."""
-    return Scalar(to_text, of_text, types=frozenset({str}))
+text_scalar = partial(Scalar, types=frozenset({str}))
+"""Values that stand as texts: functions that write one and read one."""
 
 
-ANY_JSON = Scalar(lambda value: value, lambda json: json)
-"""JSON of any form, which is not checked."""
+ANY_JSON = Scalar(
+    lambda value: value, lambda json: json, frozenset({dict, list, str, int, bool, NoneType})
+)
+"""JSON of any form, which is not checked, except that NaN alone is no value."""
 
 AS_IT_IS = {
     kind: Scalar(lambda value: value, partial(_exactly, kind), frozenset({kind}))

@@ -78,7 +78,10 @@ def envelope_of(payload: bytes, signatures: Mapping[str, bytes]) -> bytes:
 
 def sign(payload: bytes, keys: Sequence[Ed25519PrivateKey]) -> bytes:
     """An envelope signed with each key."""
-    return envelope_of(payload, {key_id(key.public_key()): signature_of(payload, key) for key in keys})
+    signatures = {}
+    for key in keys:
+        signatures[key_id(key.public_key())] = signature_of(payload, key)
+    return envelope_of(payload, signatures)
 
 
 def verify(envelope: bytes, keys: Sequence[Ed25519PublicKey], *, unknown: int = 0) -> bytes:
