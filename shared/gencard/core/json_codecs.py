@@ -177,10 +177,9 @@ class Object:
         required: Names that always stand there.
         constants: Name -> JSON of the fields that tell the members of a union apart.
         own: Fields that always stand there, under one name.
-        optional: Fields that may be absent, under one name.
+        rest: Fields that may be absent, or stand under several names, or none.
         single: Fields that are not written as they are, under one name.
-        others: Fields under several names, or none.
-        fields: Number of all these.
+        others: Fields under several names, or none, which are written last.
         defaults: Values of the fields that may be absent.
         places: First names, in order, and a field that stands there.
         get: Gets these fields of a value.
@@ -191,10 +190,9 @@ class Object:
     required: set[str] = field(default_factory=set)
     constants: Json = field(default_factory=dict)
     own: list[tuple[str, Part]] = field(default_factory=list)
-    optional: list[tuple[str, Part]] = field(default_factory=list)
+    rest: list[Part] = field(default_factory=list)
     single: list[tuple[str, Part]] = field(default_factory=list)
     others: list[Part] = field(default_factory=list)
-    fields: int = 0
     defaults: Json = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     get: Callable[[Any], tuple[Any, ...]] = tuple
@@ -276,7 +274,7 @@ class Object:
             known = len(one.constants) + len(one.own)
             has_more = one.others or known < len(document)
             known += one.read_rest(document, values, where) if has_more else 0
-            is_complete = known == len(document) and len(values) == one.fields
+            is_complete = known == len(document) and len(values) == len(one.own) + len(one.rest)
             if not is_complete or not one.constants.items() <= document.items():
                 raise one.refusal(document, where)
             owner[place] = values
@@ -292,16 +290,7 @@ class Object:
         """
         folders: Json = {}
         known = 0
-        for name, part in self.optional:
-            if name not in json:
-                continue
-            content, known = json[name], known + 1
-            known_kind = type(content) in part.kinds
-            value = content if known_kind else part.codec.read(content, f"{path}.{name}")
-            if value == part.entry.default:
-                raise wrong(path)
-            values[part.entry.name] = value
-        for part in self.others:
+        for part in self.rest:
             content = self._taken(part.steps, json)
             if content is _ABSENT:
                 continue
@@ -312,7 +301,7 @@ class Object:
             if part.steps:
                 _put(folders, part.steps, content)
             else:
-                known += len(content)
+                known = len(content)
         if not folders.items() <= json.items():
             raise wrong(path)
         return known + len(folders)
@@ -330,7 +319,7 @@ class Object:
     def refusal(self, document: Any, path: str) -> InvalidInputError:
         """The error about the first field that is missing or, if there is none, about the whole."""
         if isinstance(document, dict) and self.constants.items() <= document.items():
-            for part in (*[part for _, part in self.own], *self.others):
+            for part in (*[part for _, part in self.own], *self.rest):
                 if not part.entry.options.omit and self._taken(part.steps, document) is _ABSENT:
                     return InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
         return wrong(path)
@@ -389,10 +378,11 @@ def fill(objects: Iterable[Object], name: Callable[[str], str], codecs: Mapping[
             if entry.constant:
                 one.constants[part.steps[0]] = codec.write(entry.default)
                 continue
-            one.fields += 1
-            if len(part.steps) == 1:
-                (one.optional if options.omit else one.own).append((part.steps[0], part))
-                one.lists += [entry.name] if many and part.form and not options.omit else []
+            if options.omit or len(part.steps) != 1:
+                one.rest.append(part)
+            else:
+                one.own.append((part.steps[0], part))
+                one.lists += [entry.name] if many and part.form else []
         # attrgetter gives a tuple from two names on; zip drops what is there for no name
         one.get = attrgetter(*one.places.values(), "__class__", "__class__")
 
