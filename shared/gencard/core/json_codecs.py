@@ -246,7 +246,7 @@ class Object:
                 document.pop(part.steps[0], None)
 
     def read(self, json: Any, path: str) -> Any:
-        root, found = {"": json}, []
+        root, objects = {"": json}, []
         waiting: list[tuple[Any, Any, Any, str]] = [(self, root, "", path)]
         for form, owner, place, start in waiting:
             where = f"{start}[{place}]" if type(place) is int else start
@@ -278,8 +278,8 @@ class Object:
             if not is_complete or not one.constants.items() <= document.items():
                 raise one.refusal(document, where)
             owner[place] = values
-            found.append((one, owner, place, where))
-        _make(found)
+            objects.append((one, owner, place, where))
+        _make(objects)
         return root[""]
 
     def read_rest(self, json: Json, values: Json, path: str) -> int:
@@ -325,9 +325,9 @@ class Object:
         return wrong(path)
 
 
-def _make(found: list[tuple[Object, Any, Any, str]]) -> None:
-    """Make the values of objects, each after those in it, which were found later."""
-    for one, owner, place, path in reversed(found):
+def _make(objects: list[tuple[Object, Any, Any, str]]) -> None:
+    """Make the values of objects, each after those in it, which stand behind."""
+    for one, owner, place, path in reversed(objects):
         values = owner[place]
         for name in one.lists:
             if type(values[name]) is list:
@@ -489,8 +489,12 @@ class Items:
         flat = list(chain.from_iterable(json)) if is_rows else json
         if is_rows and self.rows.issuperset(map(type, flat)):
             return tuple(map(tuple, json))
-        is_numbers = self.whole and {int, float}.issuperset(map(type, flat))
-        if is_numbers and max(map(abs, flat)) <= LARGEST_WHOLE:
+        is_whole = self.whole and is_rows == bool(self.rows)
+        if (
+            is_whole
+            and {int, float}.issuperset(map(type, flat))
+            and max(map(abs, flat)) <= LARGEST_WHOLE
+        ):
             return tuple(map(tuple, map(partial(map, float), json)) if is_rows else map(float, json))
         values = []
         for place, one in enumerate(json):
