@@ -228,8 +228,7 @@ class TestWhatMustNotBeBelieved:
         def change(answer):
             payload, signatures = dsse.opened(answer.card.envelope)
             host = dsse.key_id(world.card_key.public_key())
-            signatures[host] = bytes(64)
-            answer.card.envelope = dsse.envelope_of(payload, signatures)
+            answer.card.envelope = dsse.envelope_of(payload, {**signatures, host: bytes(64)})
             return answer
 
         world.faults.change["AcceptCard"] = change

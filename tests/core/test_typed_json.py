@@ -116,6 +116,37 @@ def test_anything_else_is_refused_and_only_its_field_is_named(change: dict[str, 
     assert refusal.value.fields["field"] == place
 
 
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    one: float | None
+    some: tuple[float, ...]
+    rows: tuple[tuple[float | None, ...], ...]
+
+
+def test_whole_numbers_are_floats():
+    json = {"one": 2**53, "some": [1, 2.5], "rows": [[1, 2], [0.5, -3], []]}
+    numbers = PLAIN.read(Numbers, json, field="numbers")
+    assert repr(numbers) == repr(Numbers(2.0**53, (1.0, 2.5), ((1.0, 2.0), (0.5, -3.0), ())))
+    assert (
+        repr(PLAIN.read(Numbers, json | {"rows": [[1, None]]}, field="numbers").rows) == "((1.0, None),)"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"one": one} for one in (True, 2**53 + 1, 10**400, "1", [1])),
+        *({"some": [1, one]} for one in (True, 2**53 + 1, 10**400, "1", None, [1])),
+        *({"rows": [[1, 2], one]} for one in ([True], [2**53 + 1], [10**400], ["1"], [[1]], 1, None)),
+        *({"rows": rows} for rows in ([1, 2], [1.5], {}, None)),
+    ],
+    ids=repr,
+)
+def test_what_is_no_float_is_refused(change):
+    with pytest.raises(InvalidInputError):
+        PLAIN.read(Numbers, {"one": 1, "some": [], "rows": []} | change, field="numbers")
+
+
 def places(json, path=()):
     """Names and positions that lead to each part of a document."""
     pairs = json.items() if isinstance(json, dict) else enumerate(json) if isinstance(json, list) else ()

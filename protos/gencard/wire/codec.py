@@ -101,6 +101,15 @@ def prepare(*pairs: tuple[Callable[..., Any], type[Message]]) -> None:
         _form(kind, message)
 
 
+def prepare_part(kind: Callable[..., Any], message: type[Message], *others: str) -> None:
+    """Relate a dataclass to the part of a message that it has, as ``part_of`` does at its first use.
+
+    Args:
+        others: Names of the fields that the dataclass does not have.
+    """
+    _form(kind, message, frozenset(others))
+
+
 def timestamp(time: datetime) -> Timestamp:
     message = Timestamp()
     message.FromDatetime(time)

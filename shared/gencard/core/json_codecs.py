@@ -1,11 +1,12 @@
 """The codecs of typed JSON: scalars, objects, choices, tuples and mappings; see ``typed_json``."""
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
-from functools import cache
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache, partial
+from itertools import chain, repeat
 from operator import attrgetter
+from types import NoneType
 from typing import Any, ClassVar, Protocol, get_type_hints
 
 from gencard.core.errors import InvalidInputError
@@ -13,6 +14,9 @@ from gencard.core.errors import InvalidInputError
 Json = dict[str, Any]
 
 _ABSENT = object()
+
+LARGEST_WHOLE = 2**53
+"""Whole numbers up to this one are floats, too."""
 
 
 class Codec(Protocol):
@@ -22,17 +26,14 @@ class Codec(Protocol):
     the types in ``kinds`` stand for themselves, and all values are written as they are: many of them
     are checked and copied together, without a call for each.
 
-    ``to_json`` writes a value that is not None with the fewest calls or, if ``many``, one element of it.
+    ``to_json`` writes a value faster than ``write``; None if nothing does.
     """
 
     @property
     def kinds(self) -> frozenset[type]: ...
 
     @property
-    def to_json(self) -> Callable[[Any], Any]: ...
-
-    @property
-    def many(self) -> bool: ...
+    def to_json(self) -> Callable[[Any], Any] | None: ...
 
     def write(self, value: Any) -> Any: ...
 
@@ -47,13 +48,14 @@ class Scalar:
         of_json: Raises TypeError or ValueError where the JSON value is none of them.
         kinds: See ``Codec``.
         types: Types of the JSON values that ``of_json`` takes; empty if it checks them itself.
+        whole: Whether ``of_json`` is ``float`` and takes whole numbers.
     """
 
     to_json: Callable[[Any], Any]
     of_json: Callable[[Any], Any]
     kinds: frozenset[type] = frozenset()
     types: frozenset[type] = frozenset()
-    many: ClassVar = False
+    whole: bool = False
 
     def write(self, value: Any) -> Any:
         return self.to_json(value)
@@ -140,7 +142,7 @@ def entries_of(kind: type) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """A field of an object, and where it stands.
 
@@ -148,6 +150,9 @@ class Part:
         steps: Names that lead to the value; none for a field that stands among those of the owner.
         kinds: Types of JSON values that stand for themselves: those of the codec, and of None.
         elements: Types of the elements of a tuple, if they all stand for themselves.
+        whole: Whether a whole number stands for a float.
+        write: Writes a value that is not None or, if ``many``, an element of it.
+        form: Codec of the same, if it is for objects alone.
     """
 
     entry: Entry
@@ -155,119 +160,137 @@ class Part:
     codec: Codec
     kinds: frozenset[type]
     elements: frozenset[type]
+    whole: bool
+    write: Callable[[Any], Any]
+    many: bool
+    form: "Object | Choice | None"
 
 
+@dataclass(slots=True, eq=False)
 class Object:
-    """A dataclass, as an object of its fields; nothing else may stand there.
+    """A dataclass, as an object of its fields; nothing else may stand there. ``fill`` completes it.
+
+    Objects in an object are written and read in one call, from a list of those that wait, each where
+    its value will stand: a call for each takes longer.
 
     Args:
         required: Names that always stand there.
         constants: Name -> JSON of the fields that tell the members of a union apart.
+        own: Fields that always stand there, under one name.
+        rest: Fields that may be absent, or stand under several names, or none.
+        single: Fields that are not written as they are, under one name.
+        others: Fields under several names, or none, which are written last.
+        defaults: Values of the fields that may be absent.
+        places: First names, in order, and a field that stands there.
+        get: Gets these fields of a value.
+        lists: Fields that are tuples of objects.
     """
 
+    kind: Any
+    required: set[str] = field(default_factory=set)
+    constants: Json = field(default_factory=dict)
+    own: list[tuple[str, Part]] = field(default_factory=list)
+    rest: list[Part] = field(default_factory=list)
+    single: list[tuple[str, Part]] = field(default_factory=list)
+    others: list[Part] = field(default_factory=list)
+    defaults: Json = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    get: Callable[[Any], tuple[Any, ...]] = tuple
+    lists: list[str] = field(default_factory=list)
     kinds: ClassVar = frozenset[type]()
-    many: ClassVar = False
-
-    def __init__(self, kind: Callable[..., Any], parts: list[Part]) -> None:
-        self._kind, self.to_json = kind, self.write
-        self.required: set[str] = set()
-        self.constants: Json = {}
-        self._own: list[tuple[str, Part]] = []
-        """Fields that are read, under one name."""
-        self._defaults: Json = {}
-        self._single: list[tuple[str, bool, Any, frozenset[type], Callable[[Any], Any], bool]] = []
-        """Of fields that are not written as they are, under one name: this, and how they are written."""
-        self._others: list[Part] = []
-        """Fields under several names, or none."""
-        self._places: dict[str, str] = {}
-        """First names, in order, and a field that stands there."""
-        for part in parts:
-            entry, steps = part.entry, part.steps
-            self._places.update(dict.fromkeys(steps[:1], entry.name))
-            if entry.options.omit and not entry.constant:
-                self._defaults[entry.name] = entry.default
-            else:
-                self.required.update(steps[:1])
-            if len(steps) != 1:
-                self._others.append(part)
-            elif not part.codec.kinds or entry.options.omit:
-                codec, omits = part.codec, entry.options.omit
-                how = (omits, entry.default, part.kinds, codec.to_json, codec.many)
-                self._single.append((steps[0], *how))
-            if entry.constant:
-                self.constants[steps[0]] = part.codec.write(entry.default)
-            elif len(steps) == 1:
-                self._own.append((steps[0], part))
-        self._fields = len(self._own) + len(self._others)
-        # attrgetter gives a tuple from two names on; zip drops what is there for no name
-        self._get = attrgetter(*self._places.values(), "__class__", "__class__")
+    to_json: ClassVar = None
 
     def write(self, value: object) -> Json:
-        # all fields at once, as they are; then those that are written in another way
-        document = dict(zip(self._places, self._get(value), strict=False))
-        for name, omits, default, kinds, write, many in self._single:
-            content = document[name]
-            if omits and content == default:
-                del document[name]
-            elif type(content) not in kinds:
-                document[name] = list(map(write, content)) if many else write(content)
-        if self._others:
-            self._write_others(document, value)
-        return document
+        root: list[Any] = [value]
+        waiting: list[tuple[Any, Any, Any]] = [(self, root, 0)]
+        for form, owner, place in waiting:
+            value = owner[place]
+            one = form.members[type(value)] if isinstance(form, Choice) else form
+            # all fields at once, as they are; then those that are written in another way
+            owner[place] = document = dict(zip(one.places, one.get(value), strict=False))
+            for name, part in one.single:
+                content = document[name]
+                if part.entry.options.omit and content == part.entry.default:
+                    del document[name]
+                elif type(content) in part.kinds:
+                    continue
+                elif part.form is None:
+                    document[name] = list(map(part.write, content)) if part.many else part.write(content)
+                elif part.many:
+                    document[name] = elements = list(content)
+                    waiting.extend(zip(repeat(part.form), repeat(elements), range(len(elements))))
+                else:
+                    waiting.append((part.form, document, name))
+            if one.others:
+                one.write_others(document, value)
+        json: Json = root[0]
+        return json
 
-    def _write_others(self, document: Json, value: object) -> None:
+    def write_others(self, document: Json, value: object) -> None:
         """Write the fields that have no name of their own in the document, or several."""
         folders: Json = {}
-        for part in self._others:
+        for part in self.others:
             content = getattr(value, part.entry.name)
             document.update(dict.fromkeys(part.steps[:1]))
             if part.entry.options.omit and content == part.entry.default:
                 continue
             if type(content) not in part.kinds:
-                write = part.codec.to_json
-                content = list(map(write, content)) if part.codec.many else write(content)
+                content = list(map(part.write, content)) if part.many else part.write(content)
             if part.steps:
                 _put(folders, part.steps, content)
             else:
                 document.update(content)
         document.update(folders)
-        for part in self._others:
+        for part in self.others:
             if part.steps and part.steps[0] not in folders:
                 document.pop(part.steps[0], None)
 
     def read(self, json: Any, path: str) -> Any:
-        if not isinstance(json, dict) or not self.constants.items() <= json.items():
-            raise wrong(path)
-        values, known = dict(self._defaults), len(self.constants)
-        for name, part in self._own:
-            if name not in json:
-                continue
-            content, known = json[name], known + 1
-            if part.elements and type(content) is list and part.elements.issuperset(map(type, content)):
-                content = tuple(content)
-            elif type(content) not in part.kinds:
-                content = part.codec.read(content, f"{path}.{name}")
-            if part.entry.options.omit and content == part.entry.default:
-                raise wrong(path)
-            values[part.entry.name] = content
-        if self._others:
-            known += self._read_others(json, values, path)
-        if len(values) != self._fields or known != len(json):
-            raise self._incomplete(values, path)
-        try:
-            return self._kind(**values)
-        except (TypeError, ValueError):
-            raise wrong(path) from None
+        root, objects = {"": json}, []
+        waiting: list[tuple[Any, Any, Any, str]] = [(self, root, "", path)]
+        for form, owner, place, start in waiting:
+            where = f"{start}[{place}]" if type(place) is int else start
+            document = owner[place]
+            one = form.fitting(document, where) if isinstance(form, Choice) else form
+            if not isinstance(document, dict) or not one.required <= document.keys():
+                raise one.refusal(document, where)
+            values = dict(one.defaults)
+            for name, part in one.own:
+                content = document[name]
+                kind = type(content)
+                if part.elements and kind is list and part.elements.issuperset(map(type, content)):
+                    content = tuple(content)
+                elif part.whole and kind is int and abs(content) <= LARGEST_WHOLE:
+                    content = float(content)
+                elif part.form is not None and part.many and kind is list:
+                    content = [*content]
+                    places = range(len(content)), repeat(f"{where}.{name}")
+                    waiting.extend(zip(repeat(part.form), repeat(content), *places, strict=False))
+                elif part.form is not None and not part.many and kind is dict:
+                    waiting.append((part.form, values, part.entry.name, f"{where}.{name}"))
+                elif kind not in part.kinds:
+                    content = part.codec.read(content, f"{where}.{name}")
+                values[part.entry.name] = content
+            known = len(one.constants) + len(one.own)
+            has_more = one.others or known < len(document)
+            known += one.read_rest(document, values, where) if has_more else 0
+            is_complete = known == len(document) and len(values) == len(one.own) + len(one.rest)
+            if not is_complete or not one.constants.items() <= document.items():
+                raise one.refusal(document, where)
+            owner[place] = values
+            objects.append((one, owner, place, where))
+        _make(objects)
+        return root[""]
 
-    def _read_others(self, json: Json, values: Json, path: str) -> int:
-        """Read the fields that have no name of their own in the document, or several.
+    def read_rest(self, json: Json, values: Json, path: str) -> int:
+        """Read the fields that may be absent, have no name of their own in the document, or several.
 
         Returns:
             Number of first names under which nothing else stands.
         """
         folders: Json = {}
-        inline = 0
-        for part in self._others:
+        known = 0
+        for part in self.rest:
             content = self._taken(part.steps, json)
             if content is _ABSENT:
                 continue
@@ -278,27 +301,90 @@ class Object:
             if part.steps:
                 _put(folders, part.steps, content)
             else:
-                inline = len(content)
+                known = len(content)
         if not folders.items() <= json.items():
             raise wrong(path)
-        return len(folders) + inline
+        return known + len(folders)
 
     def _taken(self, steps: tuple[str, ...], document: Any) -> Any:
         """What stands under some names, or ``_ABSENT``; for none, all that is no other field's."""
         if not steps:
-            return {name: one for name, one in document.items() if name not in self._places}
+            return {name: one for name, one in document.items() if name not in self.places}
         for name in steps:
             if not isinstance(document, dict) or name not in document:
                 return _ABSENT
             document = document[name]
         return document
 
-    def _incomplete(self, values: Json, path: str) -> InvalidInputError:
-        """The error about the first field without a value or, if there is none, about unknown names."""
-        for part in (*[part for _, part in self._own], *self._others):
-            if part.entry.name not in values:
-                return InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
+    def refusal(self, document: Any, path: str) -> InvalidInputError:
+        """The error about the first field that is missing or, if there is none, about the whole."""
+        if isinstance(document, dict) and self.constants.items() <= document.items():
+            for part in (*[part for _, part in self.own], *self.rest):
+                if not part.entry.options.omit and self._taken(part.steps, document) is _ABSENT:
+                    return InvalidInputError(field=".".join((path, *part.steps)), problem="is missing")
         return wrong(path)
+
+
+def _make(objects: list[tuple[Object, Any, Any, str]]) -> None:
+    """Make the values of objects, each after those in it, which stand behind."""
+    for one, owner, place, path in reversed(objects):
+        values = owner[place]
+        for name in one.lists:
+            if type(values[name]) is list:
+                values[name] = tuple(values[name])
+        try:
+            owner[place] = one.kind(**values)
+        except (TypeError, ValueError):
+            raise wrong(path) from None
+
+
+def fill(objects: Iterable[Object], name: Callable[[str], str], codecs: Mapping[Any, Codec]) -> None:
+    """Complete the codecs of dataclasses.
+
+    Args:
+        name: How the name of a field is written, if it has several words.
+        codecs: Codecs of the fields' types.
+    """
+    for one in objects:
+        for entry in entries_of(one.kind):
+            options = entry.options
+            codec = options.scalar or codecs[entry.kind]
+            inner: Any = codec.codec if isinstance(codec, Maybe) else codec
+            many = isinstance(inner, Items) and not inner.codec.kinds
+            element = inner.codec if many else inner
+            members = element.members.values() if isinstance(element, Choice) else (element,)
+            path = options.path or (name(entry.name) if "_" in entry.name else entry.name)
+            part = Part(
+                entry,
+                () if options.inline else tuple(path.split(".")),
+                codec,
+                codec.kinds | {NoneType} if inner is not codec else codec.kinds,
+                codec.codec.kinds if isinstance(codec, Items) else frozenset[type](),
+                isinstance(codec, Scalar) and codec.whole,
+                element.to_json or element.write,
+                many,
+                element if {Object}.issuperset(map(type, members)) else None,
+            )
+            first = part.steps[:1]
+            one.places.update(dict.fromkeys(first, entry.name))
+            if options.omit and not entry.constant:
+                one.defaults[entry.name] = entry.default
+            else:
+                one.required.update(first)
+            if len(part.steps) != 1:
+                one.others.append(part)
+            elif not codec.kinds or options.omit:
+                one.single.append((part.steps[0], part))
+            if entry.constant:
+                one.constants[part.steps[0]] = codec.write(entry.default)
+                continue
+            if options.omit or len(part.steps) != 1:
+                one.rest.append(part)
+            else:
+                one.own.append((part.steps[0], part))
+                one.lists += [entry.name] if many and part.form else []
+        # attrgetter gives a tuple from two names on; zip drops what is there for no name
+        one.get = attrgetter(*one.places.values(), "__class__", "__class__")
 
 
 def _put(document: Json, steps: tuple[str, ...], content: Any) -> None:
@@ -308,13 +394,13 @@ def _put(document: Json, steps: tuple[str, ...], content: Any) -> None:
     document[steps[-1]] = content
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Maybe:
     """A value of one type, or None."""
 
+    codec: Codec
     kinds: ClassVar = frozenset[type]()
-
-    def __init__(self, codec: Codec) -> None:
-        self.codec, self.to_json, self.many = codec, codec.to_json, codec.many
+    to_json: ClassVar = None
 
     def write(self, value: object) -> Any:
         return None if value is None else self.codec.write(value)
@@ -323,22 +409,23 @@ class Maybe:
         return None if json is None else self.codec.read(json, path)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A value of one of several dataclasses, or None if it is optional."""
+    """A value of one of several dataclasses."""
 
+    members: Mapping[Any, Any]
     kinds: ClassVar = frozenset[type]()
-    many: ClassVar = False
-
-    def __init__(self, members: Mapping[Any, Codec], *, optional: bool) -> None:
-        self.members, self.optional, self.to_json = members, optional, self.write
+    to_json: ClassVar = None
 
     def write(self, value: object) -> Any:
-        return None if value is None else self.members[type(value)].write(value)
+        return self.members[type(value)].write(value)
 
     def read(self, json: Any, path: str) -> Any:
-        if json is None and self.optional:
-            return None
-        fitting = None
+        return self.fitting(json, path).read(json, path)
+
+    def fitting(self, json: Any, path: str) -> Object:
+        """The one member that has all names and constants of a document, or an error."""
+        fitting: Object | None = None
         for codec in self.members.values() if isinstance(json, dict) else ():
             if not isinstance(codec, Object) or not codec.required <= json.keys():
                 continue
@@ -349,18 +436,16 @@ class Choice:
             fitting = codec
         if fitting is None:
             raise wrong(path)
-        return fitting.read(json, path)
+        return fitting
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """A tuple with one codec for each element, as a list."""
 
+    codecs: tuple[Codec, ...]
+    to_json: Callable[[Any], Any] | None
     kinds: ClassVar = frozenset[type]()
-    many: ClassVar = False
-
-    def __init__(self, codecs: tuple[Codec, ...]) -> None:
-        self.codecs = codecs
-        self.to_json = list if all(map(attrgetter("kinds"), codecs)) else self.write
 
     def write(self, values: tuple[Any, ...]) -> list[Any]:
         return [codec.write(value) for codec, value in zip(self.codecs, values, strict=True)]
@@ -374,20 +459,24 @@ class Row:
         return tuple(values)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """A tuple of any length, as a list."""
+    """A tuple of any length, as a list.
 
+    Args:
+        rows: Types of the elements of all elements, where these stand for themselves.
+        whole: Whether the elements, or those of all elements, are floats.
+    """
+
+    codec: Codec
+    to_json: Callable[[Any], Any] | None
+    rows: frozenset[type]
+    whole: bool
     kinds: ClassVar = frozenset[type]()
 
-    def __init__(self, codec: Codec) -> None:
-        self.codec, self.many = codec, not codec.kinds
-        is_simple = not codec.many and not isinstance(codec, Maybe)
-        self.to_json = list if codec.kinds else codec.to_json if is_simple else codec.write
-        self._rows = codec.codec.kinds if isinstance(codec, Items) else frozenset[type]()
-        """Types of the elements of all elements, where these stand for themselves."""
-
     def write(self, values: tuple[Any, ...]) -> list[Any]:
-        return list(map(self.to_json, values)) if self.many else list(values)
+        write = self.codec.to_json or self.codec.write
+        return list(map(write, values))
 
     def read(self, json: Any, path: str) -> tuple[Any, ...]:
         if not isinstance(json, list):
@@ -396,24 +485,30 @@ class Items:
         # values of any other type take the way below, which names the place of the first wrong one
         if kinds.issuperset(map(type, json)):
             return tuple(json)
-        is_rows = bool(self._rows) and {list}.issuperset(map(type, json))
-        if is_rows and self._rows.issuperset(map(type, chain.from_iterable(json))):
+        is_rows = bool(self.rows) and {list}.issuperset(map(type, json))
+        flat = list(chain.from_iterable(json)) if is_rows else json
+        if is_rows and self.rows.issuperset(map(type, flat)):
             return tuple(map(tuple, json))
+        is_whole = self.whole and is_rows == bool(self.rows)
+        if (
+            is_whole
+            and {int, float}.issuperset(map(type, flat))
+            and max(map(abs, flat)) <= LARGEST_WHOLE
+        ):
+            return tuple(map(tuple, map(partial(map, float), json)) if is_rows else map(float, json))
         values = []
         for place, one in enumerate(json):
             values.append(one if type(one) in kinds else read(one, f"{path}[{place}]"))
         return tuple(values)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Names:
     """A mapping from texts, as an object; its names are content, which no path may hold."""
 
+    codec: Codec
+    to_json: Callable[[Any], Any] | None
     kinds: ClassVar = frozenset[type]()
-    many: ClassVar = False
-
-    def __init__(self, codec: Codec) -> None:
-        self.codec = codec
-        self.to_json = dict if codec.kinds else self.write
 
     def write(self, value: Mapping[str, Any]) -> Json:
         return dict(zip(value, map(self.codec.write, value.values()), strict=True))
@@ -423,7 +518,8 @@ class Names:
             raise wrong(path)
         if self.codec.kinds and self.codec.kinds.issuperset(map(type, json.values())):
             return dict(json)
-        return {name: self.codec.read(one, f"{path}[]") for name, one in json.items()}
+        values = map(self.codec.read, json.values(), repeat(f"{path}[]"))
+        return dict(zip(json, values, strict=True))
 
 
 def wrong(path: str) -> InvalidInputError:

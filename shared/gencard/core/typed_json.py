@@ -4,7 +4,7 @@ A ``JsonForm`` says how scalars and names are written; a field's metadata (``wri
 the form cannot know. A decoded document encodes to itself again: nothing has a second spelling.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -21,10 +21,10 @@ from gencard.core.json_codecs import (
     Maybe,
     Names,
     Object,
-    Part,
     Row,
     Scalar,
     entries_of,
+    fill,
 )
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class JsonForm:
 
     Args:
         scalars: By type; values of other types stand as they are.
-        name: How the name of a field is written.
+        name: How the name of a field is written, if it has several words.
     """
 
     scalars: Mapping[Any, Scalar]
@@ -72,54 +72,72 @@ class JsonForm:
         return value
 
     def codec(self, kind: Any) -> Codec:
-        """The encoder and decoder of a type."""
-        if kind not in self._codecs:
-            origin, arguments = get_origin(kind), get_args(kind)
-            if is_dataclass(kind):
-                codec: Codec = self._object(kind)
+        """The encoder and decoder of a type, made with those of all types that it consists of."""
+        if kind in self._codecs:
+            return self._codecs[kind]
+        codecs, objects = {**self._codecs}, list[Object]()
+        for one in _parts_first(kind, codecs.keys()):
+            origin, arguments = get_origin(one), get_args(one)
+            if is_dataclass(one):
+                objects.append(Object(one))
+                codecs[one] = objects[-1]
             elif origin is tuple and arguments[-1] is Ellipsis:
-                codec = Items(self._codecs.get(arguments[0]) or self.codec(arguments[0]))
+                element = codecs[arguments[0]]
+                inner = element.codec if isinstance(element, Items) else element
+                rows = frozenset[type]() if inner is element else inner.kinds
+                whole = isinstance(inner, Scalar) and inner.whole
+                codecs[one] = Items(element, list if element.kinds else None, rows, whole)
             elif origin in (UnionType, Union):
-                codec = self._union(*arguments)
-            elif origin is not None:
-                codec = self._generic(origin, arguments)
-            elif isinstance(kind, type) and issubclass(kind, StrEnum):
-                codec = Scalar(attrgetter("value"), kind)
+                members = dict(zip(arguments, map(codecs.get, arguments), strict=True))
+                optional = members.pop(NoneType, ANY_JSON) is None
+                codec = Choice(members) if len(members) > 1 else next(iter(members.values()))
+                # None is written as it is if all other values are
+                if optional and isinstance(codec, Scalar) and codec.kinds:
+                    codecs[one] = replace(codec, kinds=codec.kinds | {NoneType})
+                else:
+                    codecs[one] = Maybe(codec) if optional else codec
             else:
-                codec = ANY_JSON
-            self._codecs[kind] = codec
-        return self._codecs[kind]
+                codecs[one] = _other(one, codecs)
+        fill(objects, self.name, codecs)
+        # another thread may look for a codec meanwhile: it must find none that is not complete
+        self._codecs.update(codecs)
+        return codecs[kind]
 
-    def _object(self, kind: Any) -> Object:
-        parts = []
-        for entry in entries_of(kind):
-            options = entry.options
-            path = () if options.inline else (options.path or self.name(entry.name)).split(".")
-            codec = options.scalar or self._codecs.get(entry.kind) or self.codec(entry.kind)
-            kinds = codec.kinds | {NoneType} if isinstance(codec, Maybe) else codec.kinds
-            elements = codec.codec.kinds if isinstance(codec, Items) else frozenset[type]()
-            parts.append(Part(entry, tuple(path), codec, kinds, elements))
-        return Object(kind, parts)
 
-    def _union(self, *kinds: Any) -> Codec:
-        members = {}
-        for kind in kinds:
-            if kind is not NoneType:
-                members[kind] = self._codecs.get(kind) or self.codec(kind)
-        if len(members) > 1:
-            return Choice(members, optional=NoneType in kinds)
-        (codec,) = members.values()
-        # None is written as it is if all other values are
-        if isinstance(codec, Scalar) and codec.kinds:
-            return replace(codec, kinds=codec.kinds | {NoneType})
-        return Maybe(codec)
+def _parts_first(kind: Any, known: Collection[Any]) -> list[Any]:
+    """A type with all types that it consists of, except known ones.
 
-    def _generic(self, origin: Any, arguments: tuple[Any, ...]) -> Codec:
-        if origin is Annotated:
-            return self.codec(arguments[0])
-        if isinstance(origin, type) and issubclass(origin, Mapping):
-            return Names(self._codecs.get(arguments[1]) or self.codec(arguments[1]))
-        return Row(tuple(map(self.codec, arguments))) if origin is tuple else ANY_JSON
+    Each stands after those that it consists of; a dataclass need not.
+    """
+    ordered, waiting = dict[Any, None](), [kind]
+    while waiting:
+        one = waiting.pop()
+        if one in known or one in ordered:
+            continue
+        parts = {*get_args(one)[: 1 if get_origin(one) is Annotated else None]} - {NoneType, Ellipsis}
+        if missing := parts.difference(known, ordered):
+            waiting += (one, *missing)  # again, after its parts
+            continue
+        ordered[one] = None
+        has_fields = is_dataclass(one)
+        for entry in entries_of(one) if has_fields else ():
+            waiting += () if entry.options.scalar else (entry.kind,)
+    return [*ordered]
+
+
+def _other(kind: Any, codecs: Mapping[Any, Codec]) -> Codec:
+    """The codec of a type that is no dataclass, union or tuple of any length."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        elements = tuple(map(codecs.__getitem__, arguments))
+        return Row(elements, list if all(map(attrgetter("kinds"), elements)) else None)
+    if origin is Annotated:
+        return codecs[arguments[0]]
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return Names(codecs[arguments[1]], dict if codecs[arguments[1]].kinds else None)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return Scalar(attrgetter("value"), kind)
+    return ANY_JSON
 
 
 def _exactly(kind: type, value: object) -> object:
@@ -128,13 +146,14 @@ def _exactly(kind: type, value: object) -> object:
     return value
 
 
-def text_scalar(to_text: Callable[[Any], str], of_text: Callable[[str], Any]) -> Scalar:
-    """Values that stand as texts."""
-    return Scalar(to_text, of_text, types=frozenset({str}))
+text_scalar = partial(Scalar, types=frozenset({str}))
+"""Values that stand as texts: functions that write one and read one."""
 
 
-ANY_JSON = Scalar(lambda value: value, lambda json: json)
-"""JSON of any form, which is not checked."""
+ANY_JSON = Scalar(
+    lambda value: value, lambda json: json, frozenset({dict, list, str, int, bool, NoneType})
+)
+"""JSON of any form, which is not checked, except that NaN alone is no value."""
 
 AS_IT_IS = {
     kind: Scalar(lambda value: value, partial(_exactly, kind), frozenset({kind}))
@@ -142,7 +161,7 @@ AS_IT_IS = {
 }
 """Texts, truth values and whole numbers as JSON has them."""
 
-_FLOAT = Scalar(lambda value: value, float, frozenset({float}), frozenset({int}))
+_FLOAT = Scalar(lambda value: value, float, frozenset({float}), frozenset({int}), whole=True)
 """JSON does not tell 1.0 from 1."""
 
 PLAIN = JsonForm({**AS_IT_IS, float: _FLOAT})

@@ -42,6 +42,8 @@ class KeyWatch:
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
         self._histories: dict[str, KeyHistory] = {}
+        self._checkpoint: Checkpoint | None = None
+        """The checkpoint that was verified last with these keys."""
 
     def cards(self, *envelopes: bytes) -> KeyHistory:
         """Keys that sign cards, receipts, verdicts and revocations.
@@ -57,6 +59,17 @@ class KeyWatch:
     def log(self, *envelopes: bytes) -> KeyHistory:
         """Keys that sign checkpoints; as ``cards``."""
         return self._history(LOG, envelopes)
+
+    def checkpoint_of(self, envelope: bytes) -> "Checkpoint":
+        """The checkpoint in an envelope, whose signature is checked unless these very bytes were.
+
+        Raises:
+            VerificationError: It is not a checkpoint signed with a key of the log.
+        """
+        known = self._checkpoint
+        if known is None or known.envelope != envelope:
+            self._checkpoint = known = checkpoint_of(envelope, self.log(envelope))
+        return known
 
     def changes(self) -> bytes | None:
         """All verified changes, as a document to keep; None where there were none."""
@@ -76,7 +89,7 @@ class KeyWatch:
         known = (known_history(connection.credentials, use) for use in (CARDS, LOG))
         histories = {history.use: history.continued_by(changes) for history in known}
         _keep_changes(connection.credentials, changes)
-        self._histories = histories
+        self._histories, self._checkpoint = histories, None
 
 
 def known_history(credentials: Credentials, use: str) -> KeyHistory:
@@ -148,7 +161,7 @@ class LogWatch:
             self._seen()
         )  # before the request: another program of the user may store a newer one meanwhile
         answer = self._connection.call(self._connection.log.GetCheckpoint, pb.GetCheckpointRequest())
-        new = self._checked(answer.checkpoint)
+        new = self._connection.keys.checkpoint_of(answer.checkpoint)
         if stored_checkpoint is not None:
             self._check_continues(stored_checkpoint, new)
         self._remember(new, stored_checkpoint)
@@ -201,9 +214,6 @@ class LogWatch:
         check_in_log(entry, index, bytes.fromhex(checkpoint.root))
         return entry, checkpoint
 
-    def _checked(self, envelope: bytes) -> Checkpoint:
-        return checkpoint_of(envelope, self._connection.keys.log(envelope))
-
     @property
     def _file(self) -> Path:
         return self._connection.credentials.folder / LOG_SEEN
@@ -213,7 +223,9 @@ class LogWatch:
         if not self._file.exists():
             return None
         envelope = read_file(self._file, "log", DOCUMENT_LIMIT)
-        return verified if verified and verified.envelope == envelope else self._checked(envelope)
+        if verified and verified.envelope == envelope:
+            return verified
+        return self._connection.keys.checkpoint_of(envelope)
 
     def _check_continues(self, seen: Checkpoint, new: Checkpoint) -> None:
         if new.size < seen.size:

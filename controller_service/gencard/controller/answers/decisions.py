@@ -11,6 +11,7 @@ its card ends.
 
 import json
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection
@@ -217,4 +218,9 @@ def rules_of(row: RunRow) -> str:
 
 def question_of(row: RunRow) -> Question:
     """What a run was asked."""
-    return DOCUMENT.read(Question, document_of(row.request, "question"), field="question")
+    return _question_of(row.request)
+
+
+@lru_cache(maxsize=1000)  # each run reads the questions of all earlier ones
+def _question_of(request: bytes) -> Question:
+    return DOCUMENT.read(Question, document_of(request, "question"), field="question")

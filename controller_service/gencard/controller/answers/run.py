@@ -11,7 +11,7 @@ from gencard.controller.answers.answers import Answers
 from gencard.controller.answers.decisions import PRICE, Outcome, question_of, rules_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.jobs.tasks import AnswerResult, Before, EndedQuestion
+from gencard.controller.jobs.tasks import JOBS, AnswerResult, Before, EndedQuestion
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
 from gencard.controller.operations.run import Run
 from gencard.controller.state import requests, results
@@ -31,8 +31,7 @@ from gencard.core.errors import (
     ProgramRunFailedError,
 )
 from gencard.core.output_checks.populations import Rounded
-from gencard.core.output_checks.rules import OF_PRESENT, Mark, Rule
-from gencard.core.typed_json import PLAIN
+from gencard.core.output_checks.rules import OF_PRESENT, Rule
 
 AT_RECORDS = ("answer", "read")
 """Stages that jobs of runs report before they read records."""
@@ -201,7 +200,7 @@ def outcome_of(result: AnswerResult, analyses: Analyses) -> Outcome:
         result.reasons,
         result.rules,
         review=result.review,
-        marks=None if result.marks is None else PLAIN.write(result.marks, tuple[Mark, ...]),
+        marks=JOBS.write(result)["marks"],
     )
 
 

@@ -13,7 +13,7 @@ from gencard.controller.service.operations import operation_message, page_size, 
 from gencard.controller.state.results import RunRow, RunState
 from gencard.v1 import answers_pb2 as pb
 from gencard.v1 import answers_pb2_grpc
-from gencard.wire.codec import part_of, timestamp
+from gencard.wire.codec import part_of, prepare_part, timestamp
 from gencard.wire.documents.answer_document import Question
 
 STATE = {
@@ -23,6 +23,9 @@ STATE = {
     RunState.REFUSED: pb.Answer.STATE_REFUSED,
     RunState.FAILED: pb.Answer.STATE_UNSPECIFIED,
 }
+
+
+prepare_part(RunRow, pb.Answer, "state", "kind", "formula", "create_time")
 
 
 def answer_message(row: RunRow, *, whole: bool = True) -> pb.Answer:

@@ -279,6 +279,8 @@ class EventLog:
         self._signing_key, self._machine = signing_key, machine
         self.newest: datetime | None = None
         """Time of the entry that this process appended last; None if it appended none."""
+        self._own: tuple[bytes, Event | None] = b"", None
+        """The entry that this process appended last, which it need not read again."""
 
     def append(
         self,
@@ -298,7 +300,7 @@ class EventLog:
         Raises:
             InvalidInputError: A detail is not one that the log takes.
         """
-        last, leaf = _newest(tx)
+        last, leaf = self.newest_entry(tx)
         reading = (self._machine() if self._machine else now).replace(microsecond=0)
         now = now.replace(microsecond=0)
         # the order of entries is the order of decisions, which a clock set back must not change
@@ -323,7 +325,7 @@ class EventLog:
         Raises:
             InvalidInputError: The newest entry is not later than the clock.
         """
-        (last, leaf), now = _newest(tx), now.replace(microsecond=0)
+        (last, leaf), now = self.newest_entry(tx), now.replace(microsecond=0)
         if last is None or last.time <= now:
             problem = "is not ahead of this machine's clock, so there is nothing to correct"
             raise InvalidInputError(field="the newest log entry", problem=problem)
@@ -332,9 +334,18 @@ class EventLog:
 
     def _added(self, tx: Connection, event: Event) -> Event:
         """Store an event, which names the one in front."""
-        _store(tx, event)
-        self.newest = event.time
+        body = event.body
+        _store(tx, event.index, body)
+        self.newest, self._own = event.time, (body, event)
         return event
+
+    def newest_entry(self, tx: Connection) -> tuple[Event | None, bytes]:
+        """The newest entry with its leaf hash; None and ``FIRST`` in an empty log."""
+        stored, (own, event) = tx.execute(_NEWEST).scalar_one_or_none(), self._own
+        if stored is None:
+            return None, FIRST
+        body = bytes(stored)
+        return event if body == own else event_of(body), leaf_hash(body)
 
     def size(self, tx: Connection) -> int:
         """Number of entries."""
@@ -410,7 +421,8 @@ class EventLog:
     @staticmethod
     def last(tx: Connection) -> Event | None:
         """The newest entry; None in an empty log."""
-        return _newest(tx)[0]
+        body = tx.execute(_NEWEST).scalar_one_or_none()
+        return None if body is None else event_of(bytes(body))
 
 
 def ahead_of(tx: Connection, now: datetime) -> Event | None:
@@ -456,7 +468,7 @@ class LogClock:
     def _refresh(self) -> None:
         # without the database the entries seen before go on counting
         with suppress(StorageError, NotLeadingError), self.database.reading() as tx:
-            last = EventLog.last(tx)
+            last, _ = self.log.newest_entry(tx)
             self.log.newest = None if last is None else last.time
         self._read = time.monotonic()
 
@@ -467,12 +479,6 @@ _LEAF = select(events.c.leaf).where(events.c.index == bindparam("position"))
 _NODE = select(log_nodes.c.hash).where(
     log_nodes.c.level == bindparam("level"), log_nodes.c.position == bindparam("position")
 )
-
-
-def _newest(tx: Connection) -> tuple[Event | None, bytes]:
-    """The newest entry with its leaf hash; None and ``FIRST`` in an empty log."""
-    body = tx.execute(_NEWEST).scalar_one_or_none()
-    return (None, FIRST) if body is None else (event_of(bytes(body)), leaf_hash(bytes(body)))
 
 
 def _checkpoint_of(tx: Connection, size: int) -> bytes | None:
@@ -487,11 +493,11 @@ def signed_checkpoint(key: Ed25519PrivateKey, root: bytes, size: int, now: datet
     return dsse.sign(statement(CHECKPOINT, "log", facts, root.hex()), [key])
 
 
-def _store(tx: Connection, event: Event) -> None:
+def _store(tx: Connection, index: int, body: bytes) -> None:
     """The entry, and the nodes of the tree that it completes: one for each trailing 1 of its index."""
-    node, body = _node_of(tx), event.body
-    level, position, digest = 0, event.index, merkle.leaf_hash(body)
-    tx.execute(insert(events).values(index=event.index, body=body, leaf=digest))
+    node = _node_of(tx)
+    level, position, digest = 0, index, merkle.leaf_hash(body)
+    tx.execute(insert(events).values(index=index, body=body, leaf=digest))
     while position & 1:
         digest = merkle.node_hash(node(level, position - 1), digest)
         level, position = level + 1, position >> 1

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from gencard.core.errors import InvalidInputError
@@ -85,10 +86,15 @@ class Question:
     @property
     def digest(self) -> str:
         """SHA-256, in hex, of the canonical JSON."""
-        return digest_of(_QUESTION.write(self))
+        return _digest_of(self)
 
 
 _QUESTION = DOCUMENT.codec(Question)
+
+
+@lru_cache(maxsize=100)
+def _digest_of(question: Question) -> str:
+    return digest_of(_QUESTION.write(question))
 
 
 def values_refused() -> InvalidInputError:

@@ -5,6 +5,8 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TypeVar
 
 from cryptography.exceptions import InvalidSignature
@@ -76,7 +78,10 @@ def envelope_of(payload: bytes, signatures: Mapping[str, bytes]) -> bytes:
 
 def sign(payload: bytes, keys: Sequence[Ed25519PrivateKey]) -> bytes:
     """An envelope signed with each key."""
-    return envelope_of(payload, {key_id(key.public_key()): signature_of(payload, key) for key in keys})
+    signatures = {}
+    for key in keys:
+        signatures[key_id(key.public_key())] = signature_of(payload, key)
+    return envelope_of(payload, signatures)
 
 
 def verify(envelope: bytes, keys: Sequence[Ed25519PublicKey], *, unknown: int = 0) -> bytes:
@@ -119,7 +124,8 @@ def check_signatures(
         raise VerificationError(problem=problem)
 
 
-def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
+@lru_cache(maxsize=4)  # who verifies an envelope first looks for the key that signed it
+def opened(envelope: bytes) -> tuple[bytes, Mapping[str, bytes]]:
     """Payload and signatures of an envelope in canonical form, **not verified**.
 
     Raises:
@@ -140,7 +146,7 @@ def opened(envelope: bytes) -> tuple[bytes, dict[str, bytes]]:
         is_canonical = False
     if not is_canonical:
         raise VerificationError(problem="the envelope is malformed")
-    return payload, signatures
+    return payload, MappingProxyType(signatures)
 
 
 def statement(kind: str, subject: str, predicate: Document, digest: str | None = None) -> bytes:

@@ -158,13 +158,17 @@ class Answer:
 
     def to_json(self) -> Json:
         """The one form of documents, bundles and signed answers."""
-        json: Json = PLAIN.write(self)
+        json: Json = _ANSWER.write(self)
         return json
 
     @classmethod
     def of_json(cls, json: object) -> "Answer":
         """The inverse of ``to_json``; raises InvalidInputError where the form is another one."""
-        return PLAIN.read(cls, json, field="answer")
+        answer: Answer = _ANSWER.read(json, "answer")
+        return answer
+
+
+_ANSWER = PLAIN.codec(Answer)
 
 
 def numbers_in_json(answer: object) -> int:
