@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.client.files.rows import read_rows, write_rows
 from gencard.controller.records.declared_scale import (
     DeclaredScale,
     declared_of,
@@ -19,10 +20,12 @@ from gencard.controller.records.declared_scale import (
     starts_of,
 )
 from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
+from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError
 from gencard.core.scale import LARGEST_STEPS, MOST_STEPS, Scale
 from gencard.core.statistics.linear import numbers
-from gencard.run.levels import Numbers
+from gencard.run.frames import dataset_of_frame, frame_of
+from gencard.run.levels import Numbers, values_of
 from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document
 
 STEPS = st.sampled_from([*map(Decimal, ("1", "0.01", "0.25", "5", "0.1", "1000", "0.0000001", "3"))])
@@ -190,6 +193,24 @@ class TestRows:
         codes = np.arange(5_000) % coding.size
         drawn = Numbers(20261127).of("a name", coding, codes)
         assert hashlib.sha256(drawn.astype("<f8").tobytes()).hexdigest()[:16] == digest
+
+
+@pytest.mark.parametrize("form", ["numbers", "levels", "midpoints"])
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", ""])
+def test_rows_in_files_and_frames_are_read_back(tmp_path, form, name):
+    """Also if the last level is one number."""
+    amounts, days = on_scale("0.01", "0 10 100", "0 100"), on_scale("1", "15706 15900", dates=True)
+    coding = Coding((Attribute("amount", amounts), Attribute("day", days)))
+    codes = np.array([[row % size for size in coding.domain.sizes] for row in range(60)])
+    rows = Dataset(coding.domain, codes)
+    values = values_of(form, 7, rows, coding)
+    if name:
+        write_rows(rows, coding, tmp_path / name, values)
+        again = read_rows(tmp_path / name, coding, coding.domain)
+    else:
+        frame = frame_of(rows, coding, values)
+        again = dataset_of_frame(frame, coding, coding.domain)
+    np.testing.assert_array_equal(again.codes, codes)
 
 
 class TestDocument:

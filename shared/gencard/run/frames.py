@@ -52,7 +52,9 @@ def categories_of(attribute: Attribute) -> "pd.CategoricalDtype":
         case Labels(labels, integer, ordered):
             values = [int(label) for label in labels] if integer else list(labels)
             return pd.CategoricalDtype(values, ordered=ordered)
-        case Edges(edges, dates=dates):
+        case Edges(edges, dates=dates, scale=scale):
+            if scale is not None and edges[-2] == edges[-1]:  # a level of one number; [5, 5) holds none
+                edges = (*edges[:-1], edges[-1] + float(scale.step))
             breaks = pd.to_datetime(np.asarray(edges), unit="D") if dates else pd.Index(edges)
             return pd.CategoricalDtype(pd.IntervalIndex.from_breaks(breaks, closed="left"), ordered=True)
 
