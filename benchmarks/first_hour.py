@@ -88,7 +88,7 @@ def first_hour(records: Path, folder: Path) -> FirstHour:
     with served(settings, seconds):
         typed(
             "gencard", "synthesize", dataset["name"], formula_of(attributes), "--kind", "linear",
-            "--rows", ROWS, "--output", rows, "--yes",
+            "--rows", ROWS, "--output", rows, "--yes", "--rho", "0.05", "--neighbouring", "add-remove",
             "--connection", controller / "people" / "ana",
         )  # fmt: skip
     return FirstHour(

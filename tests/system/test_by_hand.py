@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client import Analyst, all_marginals
+from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.settings.drafting import draft
 from gencard.controller.shell.main import app as steward_shell
@@ -21,7 +22,8 @@ from gencard.core.errors import BudgetExceededError
 from tests.system.house import House, survey
 from tests.system.people import answered, person, request_in
 
-PAIRS = ("--marginals-of-order", "2", "--purpose", "Health by age", "--rows", "1000")
+NOISE = ("--rho", "0.05", "--neighbouring", "add-remove")
+PAIRS = ("--marginals-of-order", "2", "--purpose", "Health by age", "--rows", "1000", *NOISE)
 QUESTION = ("age ~ sex", "--kind", "linear")
 
 
@@ -67,6 +69,19 @@ def test_from_a_plan_to_a_report(house, ana, tmp_path):
     page, asked = tmp_path / "report.html", f"linear: {QUESTION[0]}"
     assert person("report", card, "--html", page, "--answer", asked, "-c", ana).exit_code == 0
     assert f">{QUESTION[0]}</h3>" in page.read_text()
+
+
+def test_no_other_mechanism_is_signed_without_a_question(house, ana):
+    exact = ("--marginal", "sex", "--purpose", "Exact counts", "--rows", "10")
+    offered = person("propose", "survey", *exact, "-c", ana).stdout
+    (card,) = set(re.findall(r"datasets/survey/cards/[0-9a-f]+", offered))
+    for words in ((), ("--yes",)):
+        result = CliRunner().invoke(analyst_shell, ["accept", card, *words, "-c", str(ana)])
+        assert result.exit_code == 1
+        said = " ".join(result.output.split())
+        assert "it measures with gaussian, rho 0.05" in said
+        assert "where exact was asked for" in said
+        assert "--rho 0.05 --neighbouring add-remove" in said
 
 
 def test_exact_counts_are_not_to_be_had(house, ana):

@@ -8,6 +8,7 @@ import pytest
 
 from gencard.client import Analyst
 from gencard.controller.settings.drafting import draft
+from gencard.core.errors import NotAcceptedError
 from tests.messy_files import MESSY, survey
 from tests.system.house import House
 from tests.system.people import enrolled_person
@@ -25,7 +26,10 @@ def frame(tmp_path_factory) -> pd.DataFrame:
     with Analyst.connect(house.address, folder=ana) as analyst:
         formula = "Alter ~ income + visit + health + smoker"
         wanted = {"kind": "linear", "rows": 2_000, "seed": 3, "accept": True, "progress": False}
-        yield analyst.synthesize("umfrage", formula, **wanted).to_frame()
+        with pytest.raises(NotAcceptedError, match=r"gaussian.*where exact was asked for.*--rho"):
+            analyst.synthesize("umfrage", formula, **wanted)
+        noise = {"rho": "0.05", "neighbouring": "add-remove"}
+        yield analyst.synthesize("umfrage", formula, **wanted, **noise).to_frame()
     house.stop()
 
 

@@ -310,7 +310,8 @@ class Analyst(Party):
             generator: Name of the generator in the catalogue.
             seed: Random seed; card, psi and seed determine every byte of the rows.
             accept: Sign without a question, also an offer that differs from the proposal, as long as
-                it determines the analysis. Else a terminal or notebook is asked.
+                it determines the analysis and measures by the mechanism that was asked for. Else a
+                terminal or notebook is asked.
             progress: Whether to show a progress bar and what happens, or a function that receives the
                 progress.
             measured: How the marginals are measured; see ``Measured``.

@@ -17,6 +17,7 @@ from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named, 
 from gencard.client.release import Release
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
+from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
@@ -142,6 +143,10 @@ class Plan(Displayable):
 
 
 _DECLINED = "Nothing was spent. `gencard plan` shows the price of other formulas and of noise."
+_OTHER_MECHANISM = (
+    "Nothing was spent. Ask for this noise, as with `--rho 0.05 --neighbouring add-remove`, or sign the "
+    "offer in a terminal."
+)
 _INCOMPLETE = "Nothing was spent. Plan a smaller formula: `gencard plan` shows what the policy offers."
 
 
@@ -169,12 +174,13 @@ class Consent:
 
         Raises:
             NotAcceptedError: It was declined; nobody can be asked; or, with ``accept``, it does not
-                determine the formula.
+                determine the formula, or measures by another mechanism than the analyst asked for.
         """
         if self.accept and lacking:
             problem = f"it does not determine {lacking}, which the formula needs"
             raise NotAcceptedError(problem=problem, advice=_INCOMPLETE)
         if self.accept:
+            check_mechanism(shown.answer if isinstance(shown, Plan) else shown)
             for change in shown.changes:
                 self.say(f"{change.field}: {change.old} → {change.new or 'left out'} ({change.reason})")
             self.say(f"Price: {shown.price}")
@@ -185,6 +191,20 @@ class Consent:
             raise NotAcceptedError(problem="confirmation needs a terminal")
         if not answer:
             raise NotAcceptedError(problem="you declined it", advice=_DECLINED)
+
+
+def check_mechanism(card: Card) -> None:
+    """Refuse to sign, without a question, an offer of another mechanism than the proposal's.
+
+    A generator that adds noise of its own was asked for by its name.
+
+    Raises:
+        NotAcceptedError: It has another one.
+    """
+    proposed, offered = card.negotiation.proposed.privacy, card.terms.privacy
+    if offered.mechanism not in (proposed.mechanism, Mechanism.GENERATOR):
+        problem = f"it measures with {offered} where {proposed} was asked for"
+        raise NotAcceptedError(problem=problem, advice=_OTHER_MECHANISM)
 
 
 def _answer(shown: Plan | Card, question: str) -> bool | None:

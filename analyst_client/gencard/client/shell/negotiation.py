@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.card import Card
-from gencard.client.planning import Plan
+from gencard.client.planning import Plan, check_mechanism
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -174,12 +174,15 @@ def accept(
     """Sign the offer, after checking that the bytes to be signed state exactly its terms.
 
     If the offer differs from the proposal, a terminal shows the differences and asks for confirmation.
+    Without a question, no other mechanism is signed than the one that was asked for.
     """
     with connected(connection) as analyst:
         card = analyst.card(name)
         if card.state is CardState.OFFERED and card.changes and not yes and is_interactive():
             console.print(card)
             typer.confirm("Sign this offer?", abort=True)
+        elif card.state is CardState.OFFERED:
+            check_mechanism(card)
         _say(card.accept(), as_json)
 
 
