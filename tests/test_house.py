@@ -41,7 +41,7 @@ MOST_RUN = {"propose": 63, "generate": 109, "run": 109, "audit": 115}
 """Files that one call runs, on both sides; two more than seen, for what runs now and then."""
 
 MOST_CODEC_CALLS = {"propose": 119, "again": 118, "run": 560}
-"""Most codec calls: a twentieth more than seen; for a run more, as a loaded machine polls and reads more."""
+"""Most codec calls: a twentieth more than seen; of a run more, as a loaded machine polls more."""
 
 MOST_ENCODINGS = 3
 """Messages of its terms that one propose makes."""
