@@ -218,7 +218,7 @@ def test_each_wrong_declaration_of_numbers_has_its_own_text_with_file_line_and_a
 
 
 def test_texts_of_wrong_declarations_differ(tmp_path):
-    """Where they mean another mistake."""
+    """Each mistake has a text of its own."""
     assert len({problem for _, problem in STATED.values()}) >= len(STATED) - 8
 
 

@@ -129,13 +129,13 @@ class Edges:
         return None
 
     def _problem_of_type(self) -> str | None:
-        is_declared = self.decimals is not None and self.scale is None
-        if self.decimals is not None and is_declared and not 0 <= self.decimals <= MOST_DECIMALS:
+        decimals = self.decimals if self.scale is None else None  # a scale was checked before
+        if decimals is not None and not 0 <= decimals <= MOST_DECIMALS:
             return f"decimals must be from 0 to {MOST_DECIMALS}"
         if self.dates and self.decimals != 0:
             return "dates must be whole days"
-        if self.decimals is not None and is_declared and not self._on_grid(self.decimals):
-            return f"an edge has more than {self.decimals} decimals, or is too large for them"
+        if decimals is not None and not self._on_grid(decimals):
+            return f"an edge has more than {decimals} decimals, or is too large for them"
         if self.dates and not all(map(_is_date, self.edges)):
             return "a date lies outside the years 1 to 9999"
         return None
@@ -150,7 +150,7 @@ class Edges:
 
     @property
     def level_names(self) -> tuple[str, ...]:
-        """What each code is called, for people; on a scale, a level of one number by this number."""
+        """Name of each code, for people; on a scale, a level of one number is named by the number."""
         last = len(self.edges) - 2
         text = _date_text if self.dates else _plain
         intervals = [
@@ -196,7 +196,7 @@ class Attribute:
     """One attribute of the public schema.
 
     Args:
-        drafted: What its levels were drafted from, such as "records"; empty where they were declared.
+        drafted: Source from which its levels were drafted, such as "records"; empty if declared.
 
     Raises:
         InvalidCodingError: No name, no level, repeated labels, edges that do not increase, or too
@@ -391,9 +391,9 @@ def scaled_numbers(
         codes: Shape ``(n,)``.
         words: Shape ``(2 n,)``.
     """
-    step = Fraction(scale.step)
-    firsts = np.array([int(low / step) for low, _ in coding.ends])
-    counts = np.array([int((high - low) / step) + 1 for low, high in coding.ends], dtype=np.uint64)
+    step, ends = Fraction(scale.step), coding.ends
+    firsts = np.array([int(low / step) for low, _ in ends])
+    counts = np.array([int((high - low) / step) + 1 for low, high in ends], dtype=np.uint64)
     absent = codes == len(firsts)
     level = np.where(absent, 0, codes)
     places = (words[1::2] & np.uint64(2**32 - 1)) * counts[level] >> np.uint64(32)

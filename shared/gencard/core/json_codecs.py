@@ -307,7 +307,7 @@ class Object:
         return known + len(folders)
 
     def _taken(self, steps: tuple[str, ...], document: Any) -> Any:
-        """What stands under some names, or ``_ABSENT``; for none, all that is no other field's."""
+        """Return the value under some names, or ``_ABSENT``; for no name, all that no field has."""
         if not steps:
             return {name: one for name, one in document.items() if name not in self.places}
         for name in steps:

@@ -27,7 +27,7 @@ CLAMPS = {"above": "highest", "below": "lowest"}
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What is declared of the numbers of an attribute besides its levels.
+    """Step, cells and clamps of the numbers of an attribute.
 
     A value is rounded half up to a multiple of the step, then clamped, then coded.
 

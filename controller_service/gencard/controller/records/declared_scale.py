@@ -11,7 +11,7 @@ from typing import Any
 from gencard.core.card.budget import decimal_text
 from gencard.core.coding import Edges, date_of_days
 from gencard.core.domain import LARGEST_SIZE
-from gencard.core.scale import CLAMPS, Scale, problem_of_range, problem_of_steps, shortest, steps_of
+from gencard.core.scale import CLAMPS, Scale, problem_of_steps, shortest, steps_of
 
 TEN_A_DECADE = "ten-a-decade"
 """Word for cells with ten first numbers in each power of ten."""
@@ -28,7 +28,7 @@ Fine = str | Decimal | tuple[Decimal, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class DeclaredScale:
-    """What a schema file says of an attribute whose values are multiples of a step.
+    """Declaration of an attribute whose values are multiples of a step, as in a schema file.
 
     Args:
         edges: Edges of the levels.
@@ -90,18 +90,12 @@ class DeclaredScale:
         return replace(self, edges=(ends[0], *self.edges[1:-1], ends[1]), fine=fine)
 
     def _check_levels(self) -> None:
-        if not (self.step.is_finite() and self.step > 0):
-            raise ValueError("step must be a positive decimal")
-        if len(self.edges) < 2:
-            raise ValueError("it has fewer than two edges")
-        if not all(map(Decimal.is_finite, (*self.edges, *self.points, *self.fine_points))):
-            raise ValueError("an edge or a point is not finite")
+        if problem := Scale(self.step, self.edges).problem():
+            raise ValueError(problem)
         if not all(low < high for low, high in pairwise(self.edges)):
             raise ValueError("edges must increase")
-        if problem := problem_of_steps(self.step, self.edges):
-            raise ValueError(problem)
-        if problem := problem_of_range(self.step, self.edges[0], self.edges[-1]):
-            raise ValueError(problem)
+        if not all(map(Decimal.is_finite, (*self.points, *self.fine_points))):
+            raise ValueError("a point is not finite")
         self._check_points("points", self.points)
         self._check_points("fine_points", self.fine_points, self.points)
 

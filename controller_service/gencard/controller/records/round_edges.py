@@ -1,7 +1,7 @@
 """Drafts of levels and cells of numbers: round edges, and values that many records share."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import pairwise
 from typing import NamedTuple
@@ -98,12 +98,12 @@ def _round_down(number: Decimal) -> Decimal:
     return shortest(rung(above if shortest(rung(above)) <= number else above - 1))
 
 
-def rounded(value: float, rounding: object, digits: int = 1) -> float:
-    """A number rounded to some digits by ``math.floor``, ``math.ceil`` or ``round``."""
+def rounded(value: float, rounding: Callable[[Decimal], int]) -> float:
+    """Return a number rounded to one digit by ``math.floor`` or ``math.ceil``."""
     if value == 0:
         return 0.0
-    unit = Decimal(1).scaleb(Decimal(repr(value)).adjusted() - digits + 1)
-    return float(unit * rounding(Decimal(repr(value)) / unit))  # type: ignore[operator]
+    unit = Decimal(1).scaleb(shortest(value).adjusted())
+    return float(unit * rounding(shortest(value) / unit))
 
 
 def rung(step: int) -> float:

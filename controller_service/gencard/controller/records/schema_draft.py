@@ -52,7 +52,7 @@ class DraftedAttribute:
         note: What the steward should know of the draft; a comment in the schema file.
         marks: Marks of missing values and their counts, for the steward alone.
         scale: Declaration of numbers or dates, as the schema file states it.
-        drafted: What the levels were drafted from, if nobody declared them.
+        drafted: Source from which the levels were drafted; empty if they were declared.
         rounded: The step is coarser than the last digit of the values.
     """
 

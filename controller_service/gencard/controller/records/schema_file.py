@@ -25,7 +25,7 @@ points = [0]                # values that are levels of their own
 above = "highest"           # larger values count as the last edge; below = "lowest" likewise
 fine = "ten-a-decade"       # cells of the histogram: this word, a width, or a list of edges
 fine_points = [12.5]        # values that are cells of their own in the histogram alone
-drafted = "records"         # the edges were drafted from the records, not declared by somebody
+drafted = "records"         # the edges were drafted from the records, and no person declared them
 
 [[attributes]]
 name = "birth"

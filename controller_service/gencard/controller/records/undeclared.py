@@ -21,7 +21,7 @@ from gencard.controller.records.vault import Records
 from gencard.controller.settings.files import Table
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.coding import Attribute, Edges, Labels, date_of_days, days_of_date
-from gencard.core.scale import Scale, shortest
+from gencard.core.scale import shortest
 
 OTHER = "other"
 """The label proposed for all other values, where there are too many to list."""
@@ -190,29 +190,19 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
         labels |= {number: number_text(number) for number in numbers}
         return {"labels": [labels[number] for number in sorted(labels)]}
     low, *middle, high = coding.edges
-    if coding.scale is not None:
-        return _mended_scale(coding, coding.scale, numbers)
-    if coding.dates:
-        low = min([low, *(_month(number) for number in numbers)])
-        high = max([high, *(_month(number, 1) - 1 for number in numbers if number > high)])
-        return {"dates": [date_of_days(day).isoformat() for day in (low, *middle, high)]}
-    low = min(low, rounded(min(numbers), math.floor))
-    high = max(high, rounded(max(numbers), math.ceil))
-    edges = [int(edge) if edge.is_integer() else edge for edge in (low, *middle, high)]
-    return {"edges": edges}
-
-
-def _mended_scale(coding: Edges, scale: Scale, numbers: list[float]) -> Table:
-    """Return edges, and edges of cells if they are declared, that reach to round numbers beyond."""
-    declared = declared_scale(coding, scale)
-    low, high = float(declared.edges[0]), float(declared.edges[-1])
     if coding.dates:
         low = min([low, *(_month(number) for number in numbers)])
         high = max([high, *(_month(number, 1) - 1 for number in numbers if number > high)])
     else:
         low = min(low, rounded(min(numbers), math.floor))
         high = max(high, rounded(max(numbers), math.ceil))
-    return declared.reaching(shortest(low), shortest(high)).keys(dates=coding.dates)
+    if coding.scale is not None:
+        declared = declared_scale(coding, coding.scale)
+        return declared.reaching(shortest(low), shortest(high)).keys(dates=coding.dates)
+    if coding.dates:
+        return {"dates": [date_of_days(day).isoformat() for day in (low, *middle, high)]}
+    edges = [int(edge) if edge.is_integer() else edge for edge in (low, *middle, high)]
+    return {"edges": edges}
 
 
 def _month(day: float, later: int = 0) -> float:

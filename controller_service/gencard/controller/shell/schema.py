@@ -185,8 +185,8 @@ def _levels(labels: str | None, edges: str | None) -> Table:
         if number is None:
             _day(part)  # what is neither is named, before a number among dates
     days = [_day(part) for part in parts]
-    gone = dict.fromkeys(("edges", "integer", "decimals", "age_at", "fine"))
-    return {"dates": days, "step": 1} | others | gone
+    others |= dict.fromkeys(("edges", "integer", "decimals", "age_at", "fine"))
+    return {"dates": days, "step": 1} | others
 
 
 def _scale(step: str | None, points: str | None, fine: str | None, fine_points: str | None) -> Table:

@@ -1,7 +1,7 @@
 """The agreed form of a card: RFC 8785 JSON, never re-serialised once it is signed.
 
-Where a field stands in it is said by the fields of ``core.card.terms``. ``json_of`` is the form in which
-shells print values with ``--json``.
+The fields of ``core.card.terms`` say where each value is in the document. ``json_of`` is the form that
+shells print with ``--json``.
 """
 
 from collections.abc import Callable, Mapping
@@ -152,7 +152,7 @@ def card_statement(card: CardTerms) -> bytes:
 def json_of(value: Any, *names: str) -> Any:
     """Return the JSON that shells print for a value.
 
-    Prices, terms and what stands in these have the form of signed documents, and times are texts. Other
+    Prices, terms and the values in them have the form of signed documents, and times are texts. Other
     dataclasses are objects of their fields, without private ones, and numbers are as JSON has them.
 
     Args:
@@ -170,8 +170,8 @@ def _object_of(value: Any) -> Document:
     document: Document = {}
     kind: type = type(value)
     for entry in entries_of(kind):
-        content = json_of(getattr(value, entry.name))
         if not entry.options.private:
+            content = json_of(getattr(value, entry.name))
             document |= content if entry.options.inline else {DOCUMENT.name(entry.name): content}
     return document
 

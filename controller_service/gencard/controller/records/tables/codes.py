@@ -238,17 +238,13 @@ def _of_periods(day: Any, coding: Edges, reading: Reading) -> _Cases:
 
 
 def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[Any, Any, Any]:
-    """Return tests of whether a value is rounded, is clamped from above, is clamped from below.
+    """Return tests of whether a value is rounded, is clamped from above, is clamped from below."""
+    import ibis  # noqa: PLC0415 - the extra ``ibis``
 
-    Args:
-        attribute: It is on a scale.
-    """
-    import ibis  # noqa: PLC0415
-
-    coding = attribute.coding
-    assert isinstance(coding, Edges)  # noqa: S101
-    assert coding.scale is not None  # noqa: S101
-    scale, never = coding.scale, ibis.literal(False)
+    coding, never = attribute.coding, ibis.literal(False)
+    scale = coding.scale if isinstance(coding, Edges) else None
+    if scale is None or not isinstance(coding, Edges):
+        return never, never, never
     if is_of_dates(coding, reading):
         day = as_date(column, attribute.name)
         periods = sorted(_periods(coding, reading))

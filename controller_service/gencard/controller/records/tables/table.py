@@ -279,9 +279,8 @@ class Table:
 
     def _numbers(self, name: str, values: NDArray[Any], codes: NDArray[Any]) -> FloatArray:
         attribute = self.coding.attribute(name)
-        (numbers,) = adjusted_numbers(
-            self.coding, (name,), [numbers_of_stored(values, attribute, self._reading(name))]
-        )
+        stored = numbers_of_stored(values, attribute, self._reading(name))
+        (numbers,) = adjusted_numbers(self.coding, (name,), [stored])
         if attribute.coding.missing:
             numbers[codes == attribute.coding.size - 1] = np.nan
         return numbers
