@@ -22,8 +22,11 @@ WORD = f"CANARY{secrets.token_hex(6)}"
 DIGITS = f"{secrets.randbelow(10**10):010d}7"
 """Decimals of every planted number: as many as a float can hold, so that none is met by chance."""
 
-CROWD = 21_937
-"""Records in one cell that no card releases: female, in good health, without work."""
+CROWD = 70_549
+"""Records in one cell that no card releases: female, in good health, without work.
+
+Three bytes long: two random bytes before zeros, as at the end of a page of SQLite, are met by chance.
+"""
 
 MORE_ATTRIBUTES = """
 [[attributes]]
