@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17gencard/v1/common.proto\x12\ngencard.v1\"\x1c\n\x06\x43lique\x12\x12\n\nattributes\x18\x01 \x03(\t\"\xe4\x01\n\x06Moment\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.gencard.v1.Moment.Kind\x12\x12\n\nattributes\x18\x02 \x03(\t\x12\r\n\x05order\x18\x03 \x01(\r\"\x8f\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\r\n\tKIND_MEAN\x10\x01\x12\x11\n\rKIND_VARIANCE\x10\x02\x12\x0f\n\x0bKIND_MOMENT\x10\x03\x12\x13\n\x0fKIND_COVARIANCE\x10\x04\x12\x13\n\x0fKIND_GROUP_SUMS\x10\x05\x12\x14\n\x10KIND_GROUP_MEANS\x10\x06\"\xa5\x03\n\x07Privacy\x12\x30\n\tmechanism\x18\x01 \x01(\x0e\x32\x1d.gencard.v1.Privacy.Mechanism\x12\x36\n\x0cneighbouring\x18\x02 \x01(\x0e\x32 .gencard.v1.Privacy.Neighbouring\x12\x0f\n\x07\x65psilon\x18\x03 \x01(\t\x12\x0b\n\x03rho\x18\x04 \x01(\t\x12\r\n\x05\x64\x65lta\x18\x05 \x01(\t\x12\x14\n\x0cmost_records\x18\x06 \x01(\r\"\x83\x01\n\tMechanism\x12\x19\n\x15MECHANISM_UNSPECIFIED\x10\x00\x12\x13\n\x0fMECHANISM_EXACT\x10\x01\x12\x15\n\x11MECHANISM_LAPLACE\x10\x02\x12\x16\n\x12MECHANISM_GAUSSIAN\x10\x03\x12\x17\n\x13MECHANISM_GENERATOR\x10\x04\"g\n\x0cNeighbouring\x12\x1c\n\x18NEIGHBOURING_UNSPECIFIED\x10\x00\x12\x1b\n\x17NEIGHBOURING_ADD_REMOVE\x10\x01\x12\x1c\n\x18NEIGHBOURING_REPLACE_ONE\x10\x02\"\x9f\x01\n\tTransform\x12\x11\n\tthreshold\x18\x01 \x01(\r\x12\x0f\n\x07\x66reedom\x18\x02 \x01(\r\x12\x17\n\x0f\x64ominance_count\x18\x03 \x01(\r\x12\x19\n\x11\x64ominance_percent\x18\x04 \x01(\r\x12\x19\n\x11remainder_percent\x18\x05 \x01(\r\x12\r\n\x05zeros\x18\x06 \x01(\x08\x12\x10\n\x08rounding\x18\x07 \x01(\r\"9\n\x05Price\x12\x12\n\nstatistics\x18\x01 \x01(\x04\x12\x0f\n\x07\x65psilon\x18\x02 \x01(\t\x12\x0b\n\x03rho\x18\x03 \x01(\t\"8\n\nAuditTerms\x12\x0c\n\x04runs\x18\x01 \x01(\r\x12\r\n\x05order\x18\x02 \x01(\r\x12\r\n\x05\x61lpha\x18\x03 \x01(\t\"\xcc\x01\n\x08\x41nalyses\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\x14\n\x0c\x63hecked_runs\x18\x02 \x01(\r\x12\x0f\n\x07numbers\x18\x03 \x01(\r\x12$\n\x07privacy\x18\x04 \x01(\x0b\x32\x13.gencard.v1.Privacy\x12\x15\n\rreviewed_runs\x18\x05 \x01(\r\x12\x10\n\x08programs\x18\x06 \x03(\t\x12\x11\n\tlibraries\x18\x07 \x03(\t\x12\x17\n\x0fprogram_numbers\x18\x08 \x01(\r\x12\x0f\n\x07\x63olumns\x18\t \x03(\t\"\x80\x03\n\x05Terms\x12\x0f\n\x07\x64\x61taset\x18\x01 \x01(\t\x12\x0f\n\x07purpose\x18\x02 \x01(\t\x12%\n\tmarginals\x18\x03 \x03(\x0b\x32\x12.gencard.v1.Clique\x12$\n\x07privacy\x18\x04 \x01(\x0b\x32\x13.gencard.v1.Privacy\x12\x11\n\tgenerator\x18\x05 \x01(\t\x12\x0c\n\x04rows\x18\x06 \x01(\x04\x12%\n\x05\x61udit\x18\x07 \x01(\x0b\x32\x16.gencard.v1.AuditTerms\x12\x0f\n\x07weights\x18\x08 \x03(\r\x12(\n\ttransform\x18\t \x01(\x0b\x32\x15.gencard.v1.Transform\x12#\n\x07moments\x18\n \x03(\x0b\x32\x12.gencard.v1.Moment\x12\x10\n\x08measures\x18\x0b \x03(\t\x12\x17\n\x0fwithout_uniques\x18\x0c \x01(\x08\x12&\n\x08\x61nalyses\x18\r \x01(\x0b\x32\x14.gencard.v1.Analyses\x12\r\n\x05where\x18\x0e \x01(\t\"N\n\x0bTableHeader\x12\x12\n\nattributes\x18\x01 \x03(\t\x12\r\n\x05sizes\x18\x02 \x03(\r\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x0e\n\x06packed\x18\x04 \x01(\x08\")\n\nTableBatch\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\r\n\x05\x63odes\x18\x02 \x03(\x0c\"\x1e\n\x0cTableTrailer\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"\x95\x01\n\nTableChunk\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x17.gencard.v1.TableHeaderH\x00\x12\'\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x16.gencard.v1.TableBatchH\x00\x12+\n\x07trailer\x18\x03 \x01(\x0b\x32\x18.gencard.v1.TableTrailerH\x00\x42\x06\n\x04partb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17gencard/v1/common.proto\x12\ngencard.v1\"\x1c\n\x06\x43lique\x12\x12\n\nattributes\x18\x01 \x03(\t\"\xe4\x01\n\x06Moment\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.gencard.v1.Moment.Kind\x12\x12\n\nattributes\x18\x02 \x03(\t\x12\r\n\x05order\x18\x03 \x01(\r\"\x8f\x01\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\r\n\tKIND_MEAN\x10\x01\x12\x11\n\rKIND_VARIANCE\x10\x02\x12\x0f\n\x0bKIND_MOMENT\x10\x03\x12\x13\n\x0fKIND_COVARIANCE\x10\x04\x12\x13\n\x0fKIND_GROUP_SUMS\x10\x05\x12\x14\n\x10KIND_GROUP_MEANS\x10\x06\".\n\x03Sum\x12\n\n\x02of\x18\x01 \x03(\t\x12\n\n\x02\x62y\x18\x02 \x03(\t\x12\x0f\n\x07present\x18\x03 \x03(\t\"\xa5\x03\n\x07Privacy\x12\x30\n\tmechanism\x18\x01 \x01(\x0e\x32\x1d.gencard.v1.Privacy.Mechanism\x12\x36\n\x0cneighbouring\x18\x02 \x01(\x0e\x32 .gencard.v1.Privacy.Neighbouring\x12\x0f\n\x07\x65psilon\x18\x03 \x01(\t\x12\x0b\n\x03rho\x18\x04 \x01(\t\x12\r\n\x05\x64\x65lta\x18\x05 \x01(\t\x12\x14\n\x0cmost_records\x18\x06 \x01(\r\"\x83\x01\n\tMechanism\x12\x19\n\x15MECHANISM_UNSPECIFIED\x10\x00\x12\x13\n\x0fMECHANISM_EXACT\x10\x01\x12\x15\n\x11MECHANISM_LAPLACE\x10\x02\x12\x16\n\x12MECHANISM_GAUSSIAN\x10\x03\x12\x17\n\x13MECHANISM_GENERATOR\x10\x04\"g\n\x0cNeighbouring\x12\x1c\n\x18NEIGHBOURING_UNSPECIFIED\x10\x00\x12\x1b\n\x17NEIGHBOURING_ADD_REMOVE\x10\x01\x12\x1c\n\x18NEIGHBOURING_REPLACE_ONE\x10\x02\"\x9f\x01\n\tTransform\x12\x11\n\tthreshold\x18\x01 \x01(\r\x12\x0f\n\x07\x66reedom\x18\x02 \x01(\r\x12\x17\n\x0f\x64ominance_count\x18\x03 \x01(\r\x12\x19\n\x11\x64ominance_percent\x18\x04 \x01(\r\x12\x19\n\x11remainder_percent\x18\x05 \x01(\r\x12\r\n\x05zeros\x18\x06 \x01(\x08\x12\x10\n\x08rounding\x18\x07 \x01(\r\"9\n\x05Price\x12\x12\n\nstatistics\x18\x01 \x01(\x04\x12\x0f\n\x07\x65psilon\x18\x02 \x01(\t\x12\x0b\n\x03rho\x18\x03 \x01(\t\"8\n\nAuditTerms\x12\x0c\n\x04runs\x18\x01 \x01(\r\x12\r\n\x05order\x18\x02 \x01(\r\x12\r\n\x05\x61lpha\x18\x03 \x01(\t\"\xcc\x01\n\x08\x41nalyses\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\x14\n\x0c\x63hecked_runs\x18\x02 \x01(\r\x12\x0f\n\x07numbers\x18\x03 \x01(\r\x12$\n\x07privacy\x18\x04 \x01(\x0b\x32\x13.gencard.v1.Privacy\x12\x15\n\rreviewed_runs\x18\x05 \x01(\r\x12\x10\n\x08programs\x18\x06 \x03(\t\x12\x11\n\tlibraries\x18\x07 \x03(\t\x12\x17\n\x0fprogram_numbers\x18\x08 \x01(\r\x12\x0f\n\x07\x63olumns\x18\t \x03(\t\"\xb3\x03\n\x05Terms\x12\x0f\n\x07\x64\x61taset\x18\x01 \x01(\t\x12\x0f\n\x07purpose\x18\x02 \x01(\t\x12%\n\tmarginals\x18\x03 \x03(\x0b\x32\x12.gencard.v1.Clique\x12$\n\x07privacy\x18\x04 \x01(\x0b\x32\x13.gencard.v1.Privacy\x12\x11\n\tgenerator\x18\x05 \x01(\t\x12\x0c\n\x04rows\x18\x06 \x01(\x04\x12%\n\x05\x61udit\x18\x07 \x01(\x0b\x32\x16.gencard.v1.AuditTerms\x12\x0f\n\x07weights\x18\x08 \x03(\r\x12(\n\ttransform\x18\t \x01(\x0b\x32\x15.gencard.v1.Transform\x12#\n\x07moments\x18\n \x03(\x0b\x32\x12.gencard.v1.Moment\x12\x10\n\x08measures\x18\x0b \x03(\t\x12\x17\n\x0fwithout_uniques\x18\x0c \x01(\x08\x12&\n\x08\x61nalyses\x18\r \x01(\x0b\x32\x14.gencard.v1.Analyses\x12\r\n\x05where\x18\x0e \x01(\t\x12\x12\n\nhistograms\x18\x0f \x03(\t\x12\x1d\n\x04sums\x18\x10 \x03(\x0b\x32\x0f.gencard.v1.Sum\"N\n\x0bTableHeader\x12\x12\n\nattributes\x18\x01 \x03(\t\x12\r\n\x05sizes\x18\x02 \x03(\r\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x0e\n\x06packed\x18\x04 \x01(\x08\")\n\nTableBatch\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\r\n\x05\x63odes\x18\x02 \x03(\x0c\"\x1e\n\x0cTableTrailer\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"\x95\x01\n\nTableChunk\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x17.gencard.v1.TableHeaderH\x00\x12\'\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x16.gencard.v1.TableBatchH\x00\x12+\n\x07trailer\x18\x03 \x01(\x0b\x32\x18.gencard.v1.TableTrailerH\x00\x42\x06\n\x04partb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,28 +37,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MOMENT']._serialized_end=298
   _globals['_MOMENT_KIND']._serialized_start=155
   _globals['_MOMENT_KIND']._serialized_end=298
-  _globals['_PRIVACY']._serialized_start=301
-  _globals['_PRIVACY']._serialized_end=722
-  _globals['_PRIVACY_MECHANISM']._serialized_start=486
-  _globals['_PRIVACY_MECHANISM']._serialized_end=617
-  _globals['_PRIVACY_NEIGHBOURING']._serialized_start=619
-  _globals['_PRIVACY_NEIGHBOURING']._serialized_end=722
-  _globals['_TRANSFORM']._serialized_start=725
-  _globals['_TRANSFORM']._serialized_end=884
-  _globals['_PRICE']._serialized_start=886
-  _globals['_PRICE']._serialized_end=943
-  _globals['_AUDITTERMS']._serialized_start=945
-  _globals['_AUDITTERMS']._serialized_end=1001
-  _globals['_ANALYSES']._serialized_start=1004
-  _globals['_ANALYSES']._serialized_end=1208
-  _globals['_TERMS']._serialized_start=1211
-  _globals['_TERMS']._serialized_end=1595
-  _globals['_TABLEHEADER']._serialized_start=1597
-  _globals['_TABLEHEADER']._serialized_end=1675
-  _globals['_TABLEBATCH']._serialized_start=1677
-  _globals['_TABLEBATCH']._serialized_end=1718
-  _globals['_TABLETRAILER']._serialized_start=1720
-  _globals['_TABLETRAILER']._serialized_end=1750
-  _globals['_TABLECHUNK']._serialized_start=1753
-  _globals['_TABLECHUNK']._serialized_end=1902
+  _globals['_SUM']._serialized_start=300
+  _globals['_SUM']._serialized_end=346
+  _globals['_PRIVACY']._serialized_start=349
+  _globals['_PRIVACY']._serialized_end=770
+  _globals['_PRIVACY_MECHANISM']._serialized_start=534
+  _globals['_PRIVACY_MECHANISM']._serialized_end=665
+  _globals['_PRIVACY_NEIGHBOURING']._serialized_start=667
+  _globals['_PRIVACY_NEIGHBOURING']._serialized_end=770
+  _globals['_TRANSFORM']._serialized_start=773
+  _globals['_TRANSFORM']._serialized_end=932
+  _globals['_PRICE']._serialized_start=934
+  _globals['_PRICE']._serialized_end=991
+  _globals['_AUDITTERMS']._serialized_start=993
+  _globals['_AUDITTERMS']._serialized_end=1049
+  _globals['_ANALYSES']._serialized_start=1052
+  _globals['_ANALYSES']._serialized_end=1256
+  _globals['_TERMS']._serialized_start=1259
+  _globals['_TERMS']._serialized_end=1694
+  _globals['_TABLEHEADER']._serialized_start=1696
+  _globals['_TABLEHEADER']._serialized_end=1774
+  _globals['_TABLEBATCH']._serialized_start=1776
+  _globals['_TABLEBATCH']._serialized_end=1817
+  _globals['_TABLETRAILER']._serialized_start=1819
+  _globals['_TABLETRAILER']._serialized_end=1849
+  _globals['_TABLECHUNK']._serialized_start=1852
+  _globals['_TABLECHUNK']._serialized_end=2001
 # @@protoc_insertion_point(module_scope)

@@ -107,6 +107,38 @@ class Moment(google.protobuf.message.Message):
 Global___Moment: typing_extensions.TypeAlias = Moment
 
 @typing.final
+class Sum(google.protobuf.message.Message):
+    """For each cell of some attributes, the sum of products of units of one or two numbers."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OF_FIELD_NUMBER: builtins.int
+    BY_FIELD_NUMBER: builtins.int
+    PRESENT_FIELD_NUMBER: builtins.int
+    @property
+    def of(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The numbers, one or two names, equal ones for squares; none for records."""
+
+    @property
+    def by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Attributes of the cells."""
+
+    @property
+    def present(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Attributes besides the numbers that must be present."""
+
+    def __init__(
+        self,
+        *,
+        of: collections.abc.Iterable[builtins.str] | None = ...,
+        by: collections.abc.Iterable[builtins.str] | None = ...,
+        present: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["by", b"by", "of", b"of", "present", b"present"]) -> None: ...
+
+Global___Sum: typing_extensions.TypeAlias = Sum
+
+@typing.final
 class Privacy(google.protobuf.message.Message):
     """How psi is measured."""
 
@@ -379,6 +411,8 @@ class Terms(google.protobuf.message.Message):
     WITHOUT_UNIQUES_FIELD_NUMBER: builtins.int
     ANALYSES_FIELD_NUMBER: builtins.int
     WHERE_FIELD_NUMBER: builtins.int
+    HISTOGRAMS_FIELD_NUMBER: builtins.int
+    SUMS_FIELD_NUMBER: builtins.int
     dataset: builtins.str
     """The dataset, datasets/{dataset}."""
     purpose: builtins.str
@@ -409,8 +443,8 @@ class Terms(google.protobuf.message.Message):
 
     @property
     def weights(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Noise: each statistic's part of the budget, as whole numbers in the order of the marginals and
-        then the moments; empty for equal parts.
+        """Noise: each statistic's part of the budget, as whole numbers in the order of the marginals, the
+        moments, the histograms and the sums; empty for equal parts.
         """
 
     @property
@@ -431,6 +465,14 @@ class Terms(google.protobuf.message.Message):
     def analyses(self) -> Global___Analyses:
         """What may be run on the records besides; unset where nothing may."""
 
+    @property
+    def histograms(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Phi: attributes whose counts by the cells of their scale are released."""
+
+    @property
+    def sums(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Sum]:
+        """Phi: sums of numbers, each named once."""
+
     def __init__(
         self,
         *,
@@ -448,9 +490,11 @@ class Terms(google.protobuf.message.Message):
         without_uniques: builtins.bool = ...,
         analyses: Global___Analyses | None = ...,
         where: builtins.str = ...,
+        histograms: collections.abc.Iterable[builtins.str] | None = ...,
+        sums: collections.abc.Iterable[Global___Sum] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["analyses", b"analyses", "audit", b"audit", "privacy", b"privacy", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "audit", b"audit", "dataset", b"dataset", "generator", b"generator", "marginals", b"marginals", "measures", b"measures", "moments", b"moments", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "transform", b"transform", "weights", b"weights", "where", b"where", "without_uniques", b"without_uniques"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "audit", b"audit", "dataset", b"dataset", "generator", b"generator", "histograms", b"histograms", "marginals", b"marginals", "measures", b"measures", "moments", b"moments", "privacy", b"privacy", "purpose", b"purpose", "rows", b"rows", "sums", b"sums", "transform", b"transform", "weights", b"weights", "where", b"where", "without_uniques", b"without_uniques"]) -> None: ...
 
 Global___Terms: typing_extensions.TypeAlias = Terms
 

@@ -335,6 +335,11 @@ class PsiHeader(google.protobuf.message.Message):
     ATTRIBUTES_FIELD_NUMBER: builtins.int
     SIZES_FIELD_NUMBER: builtins.int
     STATISTICS_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
+    numbers: builtins.bytes
+    """Histograms and sums as they stand in psi's document: RFC 8785 JSON, for sums are of any size. Empty
+    where there are none.
+    """
     @property
     def attributes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """The attributes that Phi names, in the schema's order."""
@@ -353,8 +358,9 @@ class PsiHeader(google.protobuf.message.Message):
         attributes: collections.abc.Iterable[builtins.str] | None = ...,
         sizes: collections.abc.Iterable[builtins.int] | None = ...,
         statistics: collections.abc.Iterable[Global___PsiStatistic] | None = ...,
+        numbers: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "sizes", b"sizes", "statistics", b"statistics"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "numbers", b"numbers", "sizes", b"sizes", "statistics", b"statistics"]) -> None: ...
 
 Global___PsiHeader: typing_extensions.TypeAlias = PsiHeader
 

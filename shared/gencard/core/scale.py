@@ -75,6 +75,38 @@ class Scale:
         return steps_of(self.cells[0], self.step), steps_of(self.cells[-1], self.step)
 
     @property
+    def centre(self) -> int:
+        """The number, in steps, from which units count: first edge and half of the steps, floored."""
+        first, last = self.ends
+        return first + (last - first) // 2
+
+    @property
+    def unit_ends(self) -> tuple[int, int]:
+        """First and last edge in units, which are steps from the centre."""
+        first, last = self.ends
+        return first - self.centre, last - self.centre
+
+    def units(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return numbers that are already adjusted, and inside the edges, in units.
+
+        Args:
+            numbers: Shape ``(n,)``; what is not finite counts as 0.
+        """
+        return (self._steps(np.where(np.isfinite(numbers), numbers, 0.0)) - self.centre).astype(
+            np.int64
+        ) * np.isfinite(numbers)
+
+    def cell_numbers(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the position of the histogram's cell of each number, adjusted and inside the edges.
+
+        Args:
+            numbers: Shape ``(n,)``; what is not finite has the position after the last cell.
+        """
+        starts = [steps_of(number, self.step) - self.centre for number in self.cells[1:-1]]
+        places = np.searchsorted(np.array(starts, dtype=np.int64), self.units(numbers), side="right")
+        return np.where(np.isfinite(numbers), places, len(self.cells) - 1)
+
+    @property
     def largest(self) -> float:
         """Bound below which floats tell each multiple of the step from its neighbours."""
         return LARGEST_STEPS * float(self.step)

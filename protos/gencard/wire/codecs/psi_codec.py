@@ -8,11 +8,11 @@ import numpy as np
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, TooLargeError, VerificationError
 from gencard.core.statistics.linear import Function, LinearStatistic
-from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
+from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi, stddev_text
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
-from gencard.wire.documents.psi_document import psi_document, stddev_text
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.documents.psi_document import numbers_document, numbers_of_document, psi_document
+from gencard.wire.signatures.canonical import document_of, json_bytes, sha256
 
 BLOCK_CELLS = 100_000
 """Cells in one message: at most ten bytes each, so a message stays below 1 MB."""
@@ -64,8 +64,12 @@ def _header(psi: Psi) -> pb.PsiHeader:
         for measurement in psi.measurements
     ]
     linear = [pb.PsiStatistic(linear=_linear_message(linear)) for linear in psi.linear]
+    numbers = numbers_document(psi)
     return pb.PsiHeader(
-        attributes=psi.domain.attributes, sizes=psi.domain.sizes, statistics=[*marginals, *linear]
+        attributes=psi.domain.attributes,
+        sizes=psi.domain.sizes,
+        statistics=[*marginals, *linear],
+        numbers=json_bytes(numbers) if numbers else b"",
     )
 
 
@@ -124,7 +128,8 @@ def _finished(
     pairs = list(zip(header.statistics, tables, strict=True))
     marginals = [_marginal_of(entry, table) for entry, table in pairs if not entry.HasField("linear")]
     linear = [_linear_of(entry.linear, sums) for entry, sums in pairs if entry.HasField("linear")]
-    psi = Psi(domain, tuple(marginals), tuple(linear))
+    numbers = numbers_of_document(document_of(header.numbers, "psi")) if header.numbers else {}
+    psi = Psi(domain, tuple(marginals), tuple(linear), **numbers)
     if sha256(psi_document(psi)) != digest:
         raise VerificationError(problem="psi does not match its digest")
     return psi, digest

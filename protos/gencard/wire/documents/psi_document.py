@@ -1,13 +1,21 @@
 """psi as a document: RFC 8785 JSON with counts as decimal strings, identified by its SHA-256."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidPsiError
 from gencard.core.statistics.linear import Function, LinearStatistic
-from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
+from gencard.core.statistics.psi import (
+    HistogramMeasurement,
+    LinearMeasurement,
+    Measurement,
+    Psi,
+    SumMeasurement,
+    stddev_text,
+)
 from gencard.wire.signatures.canonical import (
     Document,
     document_of,
@@ -16,13 +24,14 @@ from gencard.wire.signatures.canonical import (
     text_of,
     texts_of,
 )
+from gencard.wire.signatures.dsse import DOCUMENT
 
 PSI_OPENS = b'{"attributes":['
 """Beginning of every document of psi, which alone may be as large as psi."""
 
 
 def psi_document(psi: Psi) -> bytes:
-    """Psi's one sequence of bytes; linear statistics stand in it where there are any."""
+    """Psi's one sequence of bytes; what it has besides marginals stands in it where there is any."""
     document: Document = {
         "attributes": list(psi.domain.attributes),
         "measurements": [
@@ -37,7 +46,22 @@ def psi_document(psi: Psi) -> bytes:
     }
     if psi.linear:
         document["linear"] = [_linear_document(linear) for linear in psi.linear]
-    return json_bytes(document)
+    return json_bytes(document | numbers_document(psi))
+
+
+def numbers_document(psi: Psi) -> Document:
+    """Histograms and sums; what psi has none of is not there."""
+    parts = {"histograms": psi.histograms, "sums": psi.sums}
+    return {name: [DOCUMENT.write(one) for one in part] for name, part in parts.items() if part}
+
+
+def numbers_of_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of ``Psi`` that ``numbers_document`` writes; raises what the core refuses."""
+    kinds = {"histograms": HistogramMeasurement, "sums": SumMeasurement}
+    return {
+        name: tuple(DOCUMENT.read(kind, one, field=name) for one in document.get(name, []))
+        for name, kind in kinds.items()
+    }
 
 
 def psi_of_document(data: bytes) -> Psi:
@@ -53,19 +77,15 @@ def psi_of_document(data: bytes) -> Psi:
             domain,
             tuple(_measurement(entry, domain) for entry in document["measurements"]),
             tuple(map(_linear, document.get("linear", []))),
+            **numbers_of_document(document),
         )
     except InvalidPsiError:
         raise
     except (KeyError, TypeError, ValueError, OverflowError, GencardError):
         raise InvalidPsiError(problem="the document is malformed") from None
-    if "linear" in document and psi_document(psi) != data:
-        raise InvalidPsiError(problem="a linear statistic is not in canonical form")
+    if {"linear", "histograms", "sums"} & document.keys() and psi_document(psi) != data:
+        raise InvalidPsiError(problem="a linear statistic, histogram or sum is not in canonical form")
     return psi
-
-
-def stddev_text(stddev: float) -> str:
-    """The shortest decimal that reads back as the same float; "0" for exact counts."""
-    return "0" if stddev == 0 else repr(float(stddev))
 
 
 def _texts(numbers: Iterable[int]) -> list[str]:

@@ -25,7 +25,7 @@ class Exact:
 
     mechanism: ClassVar = Mechanism.EXACT
     noisy: ClassVar = False
-    terms: ClassVar = frozenset({"transform", "measures", "without_uniques"})
+    terms: ClassVar = frozenset({"transform", "measures", "without_uniques", "histograms", "sums"})
     """Fields of a proposal that go with this way to measure, and with no other."""
 
     price: ClassVar = FREE
@@ -55,7 +55,7 @@ class InsideGenerator:
 
     mechanism: ClassVar = Mechanism.GENERATOR
     noisy: ClassVar = True
-    terms: ClassVar = AddedNoise.terms
+    terms: ClassVar = frozenset({"weights"})
 
     @property
     def price(self) -> Price:

@@ -75,7 +75,7 @@ class AddedNoise(ABC):
 
     mechanism: ClassVar[Mechanism]
     noisy: ClassVar = True
-    terms: ClassVar = frozenset({"weights"})
+    terms: ClassVar = frozenset({"weights", "histograms", "sums"})
     currency: ClassVar[str]
     """Of the ledger, in which budgets add up: a field of this class and of ``Price``."""
 

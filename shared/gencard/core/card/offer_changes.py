@@ -39,6 +39,8 @@ def changes_between(
         *_weights(requested, offered),
         *_listed("measures", requested.measures, offered.measures),
         *_listed("moments", requested.moments, offered.moments),
+        *_listed("histograms", requested.histograms, offered.histograms),
+        *_listed("sums", requested.sums, offered.sums),
         *_marginals(requested, offered),
     )
     return tuple(
@@ -50,9 +52,11 @@ def changes_between(
 _Difference = tuple[str, str, str]
 """Field, what was requested, what is offered."""
 
-_LISTED = {"marginals", "moments", "measures", "weights"}
+_LISTED = {"marginals", "moments", "measures", "weights", "histograms", "sums"}
 _ONE_BY_ONE = {
     "moments",
+    "histograms",
+    "sums",
     "measures",
     *(f"analyses.{part.name}" for part in fields(Analyses) if part.default == ()),
 }
@@ -67,7 +71,7 @@ _SINGLE = [
 """Fields of terms that hold one value, in the order in which people read their changes."""
 
 _Statistic = frozenset[str] | str
-"""A marginal by its attributes, or a moment by its name."""
+"""A marginal by its attributes, or another statistic by its name."""
 
 
 def _marginals(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
@@ -161,7 +165,8 @@ def _by_attributes(terms: Proposal) -> dict[frozenset[str], Clique]:
 
 def _weight_of(terms: Proposal) -> dict[_Statistic, int]:
     """The weight of each statistic; 1 where the terms name none."""
-    statistics: list[_Statistic] = [*map(frozenset, terms.marginals), *map(str, terms.moments)]
+    named = (*terms.moments, *(f"histogram of {name}" for name in terms.histograms), *terms.sums)
+    statistics: list[_Statistic] = [*map(frozenset, terms.marginals), *map(str, named)]
     return dict(zip(statistics, terms.weights or (1,) * len(statistics), strict=True))
 
 

@@ -13,6 +13,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
 from gencard.core.moment import Moment
+from gencard.core.sums import Sum
 from gencard.core.typed_json import PAIRS_AS_OBJECT
 from gencard.core.types import Time
 
@@ -89,11 +90,14 @@ USUAL_AUDIT = AuditTerms()
 
 
 _ONLY_EXACT = "is allowed only with exact counts, without rounding or checks"
+_ONLY_PSI = "are part of psi, which cards of tier private do not have"
 _ONLY = {
     "weights": "are allowed only with noise",
     "transform": "is allowed only with exact counts",
     "measures": _ONLY_EXACT,
     "without_uniques": _ONLY_EXACT,
+    "histograms": _ONLY_PSI,
+    "sums": _ONLY_PSI,
 }
 """What is wrong with a field beside a way to measure that does not name it in its ``terms``."""
 
@@ -104,7 +108,8 @@ class Proposal:
 
     Args:
         weights: Each statistic's part of the privacy budget, as whole numbers in the order of
-            ``marginals`` and then ``moments``; empty for equal parts, as with exact counts.
+            ``marginals``, ``moments``, ``histograms`` and ``sums``; empty for equal parts, as with exact
+            counts.
         transform: What happens to exact counts before they are psi.
         moments: Linear statistics besides the marginals; they go with counts as they are, or noise.
         measures: Names of measures of the card that the analyst may have, though they read records;
@@ -114,6 +119,9 @@ class Proposal:
         analyses: What may be run on the records besides.
         where: A condition on attributes that all statistics hold: the part of the records that the card
             is about. psi holds the rest of these attributes' levels too, and is priced and judged so.
+        histograms: Attributes with a step whose counts by the cells of the scale are in psi.
+        sums: Sums of numbers, and of products of two, by groups, in psi. Neither they nor histograms
+            enter the fit of a generator.
 
     Raises:
         InvalidInputError, InvalidCliqueError, InvalidNumberError: Empty, repeated or out of bounds.
@@ -133,6 +141,8 @@ class Proposal:
     without_uniques: bool = field(default=False, metadata=written(omit=True))
     analyses: Analyses = field(default=NO_ANALYSES, metadata=written(omit=True))
     where: str = field(default="", metadata=written(omit=True))
+    histograms: Clique = field(default=(), metadata=written(omit=True))
+    sums: tuple[Sum, ...] = field(default=(), metadata=written(omit=True))
 
     def __post_init__(self) -> None:
         if not self.purpose.strip() or len(self.purpose) > LONGEST_PURPOSE:
@@ -141,15 +151,16 @@ class Proposal:
             )
         if not self.cliques:
             raise InvalidInputError(field="marginals", problem="must name at least one statistic")
-        if len(self.cliques) > MOST_MARGINALS:
+        if self.statistics > MOST_MARGINALS:
             raise InvalidInputError(
                 field="marginals", problem=f"must be at most {MOST_MARGINALS} statistics"
             )
         if not 1 <= self.rows <= MOST_ROWS:
             raise InvalidNumberError(field="rows", expected=f"from 1 to {MOST_ROWS}")
         _refuse_repeats(self.marginals)
-        if len(set(self.moments)) != len(self.moments):
-            raise InvalidInputError(field="moments", problem="must not repeat a moment")
+        for name, what in (("moments", "a moment"), ("histograms", "an attribute"), ("sums", "a sum")):
+            if len(set(getattr(self, name))) != len(getattr(self, name)):
+                raise InvalidInputError(field=name, problem=f"must not repeat {what}")
         if len(self.where) > LONGEST_WHERE or self.where != self.where.strip():
             problem = f"must be a condition of at most {LONGEST_WHERE} characters"
             raise InvalidInputError(field="where", problem=problem)
@@ -168,14 +179,25 @@ class Proposal:
 
     @property
     def cliques(self) -> tuple[Clique, ...]:
-        """The attributes of each statistic: the marginals', then the moments'."""
+        """The attributes of each statistic that rows are made from: marginals, then moments."""
         return (*self.marginals, *(moment.attributes for moment in self.moments))
+
+    @property
+    def number_cliques(self) -> tuple[Clique, ...]:
+        """The attributes of each histogram and each sum, which no row is made from."""
+        alone = ((name,) for name in self.histograms)
+        return (*alone, *(one.attributes for one in self.sums))
+
+    @property
+    def statistics(self) -> int:
+        """Number of statistics, each of which has a weight."""
+        return len(self.cliques) + len(self.histograms) + len(self.sums)
 
     def _check_measuring(self) -> None:
         for name, problem in _ONLY.items():
             if name not in self.privacy.terms and getattr(self, name) not in ((), AS_COUNTED, False):
                 raise InvalidInputError(field=name, problem=problem)
-        if self.weights and len(self.weights) != len(self.cliques):
+        if self.weights and len(self.weights) != self.statistics:
             raise InvalidInputError(
                 field="weights", problem="must be empty or have one entry for each statistic"
             )
@@ -183,9 +205,9 @@ class Proposal:
             raise InvalidNumberError(
                 field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}"
             )
-        if self.transform != AS_COUNTED and self.moments:
+        if self.transform != AS_COUNTED and (self.moments or self.histograms or self.sums):
             raise InvalidInputError(
-                field="transform", problem="is allowed only for marginals, not for moments"
+                field="transform", problem="is allowed only for marginals, not for moments or numbers"
             )
 
     def _check_measures(self) -> None:
@@ -204,6 +226,8 @@ class Proposal:
         """The same terms, measured in this way; what does not go with it takes its default."""
         usual = {one.name: one.default for one in fields(Proposal) if one.name in _ONLY}
         changes: dict[str, Any] = {name: usual[name] for name in usual.keys() - privacy.terms}
+        if "sums" in changes:
+            changes.setdefault("weights", self.weights[: len(self.cliques)])
         changes["analyses"] = self.analyses.measured_as(privacy)
         return replace(self, privacy=privacy, **changes)
 
@@ -220,13 +244,23 @@ class Proposal:
         moments = tuple(moment.in_order_of(domain) for moment in self.moments)
         first = _order([(len(clique), domain.axes(clique)) for clique in cliques])
         after = _order([moment.place(domain) for moment in moments])
-        places = [*first, *(len(cliques) + place for place in after)]
+        names = _order([domain.axis(name) for name in self.histograms])
+        sums = tuple(one.in_order_of(domain) for one in self.sums)
+        last = _order([one.place(domain) for one in sums])
+        places = [
+            *first,
+            *(len(cliques) + place for place in after),
+            *(len(self.cliques) + place for place in names),
+            *(len(self.cliques) + len(names) + place for place in last),
+        ]
         return replace(
             self,
             marginals=tuple(cliques[place] for place in first),
             weights=tuple(self.weights[place] for place in places if self.weights),
             moments=tuple(moments[place] for place in after),
             measures=tuple(sorted(self.measures)),
+            histograms=tuple(self.histograms[place] for place in names),
+            sums=tuple(sums[place] for place in last),
         )
 
 

@@ -1,7 +1,7 @@
 """Measurements: everything that a generator may see; exact counts are checked and rounded before."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 
 import numpy as np
@@ -11,8 +11,18 @@ from gencard.core.card.mechanism import Transform
 from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError, MeasurementRefusedError
+from gencard.core.json_codecs import Scalar, written
 from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.sums import Sum
 from gencard.core.types import Counts
+
+
+def stddev_text(stddev: float) -> str:
+    """The shortest decimal that reads back as the same float; "0" for exact counts."""
+    return "0" if stddev == 0 else repr(float(stddev))
+
+
+_STDDEV = Scalar(stddev_text, float, types=frozenset({str}))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +72,40 @@ class LinearMeasurement:
         return means
 
 
+@dataclass(frozen=True, slots=True)
+class HistogramMeasurement:
+    """One released histogram.
+
+    Args:
+        attribute: An attribute with a step.
+        counts: Records in each cell of its scale, then those without a value if it can be missing.
+        stddev: Standard deviation of the noise on each count, in records; 0 for exact counts.
+    """
+
+    attribute: str
+    counts: tuple[int, ...]
+    stddev: float = field(metadata=written(scalar=_STDDEV))
+
+
+@dataclass(frozen=True, slots=True)
+class SumMeasurement:
+    """One released sum, by cells of ``sum.by``, of which the last attribute runs fastest.
+
+    Args:
+        sum: What is summed.
+        values: Sum of the products of units in each cell; of any size.
+        stddev: Standard deviation of the noise on each, in products of units; 0 for exact sums.
+        counts: Records of each cell that are in the population; empty if a marginal of psi has them.
+        counts_stddev: Standard deviation of the noise on each count, in records.
+    """
+
+    sum: Sum = field(metadata=written(inline=True))
+    values: tuple[int, ...]
+    stddev: float = field(metadata=written(scalar=_STDDEV))
+    counts: tuple[int, ...] = field(default=(), metadata=written(omit=True))
+    counts_stddev: float = field(default=0.0, metadata=written(omit=True, scalar=_STDDEV))
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Psi:
     """All measurements of a card, in the card's order, over the domain of the attributes they name.
@@ -69,6 +113,8 @@ class Psi:
     Args:
         measurements: The marginals.
         linear: The linear statistics, which a card names after its marginals.
+        histograms: Counts by the cells of a scale.
+        sums: Sums of numbers, by groups.
 
     Raises:
         InvalidPsiError: No measurement, a wrong shape, values that are not finite numbers, or a
@@ -78,8 +124,15 @@ class Psi:
     domain: Domain
     measurements: tuple[Measurement, ...]
     linear: tuple[LinearMeasurement, ...] = ()
+    histograms: tuple[HistogramMeasurement, ...] = ()
+    sums: tuple[SumMeasurement, ...] = ()
 
     def __post_init__(self) -> None:
+        for histogram in self.histograms:
+            self.domain.axis(histogram.attribute)
+            _check_stddevs(histogram.attribute, histogram.stddev)
+        for one in self.sums:
+            _check_sum(one, self.domain)
         if not self.measurements and not self.linear:
             raise InvalidPsiError(problem="it contains no measurement")
         for linear in self.linear:
@@ -99,13 +152,24 @@ class Psi:
 
     @property
     def exact(self) -> bool:
-        return not any(m.stddev for m in self.measurements) and not any(
-            linear.stddevs.any() for linear in self.linear
-        )
+        stddevs = [one.stddev for one in self.measurements]
+        stddevs += [one.stddev for one in self.histograms]
+        stddevs += [one.stddev for one in self.sums]
+        return not any(stddevs) and not any(linear.stddevs.any() for linear in self.linear)
+
+    @property
+    def fitted(self) -> "Psi":
+        """The part that generators see: marginals and moments, over the attributes that they name."""
+        if not self.histograms and not self.sums:
+            return self
+        cliques = (*self.cliques, *(one.statistic.clique for one in self.linear))
+        return Psi(self.domain.covered_by(cliques), self.measurements, self.linear)
 
     def __repr__(self) -> str:
         counts = sum(measurement.values.size for measurement in self.measurements)
         sums = sum(linear.values.size for linear in self.linear)
+        counts += sum(len(one.counts) for one in self.histograms)
+        sums += sum(len(one.values) for one in self.sums)
         how = "exact" if self.exact else "with noise"
         return f"<Psi: {counts:,} counts in {len(self.measurements)} marginals, {sums:,} sums, {how}>"
 
@@ -119,6 +183,20 @@ def _check_linear(linear: LinearMeasurement, domain: Domain) -> None:
         if numbers.dtype.kind not in "iuf" or not np.all(np.isfinite(numbers)):
             raise InvalidPsiError(problem=f"({where}) holds values that are not finite numbers")
     if np.any(linear.stddevs < 0):
+        raise InvalidPsiError(problem=f"({where}) has a stddev that is negative or not a number")
+
+
+def _check_sum(one: SumMeasurement, domain: Domain) -> None:
+    where = ", ".join(one.sum.attributes)
+    _check_stddevs(where, one.stddev, one.counts_stddev)
+    domain.axes(one.sum.attributes)
+    cells = domain.project(one.sum.by).cells
+    if len(one.values) != cells or len(one.counts) not in (0, cells):
+        raise InvalidPsiError(problem=f"({where}) needs one sum for each cell")
+
+
+def _check_stddevs(where: str, *stddevs: float) -> None:
+    if not all(np.isfinite(stddev) and stddev >= 0 for stddev in stddevs):
         raise InvalidPsiError(problem=f"({where}) has a stddev that is negative or not a number")
 
 

@@ -1,0 +1,122 @@
+r"""Price of exact marginals, histograms and sums together: the rank of all their functions.
+
+Functions of one attribute are written in blocks: the constant; whether it is present; its other level
+contrasts; its other contrasts of fine cells; its units u; their squares. A function of several
+attributes lies in products of blocks, one for each attribute, so that the rank is the sum over
+different products of their dimensions. What one statistic shares with another counts once.
+
+The price is never below the rank. It is one above for each product with u and squares of a scale on
+which exactly one level, or one cell of the histogram, holds two values.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from gencard.core.coding import Coding, Edges
+from gencard.core.domain import Clique
+from gencard.core.sums import Sum
+
+_ONE, _PRESENT, _LEVELS, _CELLS, _UNITS, _SQUARES = "1", "present", "levels", "cells", "u", "u^2"
+
+Product = frozenset[tuple[str, str]]
+"""Attributes with their blocks, without the constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Blocks of one attribute.
+
+    Args:
+        sizes: Dimension of each block.
+        levels: Blocks that functions of the level lie in.
+        cells: The same for functions of the cell of the histogram.
+        number: Block of u, then that of its squares.
+        may_be_missing: Whether there is a missing level.
+    """
+
+    sizes: dict[str, int]
+    levels: frozenset[str]
+    cells: frozenset[str]
+    number: tuple[str, str]
+    may_be_missing: bool
+
+    @property
+    def present(self) -> str:
+        """Block of the function that is 1 for every record in which the attribute is present."""
+        return _PRESENT if self.may_be_missing else _ONE
+
+    @property
+    def present_levels(self) -> frozenset[str]:
+        """Blocks of functions of the level that are 0 where the attribute is missing."""
+        return self.levels - {_ONE} if self.may_be_missing else self.levels
+
+
+def _blocks_of(coding: Coding, name: str) -> _Blocks:
+    own = coding.attribute(name).coding
+    present_levels = own.size - own.missing
+    sizes = {_ONE: 1, _PRESENT: int(own.missing), _LEVELS: present_levels - 1}
+    base = frozenset({_ONE, _LEVELS} | ({_PRESENT} if own.missing else set()))
+    if not isinstance(own, Edges) or own.scale is None:
+        return _Blocks(sizes, base, base, (_UNITS, _SQUARES), own.missing)
+    low, high = own.scale.unit_ends
+    values, cells = high - low + 1, len(own.scale.cells) - 1
+    squares = _UNITS if values == 2 else _SQUARES  # units of two values are 0 and 1
+    numbers = frozenset({_UNITS, squares})
+    sizes |= dict.fromkeys(numbers, int(values > 1))
+    levels = base
+    if present_levels == values:
+        sizes[_LEVELS] -= sum(sizes[one] for one in numbers)
+        levels = base | numbers
+    sizes[_CELLS] = cells - present_levels
+    fine = levels | {_CELLS}
+    if cells == values > present_levels:
+        sizes[_CELLS] -= len(numbers)  # may be -1: where it counts, both blocks of numbers do
+        fine |= numbers
+    return _Blocks(sizes, levels, fine, (_UNITS, squares), own.missing)
+
+
+def rank(
+    coding: Coding,
+    marginals: Iterable[Clique],
+    histograms: Iterable[str] = (),
+    sums: Sequence[Sum] = (),
+) -> int:
+    """Return the number of independent statistics in exact marginals, histograms and sums.
+
+    The number of records is one of them. A sum's counts of its population are another statistic.
+
+    Raises:
+        UnknownAttributeError: An attribute is not declared.
+    """
+    names = coding.domain.attributes
+    blocks = {name: _blocks_of(coding, name) for name in names}
+    products: set[Product] = set()
+    for clique in marginals:
+        products |= _products({name: blocks[name].levels for name in clique})
+    for name in histograms:
+        products |= _products({name: blocks[name].cells})
+    for one in sums:
+        counted = _population_blocks(one, blocks)
+        numbers = {name: frozenset({blocks[name].number[one.of.count(name) - 1]}) for name in one.of}
+        products |= _products(counted) | _products({**counted, **numbers})
+    return sum(prod(blocks[name].sizes[block] for name, block in one) for one in products)
+
+
+def _population_blocks(one: Sum, blocks: dict[str, _Blocks]) -> dict[str, frozenset[str]]:
+    """Blocks of the counts of a sum's population, for each attribute."""
+    present = {name: frozenset({blocks[name].present}) for name in (*one.of, *one.present)}
+    groups = {
+        name: blocks[name].present_levels if name in one.present else blocks[name].levels
+        for name in one.by
+    }
+    return {**present, **groups}
+
+
+def _products(inside: dict[str, frozenset[str]]) -> set[Product]:
+    choices = (sorted(blocks) for blocks in inside.values())
+    return {
+        frozenset((name, block) for name, block in zip(inside, one, strict=True) if block != _ONE)
+        for one in product(*choices)
+    }

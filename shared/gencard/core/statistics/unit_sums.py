@@ -1,0 +1,141 @@
+"""Histograms and sums of records, in whole numbers: no float, and no integer that overflows.
+
+Records are added in batches, so that they need not fit in memory.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.coding import Coding
+from gencard.core.statistics.counting import cell_numbers
+from gencard.core.sums import Sum, scale_of
+from gencard.core.types import FloatArray, IntArray
+
+_LOW = np.int64(2**32 - 1)
+"""Products of up to 61 bits are added in two halves: floats hold sums of 2^21 of each exactly."""
+
+_BLOCK = 2**20
+"""Records that are added at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummedCells:
+    """A sum's cells, the last attribute of ``by`` running fastest.
+
+    Args:
+        values: Sum of products of units over the records of each cell, of any size.
+        counts: Records of each cell that are in the population.
+    """
+
+    values: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class UnitSums:
+    """Sums and histograms of a stream of records; the order of the records does not matter.
+
+    Args:
+        coding: The public schema of the records.
+        sums: Each one has passed ``Sum.check``.
+        histograms: Attributes with a step.
+
+    Raises:
+        UnknownAttributeError, InvalidCodingError: An attribute of a histogram has no step.
+    """
+
+    coding: Coding
+    sums: Sequence[Sum]
+    histograms: Sequence[str] = ()
+    _values: list[list[int]] = field(init=False)
+    _counts: list[IntArray] = field(init=False)
+    _cells: list[IntArray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        sizes = [self._size(one) for one in self.sums]
+        self._values = [[0] * size for size in sizes]
+        self._counts = [np.zeros(size, dtype=np.int64) for size in sizes]
+        self._cells = [
+            np.zeros(fine_cells(self.coding, name), dtype=np.int64) for name in self.histograms
+        ]
+
+    def _size(self, one: Sum) -> int:
+        return prod(self.coding.attribute(name).coding.size for name in one.by)
+
+    def add(self, codes: Mapping[str, NDArray[np.integer]], numbers: Mapping[str, FloatArray]) -> None:
+        """Add some records.
+
+        Args:
+            codes: Codes of each attribute of ``by`` and ``present``, shape ``(n,)``.
+            numbers: Numbers of each attribute of ``of`` and of the histograms, rounded and clamped as
+                declared, shape ``(n,)``; NaN is "missing".
+        """
+        length = len(next(iter((*codes.values(), *numbers.values()))))
+        for begin in range(0, length, _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            self._add(
+                {name: column[block] for name, column in codes.items()},
+                {name: column[block] for name, column in numbers.items()},
+            )
+
+    def _add(self, codes: Mapping[str, NDArray[np.integer]], numbers: Mapping[str, FloatArray]) -> None:
+        units = {name: scale_of(self.coding, name).units(column) for name, column in numbers.items()}
+        for place, (one, values) in enumerate(zip(self.sums, self._values, strict=True)):
+            inside = self._inside(one, codes, numbers)
+            by = [codes[name][inside] for name in one.by]
+            sizes = [self.coding.attribute(name).coding.size for name in one.by]
+            cells = cell_numbers(by, sizes) if by else np.zeros(np.count_nonzero(inside), dtype=np.int64)
+            self._counts[place] += np.bincount(cells, minlength=len(values))
+            if one.of:
+                product = np.prod([units[name][inside] for name in one.of], axis=0, dtype=np.int64)
+                for cell, total in enumerate(_totals(product, cells, len(values))):
+                    values[cell] += total
+        for place, name in enumerate(self.histograms):
+            cells = scale_of(self.coding, name).cell_numbers(numbers[name])
+            self._cells[place] += np.bincount(cells, minlength=fine_cells(self.coding, name))
+
+    def _inside(
+        self, one: Sum, codes: Mapping[str, NDArray[np.integer]], numbers: Mapping[str, FloatArray]
+    ) -> NDArray[np.bool_]:
+        """Whether each record is in the sum's population."""
+        present = [~np.isnan(numbers[name]) for name in one.of]
+        present += [codes[name] < self.coding.attribute(name).coding.size - 1 for name in one.present]
+        return np.asarray(np.logical_and.reduce(present))
+
+    def totals(self) -> list[SummedCells]:
+        """Return the cells of each sum so far, in the order of the sums."""
+        pairs = zip(self.sums, self._values, self._counts, strict=True)
+        return [
+            SummedCells(tuple(values if one.of else counts.tolist()), tuple(counts.tolist()))
+            for one, values, counts in pairs
+        ]
+
+    def fine_counts(self) -> list[IntArray]:
+        """Return the counts of each histogram so far; the last one is of "missing", if it can be."""
+        return [counts.copy() for counts in self._cells]
+
+
+def fine_cells(coding: Coding, name: str) -> int:
+    """Return the number of cells of an attribute's histogram, with that of "missing".
+
+    Raises:
+        UnknownAttributeError, InvalidCodingError: The attribute is not declared, or has no step.
+    """
+    return len(scale_of(coding, name).cells) - 1 + coding.attribute(name).coding.missing
+
+
+def _totals(products: IntArray, cells: NDArray[np.integer], size: int) -> list[int]:
+    """The sum of the products in each cell, exact: at most ``_BLOCK`` products of at most 61 bits."""
+    high, low = products >> 32, products & _LOW
+    return [
+        (int(upper) << 32) + int(lower)
+        for upper, lower in zip(
+            np.bincount(cells, weights=high, minlength=size),
+            np.bincount(cells, weights=low, minlength=size),
+            strict=True,
+        )
+    ]
