@@ -254,6 +254,7 @@ class TestLaws:
             "closed",
             "zeros",
             "facts",
+            "coding",
         ]
 
 

@@ -13,6 +13,7 @@ from gencard.core.card.card import Change
 from gencard.core.card.mechanism import EXACT, Transform
 from gencard.core.card.noise import Gaussian
 from gencard.core.card.offer_changes import NOT_EXPLAINED, STEWARD, changes_between
+from gencard.core.card.sums import Sum
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.moment import Moment, MomentKind
 
@@ -37,6 +38,8 @@ OTHER = {
     "audit": AuditTerms(runs=20, order=2, alpha="0.01"),
     "analyses": Analyses(kinds=("linear",), checked_runs=2),
     "where": "sex == 'F'",
+    "histograms": ("age",),
+    "sums": (Sum(("age",), ("sex",)),),
 }
 
 

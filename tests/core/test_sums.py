@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.core.card.noise import gaussian, laplace
+from gencard.core.card.sums import Sum, product_ends
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.derivation import Derivation
 from gencard.core.errors import InvalidCodingError, InvalidInputError, UnknownAttributeError
 from gencard.core.scale import Scale
 from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.rank import rank
+from gencard.core.statistics.sum_noise import LARGEST_SCALE, sensitivity, sum_noise
 from gencard.core.statistics.unit_sums import UnitSums, fine_cells
-from gencard.core.sum_noise import LARGEST_SCALE, sensitivity, sum_noise
-from gencard.core.sums import Sum, product_ends
 from tests.core.seeded_noise import SeededNoise
 
 RELATIONS = ("add-remove", "replace-one")

@@ -48,6 +48,34 @@ TIER_PRIVATE: Tier.ValueType  # 3
 """A built-in black box whose noise the controller applies; a card with it has no psi."""
 Global___Tier: typing_extensions.TypeAlias = Tier
 
+class _NumbersOffer:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _NumbersOfferEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_NumbersOffer.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    NUMBERS_OFFER_UNSPECIFIED: _NumbersOffer.ValueType  # 0
+    """Not said."""
+    NUMBERS_OFFER_NEVER: _NumbersOffer.ValueType  # 1
+    """Not at all."""
+    NUMBERS_OFFER_NOISE: _NumbersOffer.ValueType  # 2
+    """With noise."""
+    NUMBERS_OFFER_EXACT: _NumbersOffer.ValueType  # 3
+    """With noise and exact."""
+
+class NumbersOffer(_NumbersOffer, metaclass=_NumbersOfferEnumTypeWrapper):
+    """How histograms or sums are on offer."""
+
+NUMBERS_OFFER_UNSPECIFIED: NumbersOffer.ValueType  # 0
+"""Not said."""
+NUMBERS_OFFER_NEVER: NumbersOffer.ValueType  # 1
+"""Not at all."""
+NUMBERS_OFFER_NOISE: NumbersOffer.ValueType  # 2
+"""With noise."""
+NUMBERS_OFFER_EXACT: NumbersOffer.ValueType  # 3
+"""With noise and exact."""
+Global___NumbersOffer: typing_extensions.TypeAlias = NumbersOffer
+
 class _AnswerRelease:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -569,6 +597,8 @@ class Policy(google.protobuf.message.Message):
     MOMENTS_FIELD_NUMBER: builtins.int
     ANALYSES_FIELD_NUMBER: builtins.int
     TWO_STEWARDS_FIELD_NUMBER: builtins.int
+    HISTOGRAMS_FIELD_NUMBER: builtins.int
+    SUMS_FIELD_NUMBER: builtins.int
     largest_order: builtins.int
     """At most so many attributes in one marginal."""
     largest_marginal_cells: builtins.int
@@ -583,6 +613,10 @@ class Policy(google.protobuf.message.Message):
     """A card may ask for a release without replicated uniques."""
     valid_days: builtins.int
     """Days for which an offer, and the card made from it, is valid."""
+    histograms: Global___NumbersOffer.ValueType
+    """Histograms that a card may contain."""
+    sums: Global___NumbersOffer.ValueType
+    """Sums that a card may contain."""
     @property
     def forbidden(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[gencard.v1.common_pb2.Clique]:
         """Attribute sets that no released marginal may hold together."""
@@ -645,9 +679,11 @@ class Policy(google.protobuf.message.Message):
         moments: Global___MomentPolicy | None = ...,
         analyses: Global___AnalysesPolicy | None = ...,
         two_stewards: collections.abc.Iterable[Global___TwoStewards.ValueType] | None = ...,
+        histograms: Global___NumbersOffer.ValueType = ...,
+        sums: Global___NumbersOffer.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["analyses", b"analyses", "moments", b"moments", "most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "transform", b"transform", "two_stewards", b"two_stewards", "valid_days", b"valid_days", "without_uniques", b"without_uniques"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "histograms", b"histograms", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "sums", b"sums", "transform", b"transform", "two_stewards", b"two_stewards", "valid_days", b"valid_days", "without_uniques", b"without_uniques"]) -> None: ...
 
 Global___Policy: typing_extensions.TypeAlias = Policy
 

@@ -438,6 +438,10 @@ CHANGE_REASONS: Mapping[str, tuple[str, str]] = {
         "A black box reads the records, which would undo noise, checks or rounding of psi.",
         "Name a generator that is fitted to psi, or request exact counts, if offered as counted.",
     ),
+    "HISTOGRAM_NOT_OFFERED": (
+        "The policy does not offer this histogram, or only with noise.",
+        "Request noise if the catalogue entry lists histograms, or a marginal of the attribute.",
+    ),
     "KIND_NOT_OFFERED": (
         "The policy does not offer this kind of analysis in checked runs.",
         "Request kinds that the catalogue entry lists, or answer from psi (`gencard answer`).",
@@ -511,6 +515,10 @@ CHANGE_REASONS: Mapping[str, tuple[str, str]] = {
     "STEWARD_DECISION": (
         "A steward decided so; no rule of the policy asks for it.",
         "Read the remark in the card's history, or ask the steward.",
+    ),
+    "SUM_NOT_OFFERED": (
+        "The policy does not offer this sum, or only with noise.",
+        "Request noise if the catalogue entry lists sums, or a marginal of the attributes.",
     ),
     "TOO_MANY_CELLS": (
         "The marginal has more cells than the policy allows in one.",

@@ -27,8 +27,18 @@ import numpy as np
 
 from gencard.core.card.budget import ZERO, Neighbouring
 from gencard.core.card.noise import AddedNoise, Noise
+from gencard.core.card.sums import product_ends
+from gencard.core.coding import Coding
+from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
+from gencard.core.statistics.psi import (
+    HistogramMeasurement,
+    LinearMeasurement,
+    Measurement,
+    Psi,
+    SumMeasurement,
+)
+from gencard.core.statistics.sum_noise import sum_noise
 from gencard.core.types import Counts, FloatArray, IntArray
 
 _LARGEST = 2**53
@@ -38,15 +48,26 @@ _LARGEST_SUM = 2**62
 """The same for sums, which are 64 bits wide."""
 
 
-def noisy(psi: Psi, privacy: AddedNoise, noise: Noise, weights: Sequence[int] = ()) -> Psi:
+def noisy(
+    psi: Psi,
+    privacy: AddedNoise,
+    noise: Noise,
+    weights: Sequence[int] = (),
+    coding: Coding | None = None,
+) -> Psi:
     """Exact psi with noise on every count and every sum, zeros included; each stddev says how much.
 
     Args:
-        weights: Parts of the budget, one for each marginal and then each linear statistic; empty for
-            equal parts.
+        weights: Parts of the budget, one for each marginal, linear statistic, histogram and sum, in
+            this order; empty for equal parts.
+        coding: Required where psi has sums: the largest products follow from it.
     """
     marginals = len(psi.measurements)
-    budgets = privacy.parts(weights or [1] * (marginals + len(psi.linear)))
+    numbers = marginals + len(psi.linear)
+    sums = numbers + len(psi.histograms)
+    budgets = privacy.parts(weights or [1] * (sums + len(psi.sums)))
+    if psi.sums and coding is None:
+        raise InvalidInputError(field="coding", problem="is required for noise on sums")
     return Psi(
         psi.domain,
         tuple(
@@ -55,8 +76,44 @@ def noisy(psi: Psi, privacy: AddedNoise, noise: Noise, weights: Sequence[int] = 
         ),
         tuple(
             _noisy_sums(exact, privacy, noise, budget)
-            for exact, budget in zip(psi.linear, budgets[marginals:], strict=True)
+            for exact, budget in zip(psi.linear, budgets[marginals:numbers], strict=True)
         ),
+        tuple(
+            _noisy_histogram(exact, privacy, noise, budget)
+            for exact, budget in zip(psi.histograms, budgets[numbers:sums], strict=True)
+        ),
+        tuple(
+            _noisy_sum(exact, privacy, noise, budget, coding)
+            for exact, budget in zip(psi.sums, budgets[sums:], strict=True)
+            if coding is not None
+        ),
+    )
+
+
+def _noisy_histogram(
+    exact: HistogramMeasurement, privacy: AddedNoise, noise: Noise, budget: Fraction
+) -> HistogramMeasurement:
+    """A histogram is a marginal on finer cells."""
+    scale = privacy.scale(privacy.moved, budget)
+    counts = np.clip(privacy.draw(noise, np.array(exact.counts), scale), -_LARGEST, _LARGEST)
+    return HistogramMeasurement(exact.attribute, tuple(counts.tolist()), privacy.stddev(scale))
+
+
+def _noisy_sum(
+    exact: SumMeasurement, privacy: AddedNoise, noise: Noise, budget: Fraction, coding: Coding
+) -> SumMeasurement:
+    ends, counted = product_ends(coding, exact.sum.of), bool(exact.counts)
+    how = sum_noise(ends, len(exact.values), privacy, budget, counted=counted)
+    if not counted:
+        values = how.added(exact.values, privacy, noise)
+        return SumMeasurement(exact.sum, values, how.stddev(privacy))
+    counts = privacy.draw(noise, np.array(exact.counts), how.counts_scale).tolist()
+    return SumMeasurement(
+        exact.sum,
+        how.added(exact.values, privacy, noise),
+        how.stddev(privacy),
+        tuple(counts),
+        privacy.stddev(how.counts_scale),
     )
 
 

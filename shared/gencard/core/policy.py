@@ -40,6 +40,14 @@ class MomentPolicy:
     highest: int = 2
 
 
+class NumbersOffer(StrEnum):
+    """Histograms or sums on offer: none, with noise, or also exact."""
+
+    NEVER = "never"
+    NOISE = "noise"
+    EXACT = "exact"
+
+
 class AnswerRelease(StrEnum):
     """Release of answers of checked runs: by the output rules alone, or by a steward after them."""
 
@@ -161,6 +169,10 @@ class Policy:
             noisy cards have its neighbouring relation.
         transform: Checks and rounding of exact counts.
         moments: Moments on offer. With checked or rounded counts, they are offered only with noise.
+        histograms: Counts of numbers with a step by the fine cells of the schema: ``never`` or
+            ``noise``. Their cells count as those of a marginal, and their number as that of moments.
+        sums: Sums of numbers with a step, and of products of two, by groups: ``never`` or ``noise``.
+            ``largest_order`` and ``forbidden`` cover all attributes of a sum.
         measures: Evaluations on offer, by the names in the table below. They need exact counts
             without checks or rounding.
         without_uniques: ``true`` lets a card request rows without replicated uniques.
@@ -191,6 +203,8 @@ class Policy:
     noise: AddedNoise | None = None
     transform: Transform = AS_COUNTED
     moments: MomentPolicy = MomentPolicy()
+    histograms: NumbersOffer = NumbersOffer.NEVER
+    sums: NumbersOffer = NumbersOffer.NEVER
     measures: tuple[str, ...] = ()
     without_uniques: bool = False
     analyses: AnalysesPolicy = AnalysesPolicy()
@@ -222,7 +236,12 @@ class Policy:
 
     def without_numbers(self) -> "Policy":
         """Return the policy for records whose version does not cover numbers: they stay intervals."""
-        return replace(self, analyses=replace(self.analyses, stored=False, columns=()))
+        return replace(
+            self,
+            analyses=replace(self.analyses, stored=False, columns=()),
+            histograms=NumbersOffer.NEVER,
+            sums=NumbersOffer.NEVER,
+        )
 
     @property
     def decided_by_two(self) -> tuple[TwoStewards, ...]:
@@ -246,6 +265,9 @@ class Policy:
         """The sentence that a card carries as its reason to be safe."""
         forbidden = "; ".join(" with ".join(clique) for clique in self.forbidden) or "none"
         moments = f"; moments: {', '.join(self.moments.kinds)}" if self.moments.kinds else ""
+        for name, offer in (("histograms", self.histograms), ("sums", self.sums)):
+            if offer is not NumbersOffer.NEVER:
+                moments += f"; {name}: {offer}"
         return (
             f"marginals of at most {self.largest_order} attributes and "
             f"{self.largest_marginal_cells} cells, at most {self.most_marginals} of them and "

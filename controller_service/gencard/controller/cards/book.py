@@ -157,6 +157,7 @@ class CardBook:
             closed_mechanisms,
             zeros=partial(impossible, coding),
             facts=facts,
+            coding=coding,
         )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
@@ -334,7 +335,8 @@ def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
     from gencard.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(terms.where, dataset_entry.schema.coding)
-    if not all(set(attributes) <= set(clique) for clique in terms.cliques):
+    groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]
+    if not all(set(attributes) <= set(clique) for clique in groups):
         raise ProposalRefusedError(reasons=OUTSIDE)
 
 

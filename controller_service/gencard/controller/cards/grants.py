@@ -214,7 +214,7 @@ def _measured(tx: Connection, analyst: str, dataset: str) -> Iterator[CardTerms]
 
 def _measured_alike(held: Proposal, terms: Proposal) -> bool:
     """Whether both name the same statistics with the same noise on each."""
-    fields = ("marginals", "moments", "privacy", "weights")
+    fields = ("marginals", "moments", "histograms", "sums", "privacy", "weights")
     return all(getattr(held, field) == getattr(terms, field) for field in fields)
 
 

@@ -67,7 +67,16 @@ class Descriptions:
         """The version is the card's: records that have changed since are not measured."""
         linear = tuple(statistics_of(terms.moments, dataset_entry.schema.coding))
         records, weights = self._records(dataset_entry, version), tuple(terms.weights)
-        return MeasureJob(records, terms.marginals, linear, terms.privacy, weights, terms.transform)
+        return MeasureJob(
+            records,
+            terms.marginals,
+            linear,
+            terms.privacy,
+            weights,
+            terms.transform,
+            terms.histograms,
+            terms.sums,
+        )
 
     def synthesise(
         self,

@@ -10,6 +10,7 @@ from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
 from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
 from gencard.core.card.noise import Noise
+from gencard.core.card.sums import Histogram, Sum
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.statistics import measure as door
@@ -24,7 +25,7 @@ def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
     progress("measure", 0.0)
     psi = measured(
         job.records,
-        [*job.cliques, *job.linear],
+        [*job.cliques, *job.linear, *map(Histogram, job.histograms), *job.sums],
         job.privacy,
         weights=job.weights,
         transform=job.transform,
@@ -34,7 +35,7 @@ def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
 
 def measured(
     records: Records,
-    statistics: Sequence[Statistic],
+    statistics: Sequence[Statistic | Histogram | Sum],
     privacy: Privacy,
     *,
     weights: Sequence[int] = (),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def synthesise(job: SynthesisJob, progress: Progress) -> RowsResult:
     """Psi -> model -> rows in a file."""
-    psi = psi_of_document(job.psi)
+    psi = psi_of_document(job.psi).fitted
     generator = generator_of(job.generator, psi.domain.attributes, job.zeros, job.max_cells)
     progress("fit", 0.0)
     model = generator.fit(psi, psi.domain)

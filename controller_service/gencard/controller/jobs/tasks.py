@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gencard.core.card.mechanism import Privacy, Transform, privacy_with
 from gencard.core.card.noise import Mechanism
+from gencard.core.card.sums import Sum
 from gencard.core.coding import StructuralZeros
 from gencard.core.derivation import Derivation
 from gencard.core.domain import Clique, Domain
@@ -159,7 +160,7 @@ class MeasureJob:
     """Measure psi of the records.
 
     Args:
-        weights: One for each marginal, by which noise is divided; empty for equal ones.
+        weights: One for each statistic, by which noise is divided; empty for equal ones.
     """
 
     records: Records
@@ -168,6 +169,8 @@ class MeasureJob:
     privacy: Privacy = field(metadata=written(scalar=_PRIVACY))
     weights: tuple[int, ...]
     transform: Transform
+    histograms: Clique = ()
+    sums: tuple[Sum, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

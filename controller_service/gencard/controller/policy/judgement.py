@@ -18,17 +18,20 @@ from gencard.controller.policy.statistics import (
     TRANSFORM,
     acceptable_cliques,
     affordable_moments,
+    check_numbers,
     check_values,
     chosen,
     measured_as,
     objection,
     offered_moments,
+    offered_numbers,
     price_of,
 )
 from gencard.core.card.card import Change, CounterOffer, Refusal
 from gencard.core.card.mechanism import AS_COUNTED, Privacy
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import Proposal
+from gencard.core.coding import Coding
 from gencard.core.domain import Domain
 from gencard.core.errors import TooLargeError, TooManyRecordsError
 from gencard.core.generators.contract import LinearGenerator
@@ -59,14 +62,14 @@ def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> No
         TooLargeError: Too many statistics, rows or runs, or one with too many cells.
     """
     for what, requested, limit in (
-        ("The number of marginals", len(proposal.cliques), limits.marginals),
+        ("The number of marginals", proposal.statistics, limits.marginals),
         ("The number of rows", proposal.rows, limits.rows),
         ("The number of audit runs", proposal.audit.runs, limits.runs),
     ):
         if requested > limit:
             raise TooLargeError(what=what, limit=limit)
     check_values(proposal.moments, domain)
-    for clique in proposal.cliques:
+    for clique in (*proposal.cliques, *(one.by for one in proposal.sums)):
         if domain.project(clique).cells > limits.marginal_cells:
             what = f"The marginal ({', '.join(clique)})"
             raise TooLargeError(what=what, limit=f"{limits.marginal_cells} cells")
@@ -134,6 +137,7 @@ def judge(
     *,
     zeros: Callable[[Domain], Zeros] = no_zeros,
     facts: Facts = facts_of_generators,
+    coding: Coding | None = None,
 ) -> CounterOffer | Refusal:
     """The nearest acceptable terms with their price, or why there are none.
 
@@ -142,12 +146,15 @@ def judge(
         closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
         zeros: Structural zeros of some of the attributes, which the generator must keep.
         facts: Of the generators that the policy names.
+        coding: The schema, which histograms and sums need.
 
     Raises:
+        UnknownAttributeError, InvalidCodingError: A histogram or sum is of no declared number.
         TooLargeError: Over a hard bound of the service; found before anything is expanded.
         InvalidInputError: The generator needs a marginal that is not asked for.
     """
     check_size(proposal, domain, limits)
+    check_numbers(proposal, coding)
     choice = generator_choice(proposal, policy, closed, facts)
     if isinstance(choice, Refusal):
         return choice
@@ -156,7 +163,7 @@ def judge(
     rest = (*fewer_rows, *choice.changes)
     offered = policy.measures, policy.without_uniques
     terms, fewer = with_measures(terms, privacy, policy.transform, *offered)
-    acceptable = _acceptable_statistics(terms, privacy, policy, domain, facts)
+    acceptable = _acceptable_statistics(terms, privacy, policy, domain, facts, coding)
     if isinstance(acceptable, Refusal):
         return acceptable
     terms, changes, transform_changes = acceptable
@@ -165,7 +172,7 @@ def judge(
     terms, fewer_runs = with_analyses(proposal.analyses, terms, policy)
     check_model(terms, domain, limits, zeros)
     _check_box(terms, domain, facts)
-    price = price_of(terms, domain)
+    price = price_of(terms, domain, coding)
     if not price.fits(policy.most_per_card):
         return Refusal((PRICE,))
     if _looks_at_forbidden(terms, policy, facts):
@@ -197,11 +204,17 @@ def _looks_at_forbidden(terms: Proposal, policy: Policy, facts: Facts) -> bool:
     about = facts(terms.generator)
     if about.privacy is None or about.within_workload:
         return False
-    return policy.kept_apart(name for clique in terms.cliques for name in clique) is not None
+    cliques = (*terms.cliques, *terms.number_cliques)
+    return policy.kept_apart(name for clique in cliques for name in clique) is not None
 
 
 def _acceptable_statistics(
-    terms: Proposal, privacy: Privacy, policy: Policy, domain: Domain, facts: Facts
+    terms: Proposal,
+    privacy: Privacy,
+    policy: Policy,
+    domain: Domain,
+    facts: Facts,
+    coding: Coding | None,
 ) -> tuple[Proposal, tuple[Change, ...], tuple[Change, ...]] | Refusal:
     """The terms with acceptable statistics, so measured; changes of these, and of the transform."""
     moments, fewer = offered_moments(
@@ -211,6 +224,8 @@ def _acceptable_statistics(
         why_no_moments(terms.generator, facts),
         TRANSFORM if policy.transform != AS_COUNTED and not privacy.noisy else None,
     )
+    terms, fewer_numbers = offered_numbers(terms, privacy, policy, domain, coding)
+    fewer += fewer_numbers
     if not terms.marginals and not moments:
         return _nothing_left(fewer)
     terms = chosen(terms, terms.marginals, moments)

@@ -9,19 +9,25 @@ from gencard.core.card.budget import Price
 from gencard.core.card.card import Change, Refusal
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, Exact, Privacy, Transform
 from gencard.core.card.noise import AddedNoise, Mechanism
+from gencard.core.card.sums import Sum, scale_of
 from gencard.core.card.terms import Proposal
+from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import TooLargeError
+from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.moment import Moment
-from gencard.core.policy import Policy
+from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.marginals import Attributes, check_subsets, dimension, subsets
+from gencard.core.statistics.rank import rank
+from gencard.core.statistics.unit_sums import fine_cells
 
 CELLS = "TOO_MANY_CELLS"
 FORBIDDEN = "FORBIDDEN_TOGETHER"
+HISTOGRAM = "HISTOGRAM_NOT_OFFERED"
 MOMENT = "MOMENT_NOT_OFFERED"
 NUMBER = "TOO_MANY_MARGINALS"
 ORDER = "ORDER_TOO_HIGH"
 PRICE = "PRICE_TOO_HIGH"
+SUM = "SUM_NOT_OFFERED"
 
 MOST_VALUES = 100_000
 """Values of all functions of one card together: they travel with psi."""
@@ -120,19 +126,26 @@ PERSON = "PROTECTS_PERSONS"
 TRANSFORM = "TRANSFORM_REQUIRED"
 
 
-def price_of(terms: Proposal, domain: Domain) -> Price:
+def price_of(terms: Proposal, domain: Domain, coding: Coding | None = None) -> Price:
     """What measuring costs; depends on no record.
 
     Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding
     makes them no cheaper. Noise costs its epsilon or rho, whatever number of statistics shares it. A
     release without replicated uniques costs what the table of all its attributes would, and one more:
     what is missing tells of any cell of that table.
+
+    Args:
+        coding: The schema, which exact histograms and sums need.
     """
     if not isinstance(terms.privacy, Exact):
         return terms.privacy.price
     sums = sums_price(terms.marginals, terms.moments, domain)
     whole = [domain.covered_by(terms.cliques).attributes] if terms.without_uniques else []
-    statistics = dimension(domain, [*terms.marginals, *whole]) + sums
+    marginals = [*terms.marginals, *whole]
+    if terms.histograms or terms.sums:
+        statistics = rank(_required(coding), marginals, terms.histograms, terms.sums) + sums
+    else:
+        statistics = dimension(domain, marginals) + sums
     return Price(statistics=statistics + terms.without_uniques)
 
 
@@ -200,6 +213,7 @@ def measured_as(
 def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]) -> Proposal:
     """The terms with these cliques, their own or parts of them, and some of their moments."""
     weights = zip(terms.moments, terms.weights[len(terms.marginals) :], strict=False)
+    of_numbers = terms.weights[len(terms.cliques) :]
     return replace(
         terms,
         marginals=tuple(cliques),
@@ -207,8 +221,79 @@ def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]
         weights=(
             *weights_for(cliques, terms),
             *(weight for moment, weight in weights if moment in moments),
+            *of_numbers,
         ),
     )
+
+
+def check_numbers(terms: Proposal, coding: Coding | None) -> None:
+    """Refuse histograms and sums of what is no declared number.
+
+    Raises:
+        UnknownAttributeError, InvalidCodingError: An attribute is not declared, or has no step.
+    """
+    for name in terms.histograms:
+        scale_of(_required(coding), name)
+    for one in terms.sums:
+        one.check(_required(coding))
+
+
+def _required(coding: Coding | None) -> Coding:
+    if coding is None:
+        raise InvalidInputError(field="coding", problem="is required for histograms and sums")
+    return coding
+
+
+def offered_numbers(
+    terms: Proposal, privacy: Privacy, policy: Policy, domain: Domain, coding: Coding | None
+) -> tuple[Proposal, list[Change]]:
+    """The terms with the histograms and sums that the policy offers, and a change for each other one.
+
+    Args:
+        privacy: As the terms will be measured.
+    """
+    exact = isinstance(privacy, Exact)
+    offers = {name: getattr(policy, name) for name in ("histograms", "sums")}
+    closed = {
+        name: not (exact or isinstance(privacy, AddedNoise))
+        or offer is NumbersOffer.NEVER
+        or (exact and offer is not NumbersOffer.EXACT)
+        for name, offer in offers.items()
+    }
+
+    def of_histogram(name: str, place: int) -> str | None:
+        if closed["histograms"]:
+            return HISTOGRAM
+        if policy.kept_apart((name,)) is not None:
+            return FORBIDDEN
+        if fine_cells(_required(coding), name) > policy.largest_marginal_cells:
+            return CELLS
+        return NUMBER if place >= policy.most_marginals else None
+
+    def of_sum(one: Sum, place: int) -> str | None:
+        if closed["sums"]:
+            return SUM
+        if policy.kept_apart(one.attributes) is not None:
+            return FORBIDDEN
+        if len(one.attributes) > policy.largest_order:
+            return ORDER
+        if domain.project(one.by).cells > policy.largest_marginal_cells:
+            return CELLS
+        return NUMBER if place >= policy.most_marginals else None
+
+    histograms = {name: of_histogram(name, place) for place, name in enumerate(terms.histograms)}
+    sums = {one: of_sum(one, place) for place, one in enumerate(terms.sums)}
+    changes = [Change("histograms", name, "", why) for name, why in histograms.items() if why]
+    changes += [Change("sums", str(one), "", why) for one, why in sums.items() if why]
+    objections = [*histograms.values(), *sums.values()]
+    weights = terms.weights[len(terms.cliques) :]
+    kept = (weight for weight, why in zip(weights, objections, strict=False) if not why)
+    return replace(
+        terms,
+        histograms=tuple(name for name, why in histograms.items() if not why),
+        sums=tuple(one for one, why in sums.items() if not why),
+        weights=(*terms.weights[: len(terms.cliques)], *kept),
+    ), changes
 
 
 def weights_for(cliques: Sequence[Clique], terms: Proposal) -> tuple[int, ...]:

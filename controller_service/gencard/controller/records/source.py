@@ -19,6 +19,7 @@ from gencard.controller.records.encoding import (
     with_derived,
 )
 from gencard.controller.records.persons import Gathered, Persons
+from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -32,6 +33,7 @@ from gencard.core.errors import (
 from gencard.core.scale import Adjustments
 from gencard.core.statistics.counting import Counter
 from gencard.core.statistics.measure import MarginalSource
+from gencard.core.statistics.unit_sums import UnitSums
 from gencard.core.types import FloatArray, VersionKind
 
 
@@ -78,6 +80,10 @@ class RecordSource(MarginalSource, Protocol):
 
     def adjustments(self) -> dict[str, Adjustments]:
         """Return how many values of each attribute on a scale are rounded and clamped."""
+        ...
+
+    def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
+        """Exact sums and histograms; raises RecordsProtectedError where versions have no numbers."""
         ...
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
@@ -183,6 +189,23 @@ class StreamedRecords(ABC):
         if not records:
             raise EmptyDatasetError()
         return counter.marginals()
+
+    def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
+        """Exact sums and histograms of the records, which are read once.
+
+        Args:
+            sums: Each has passed ``Sum.check``.
+            histograms: Attributes with a step.
+        """
+        groups = tuple(dict.fromkeys(name for one in sums for name in (*one.by, *one.present)))
+        of = [name for one in sums for name in one.of]
+        numbers = tuple(dict.fromkeys((*histograms, *of)))
+        summed = UnitSums(self.coding, sums, histograms)
+        for batch in self._batches(groups, numbers):
+            columns = iter(batch)
+            codes = {name: next(columns) for name in groups}
+            summed.add(codes, {name: next(columns) for name in numbers})
+        return summed
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
         """The records on some attributes, held in memory.

@@ -57,7 +57,7 @@ largest_marginal_cells = 10_000
 most_marginals = {pairs}
 most_rows = 100_000
 most_per_card = {{ statistics = {dimension}, rho = {most_rho} }}  # statistics: for exact counts
-forbidden = []                           # sets never combined, as in [["age", "occupation"]]
+{numbers}forbidden = []                           # sets never combined, as in [["age", "occupation"]]
 generators = {generators}
 automatic = true                         # false: a steward decides on each proposal
 valid_days = 90
@@ -101,6 +101,19 @@ _REVIEW = (
 )
 
 
+_NUMBERS = """\
+# Of numbers with a step: counts by fine cells, and sums by groups. See docs/controllers.md.
+histograms = "noise"
+sums = "noise"
+"""
+
+
+def _has_scale(schema: PublicSchema) -> bool:
+    """Whether numbers of the schema can be summed."""
+    codings = (one.coding for one in schema.coding.attributes)
+    return any(isinstance(one, Edges) and one.scale is not None for one in codings)
+
+
 def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: SchemaDraft) -> str:
     """The table of a dataset, with policy and caps for all pairs of attributes.
 
@@ -116,6 +129,7 @@ def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: Sch
         format=_format_text(drafted.format),
         generators=toml_text(BY_CONSTRUCTION),
         pairs=len(pairs),
+        numbers=_NUMBERS if isinstance(data, Path) and _has_scale(drafted.schema) else "",
         dimension=dimension(domain, pairs),
         card_rho=CARD_RHO,
         card_epsilon=_epsilon_text(CARD_RHO),

@@ -9,11 +9,11 @@ from typing import Any
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Price, check_most_records, counted, decimal_of
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, InsideGenerator, Privacy, Transform
+from gencard.core.card.sums import Sum
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
 from gencard.core.moment import Moment
-from gencard.core.sums import Sum
 from gencard.core.typed_json import PAIRS_AS_OBJECT
 from gencard.core.types import Time
 

@@ -4,13 +4,14 @@ Nothing below this door (fit, sample, release, replay) may import it: see ``test
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, Exact, InsideGenerator, Privacy, Transform
 from gencard.core.card.noise import Noise
-from gencard.core.coding import StructuralZeros
+from gencard.core.card.sums import Histogram, Sum
+from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
@@ -18,7 +19,15 @@ from gencard.core.noise import noisy
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
-from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi, transformed
+from gencard.core.statistics.psi import (
+    HistogramMeasurement,
+    LinearMeasurement,
+    Measurement,
+    Psi,
+    SumMeasurement,
+    transformed,
+)
+from gencard.core.statistics.unit_sums import UnitSums
 from gencard.core.types import Counts
 
 
@@ -30,9 +39,59 @@ class MarginalSource(Protocol):
         ...
 
 
+@runtime_checkable
+class NumberSource(MarginalSource, Protocol):
+    """Records whose numbers can be summed: only sums and counts come out."""
+
+    @property
+    def coding(self) -> Coding:
+        """What their values may be."""
+        ...
+
+    def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
+        """Exact sums and histograms of all records."""
+        ...
+
+
+def counts_beside(one: Sum, marginals: Sequence[Clique], coding: Coding) -> bool:
+    """Whether psi has the counts of a sum's population beside the sum: no marginal has them."""
+    names = {*one.by, *one.population(coding)}
+    return bool(one.of) and not any(names <= set(clique) for clique in marginals)
+
+
+def with_numbers(psi: Psi, source: NumberSource, histograms: Sequence[str], sums: Sequence[Sum]) -> Psi:
+    """Exact psi with histograms and sums of the same records.
+
+    Raises:
+        UnknownAttributeError, InvalidCodingError: The schema has no such numbers.
+    """
+    coding = source.coding
+    for one in sums:
+        one.check(coding)
+    summed = source.summed(sums, histograms)
+    pairs = zip(histograms, summed.fine_counts(), strict=True)
+    return Psi(
+        coding.domain.covered_by(
+            [psi.domain.attributes, tuple(histograms), *(one.attributes for one in sums)]
+        ),
+        psi.measurements,
+        psi.linear,
+        tuple(HistogramMeasurement(name, tuple(counts.tolist()), 0.0) for name, counts in pairs),
+        tuple(
+            SumMeasurement(
+                one,
+                cells.values,
+                0.0,
+                cells.counts if counts_beside(one, psi.cliques, coding) else (),
+            )
+            for one, cells in zip(sums, summed.totals(), strict=True)
+        ),
+    )
+
+
 def measure(
-    source: MarginalSource,
-    statistics: Sequence[Statistic],
+    source: MarginalSource | NumberSource,
+    statistics: Sequence[Statistic | Histogram | Sum],
     domain: Domain,
     privacy: Privacy = EXACT,
     *,
@@ -41,11 +100,12 @@ def measure(
     transform: Transform = AS_COUNTED,
     zeros: Sequence[StructuralZeros] = (),
 ) -> Psi:
-    """Measure the marginals on cliques, and linear statistics.
+    """Measure the marginals on cliques, and linear statistics, histograms and sums.
 
     Args:
         source: The records.
-        statistics: The card's marginals, then its linear statistics, in the card's order.
+        statistics: The card's marginals, linear statistics, histograms and sums, in the card's order;
+            the last two need a ``NumberSource``.
         domain: The declared domain of the records.
         privacy: Exact, or with which noise.
         noise: Its source; required where privacy is not exact.
@@ -54,7 +114,7 @@ def measure(
         zeros: Cells that the schema declares impossible.
 
     Returns:
-        psi in the order of ``statistics``, over the part of the domain that they name.
+        psi in the order of ``statistics``, over the part of the domain that all of them name.
 
     Raises:
         InvalidInputError: A noise source is required and missing, the noise is a generator's own, a
@@ -69,14 +129,26 @@ def measure(
         raise InvalidInputError(field="privacy.mechanism", problem=problem)
     if not isinstance(privacy, Exact) and noise is None:
         raise InvalidInputError(field="noise", problem="a source of noise is required")
-    cliques, linear = divided(statistics)
-    if linear and transform != AS_COUNTED:
+    histograms = [one.attribute for one in statistics if isinstance(one, Histogram)]
+    sums = [one for one in statistics if isinstance(one, Sum)]
+    cliques, linear = divided([one for one in statistics if not isinstance(one, Histogram | Sum)])
+    if (linear or histograms or sums) and transform != AS_COUNTED:
         raise InvalidInputError(field="transform", problem="is allowed only for marginals")
     # Without noise an empty dataset is an error; with noise the error would disclose the last record.
     exact = _counted(source, cliques, linear, domain, may_be_empty=privacy.noisy)
+    coding = None
+    if histograms or sums:
+        numbers = _with_coding(source)
+        exact, coding = with_numbers(exact, numbers, histograms, sums), numbers.coding
     if noise is not None and not isinstance(privacy, Exact):
-        return noisy(exact, privacy, noise, weights)
+        return noisy(exact, privacy, noise, weights, coding)
     return transformed(exact, transform, zeros)
+
+
+def _with_coding(source: MarginalSource | NumberSource) -> NumberSource:
+    if not isinstance(source, NumberSource):
+        raise InvalidInputError(field="source", problem="has no numbers that could be summed")
+    return source
 
 
 def _counted(

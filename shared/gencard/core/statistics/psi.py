@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.card.mechanism import Transform
+from gencard.core.card.sums import Sum
 from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError, MeasurementRefusedError
 from gencard.core.json_codecs import Scalar, written
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.sums import Sum
 from gencard.core.types import Counts
 
 

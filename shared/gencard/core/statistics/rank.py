@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
-from gencard.core.sums import Sum
 
 _ONE, _PRESENT, _LEVELS, _CELLS, _UNITS, _SQUARES = "1", "present", "levels", "cells", "u", "u^2"
 

@@ -10,9 +10,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.card.sums import Sum, scale_of
 from gencard.core.coding import Coding
 from gencard.core.statistics.counting import cell_numbers
-from gencard.core.sums import Sum, scale_of
 from gencard.core.types import FloatArray, IntArray
 
 _LOW = np.int64(2**32 - 1)

@@ -25,7 +25,7 @@ from gencard.controller.records.encoding import (
     sources_of,
 )
 from gencard.controller.records.file_format import silently
-from gencard.controller.records.source import check_version, check_zeros, checked_cliques
+from gencard.controller.records.source import NOT_COVERED, check_version, check_zeros, checked_cliques
 from gencard.controller.records.tables.codes import (
     UNDECLARED,
     adjustments,
@@ -35,12 +35,14 @@ from gencard.controller.records.tables.codes import (
     numbers_of_stored,
     stored_number,
 )
+from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
     EmptyDatasetError,
     MissingAttributeError,
+    RecordsProtectedError,
     TooLargeError,
     TooManyRecordsError,
     UndeclaredLevelError,
@@ -48,6 +50,7 @@ from gencard.core.errors import (
 from gencard.core.scale import Adjustments
 from gencard.core.statistics.counting import MOST_CELLS, cover
 from gencard.core.statistics.marginals import project
+from gencard.core.statistics.unit_sums import UnitSums
 from gencard.core.types import FloatArray, VersionKind
 
 _TABLE_CELLS = 10**6
@@ -156,6 +159,10 @@ class Table:
                 marginals[clique] = np.array(marginal[(slice(1, None),) * len(clique)], order="C")
         self._refuse(undeclared)
         return [marginals[tuple(clique)] for clique in cliques]
+
+    def summed(self, _sums: Sequence[Sum], _histograms: Sequence[str]) -> UnitSums:
+        """Raises RecordsProtectedError: the version does not cover numbers, nor fine cells."""
+        raise RecordsProtectedError(what="Sums and histograms", why=NOT_COVERED)
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
         """The records on some attributes, held in memory; raises as ``read``."""

@@ -14,6 +14,13 @@ from gencard.core.scale import Scale
 
 
 @dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts of the numbers of an attribute by the cells of its scale."""
+
+    attribute: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sum:
     """For each cell of some attributes, the sum over its records of a product of one or two numbers.
 

@@ -1,0 +1,264 @@
+"""Histograms and sums: judged, measured at files with noise, in documents and on the wire."""
+
+from dataclasses import replace
+from decimal import Decimal
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gencard.controller.policy.judgement import judge
+from gencard.controller.records.schema_file import schema_of_text
+from gencard.controller.records.vault import Vault
+from gencard.core.card.budget import Price
+from gencard.core.card.card import CounterOffer
+from gencard.core.card.mechanism import EXACT, InsideGenerator
+from gencard.core.card.noise import gaussian, laplace
+from gencard.core.card.sums import Histogram, Sum
+from gencard.core.card.terms import Proposal
+from gencard.core.errors import InvalidCodingError, InvalidInputError, InvalidPsiError, TooLargeError
+from gencard.core.policy import NumbersOffer, Policy
+from gencard.core.statistics.measure import measure
+from gencard.core.statistics.psi import Psi
+from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
+from gencard.wire.documents.card_document import terms_document, terms_of_document
+from gencard.wire.documents.psi_document import psi_document, psi_of_document
+from tests.controller.test_policy import LIMITS
+from tests.core.seeded_noise import SeededNoise
+
+SCHEMA = """
+title = "Spending"
+declared_by = "An office"
+reviewed = true
+
+[[attributes]]
+name = "sex"
+labels = ["f", "m"]
+
+[[attributes]]
+name = "spent"
+edges = [0, 10, 100, 1000]
+points = [0]
+step = "0.01"
+fine = "ten-a-decade"
+above = "highest"
+missing = true
+
+[[attributes]]
+name = "hours"
+edges = [0, 40, 80]
+step = "1"
+"""
+
+POLICY = Policy(
+    largest_order=2,
+    largest_marginal_cells=100,
+    most_marginals=3,
+    most_rows=1_000,
+    generators=("ipf",),
+    most_per_card=Price(statistics=1_000, epsilon=Decimal(5), rho=Decimal(5)),
+    mechanisms=("exact", "laplace", "gaussian"),
+    noise=gaussian("0.1", neighbouring="add-remove"),
+    histograms=NumbersOffer.NOISE,
+    sums=NumbersOffer.NOISE,
+)
+NOISE = gaussian("0.5", neighbouring="add-remove")
+
+
+@pytest.fixture(scope="module")
+def coding():
+    return schema_of_text(SCHEMA, "schema.toml").coding
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(4)
+    spent = np.where(rng.random(3_000) < 0.2, 0, rng.exponential(80, 3_000).round(2))
+    return pd.DataFrame(
+        {
+            "sex": np.where(rng.random(3_000) < 0.5, "f", "m"),
+            "spent": pd.Series(spent).mask(rng.random(3_000) < 0.1),
+            "hours": rng.integers(0, 81, 3_000),
+        }
+    )
+
+
+def asked(**changes) -> Proposal:
+    usual = {"privacy": NOISE, "histograms": ("spent",), "sums": (Sum(("spent",), ("sex",)),)}
+    return Proposal(
+        dataset="spending",
+        purpose="To see",
+        marginals=(("sex", "spent"),),
+        generator="ipf",
+        rows=10,
+        **(usual | changes),
+    )
+
+
+def judged(coding, proposal, policy=POLICY):
+    offer = judge(proposal.in_order_of(coding.domain), policy, coding.domain, LIMITS, {}, coding=coding)
+    assert isinstance(offer, CounterOffer)
+    return offer
+
+
+class TestJudgement:
+    def test_with_noise_they_are_offered_as_they_are_and_cost_the_noise(self, coding):
+        offer = judged(coding, asked())
+        assert (offer.terms.histograms, offer.terms.sums) == (("spent",), (Sum(("spent",), ("sex",)),))
+        assert (offer.changes, offer.price) == ((), Price(rho=Decimal("0.5")))
+
+    @pytest.mark.parametrize(
+        ("policy", "changes", "reasons"),
+        [
+            ({"histograms": "never"}, {}, {"HISTOGRAM_NOT_OFFERED"}),
+            ({"sums": "never"}, {}, {"SUM_NOT_OFFERED"}),
+            ({}, {"privacy": EXACT}, {"HISTOGRAM_NOT_OFFERED", "SUM_NOT_OFFERED"}),
+            (
+                {"forbidden": (("sex", "hours"),)},
+                {"sums": (Sum(("hours",), ("sex",)),)},
+                {"FORBIDDEN_TOGETHER"},
+            ),
+            ({}, {"sums": (Sum(("hours",), ("sex",), ("spent",)),)}, {"ORDER_TOO_HIGH"}),
+            ({"largest_marginal_cells": 15}, {}, {"TOO_MANY_CELLS"}),
+            (
+                {"most_marginals": 1},
+                {"sums": (Sum(("hours",)), Sum(("spent",)))},
+                {"TOO_MANY_MARGINALS"},
+            ),
+        ],
+    )
+    def test_what_the_policy_does_not_offer_is_left_out_with_its_reason(
+        self, coding, policy, changes, reasons
+    ):
+        offers = {name: NumbersOffer(policy[name]) for name in ("histograms", "sums") if name in policy}
+        offer = judged(coding, asked(**changes), replace(POLICY, **(policy | offers)))
+        assert {one.reason for one in offer.changes} == reasons
+        assert {one.field for one in offer.changes} <= {"histograms", "sums"}
+
+    def test_weights_stay_with_their_statistics(self, coding):
+        sums = (Sum(("hours",), ("sex",), ("spent",)), Sum(("hours",)))
+        offer = judged(coding, asked(sums=sums, weights=(1, 2, 3, 4)))
+        assert offer.terms.sums == (Sum(("hours",)),)
+        assert offer.terms.weights == (1, 2, 4)
+
+    def test_numbers_without_a_step_and_sums_too_large_are_refused_before_anything(self, coding):
+        for changes in ({"histograms": ("sex",)}, {"sums": (Sum(("sex",)),)}):
+            with pytest.raises(InvalidCodingError):
+                judged(coding, asked(**changes))
+        small = replace(LIMITS, marginals=2)
+        with pytest.raises(TooLargeError):
+            judge(asked(), POLICY, coding.domain, small, {}, coding=coding)
+
+    def test_a_card_of_tier_private_has_none(self):
+        private = InsideGenerator(laplace(1, neighbouring="add-remove"))
+        with pytest.raises(InvalidInputError):
+            asked(privacy=private)
+        terms = asked(weights=(5, 2, 2)).measured_as(private)
+        assert (terms.histograms, terms.sums, terms.weights) == ((), (), (5,))
+
+
+@pytest.fixture(scope="module", params=["csv", "parquet"])
+def vault(request, frame, coding, tmp_path_factory):
+    path = tmp_path_factory.mktemp("spending") / f"records.{request.param}"
+    getattr(frame, f"to_{request.param}")(path, index=False)
+    return Vault(path, coding)
+
+
+SUMS = (
+    Sum((), ("sex",), ("spent",)),
+    Sum(("spent",)),
+    Sum(("spent",), ("sex",)),
+    Sum(("hours",), ("spent",)),
+    Sum(("hours",), (), ("spent",)),
+    Sum(("spent", "spent"), ("hours",)),
+    Sum(("spent", "hours")),
+)
+
+
+def measured(vault, privacy, noise=None) -> Psi:
+    statistics = [("sex", "spent"), Histogram("spent"), *SUMS]
+    return measure(vault, statistics, vault.coding.domain, privacy, noise=noise)
+
+
+class TestMeasurement:
+    def test_exact_sums_are_those_of_pandas_in_whole_units(self, vault, frame):
+        psi = measured(vault, EXACT)
+        cents = (frame.spent * 100).round().clip(upper=100_000) - 50_000
+        hours = frame.hours - 40
+        table = frame.assign(u=cents, v=hours)
+        present = table.dropna()
+        of = {one.sum: one for one in psi.sums}
+        assert of[SUMS[0]].values == tuple(present.groupby("sex").size())
+        assert of[SUMS[1]].values == (int(present.u.sum()),)
+        assert of[SUMS[2]].values == tuple(present.groupby("sex").u.sum().astype(int))
+        levels = pd.cut(table.spent, [-1, 0, 9.995, 99.995, 1e9], labels=False).fillna(4)
+        assert of[SUMS[3]].values == tuple(table.groupby(levels).v.sum().astype(int))
+        assert of[SUMS[4]].values == (int(present.v.sum()),)
+        by_hours = present.groupby(present.hours >= 40)
+        assert of[SUMS[5]].values == tuple(by_hours.apply(lambda part: int((part.u**2).sum())))
+        assert of[SUMS[5]].counts == tuple(by_hours.size())
+        assert of[SUMS[6]].values == (int((present.u * present.v).sum()),)
+        assert (of[SUMS[2]].counts, of[SUMS[1]].counts, of[SUMS[6]].counts) == ((), (), ())
+
+    def test_the_histogram_refines_the_marginal(self, vault, frame, coding):
+        (histogram,) = measured(vault, EXACT).histograms
+        scale = coding.attribute("spent").coding.scale
+        edges = [float(edge) for edge in scale.cells]
+        spent = frame.spent.clip(upper=1_000).dropna()
+        cells = pairwise(edges[:-1])
+        expected = [int(((spent >= low) & (spent < high)).sum()) for low, high in cells]
+        assert histogram.counts[:-2] == tuple(expected)
+        assert histogram.counts[-1] == int(frame.spent.isna().sum())
+        assert sum(histogram.counts) == len(frame)
+
+    def test_generators_see_marginals_alone(self, vault):
+        psi = measured(vault, EXACT)
+        assert psi.domain.attributes == ("sex", "spent", "hours")
+        assert psi.fitted.domain.attributes == ("sex", "spent")
+        assert (psi.fitted.histograms, psi.fitted.sums) == ((), ())
+
+    def test_noise_has_the_spread_that_psi_states(self, vault):
+        exact = measured(vault, EXACT)
+        draws = [measured(vault, NOISE, SeededNoise(seed)) for seed in range(60)]
+        for place, one in enumerate(exact.sums):
+            errors = np.array(
+                [np.subtract(draw.sums[place].values, one.values) for draw in draws], float
+            )
+            stated = draws[0].sums[place].stddev
+            assert 0.7 < errors.std() / stated < 1.3
+            assert bool(one.counts) == bool(draws[0].sums[place].counts_stddev)
+        spread = np.std([draw.histograms[0].counts for draw in draws], axis=0).mean()
+        assert spread == pytest.approx(draws[0].histograms[0].stddev, rel=0.1)
+
+    def test_a_transform_of_counts_does_not_go_with_them(self):
+        with pytest.raises(InvalidInputError):
+            asked(privacy=EXACT, transform=replace(asked().transform, rounding=5))
+
+
+class TestForms:
+    def test_psi_comes_back_from_its_document_and_from_the_wire(self, vault):
+        for psi in (measured(vault, EXACT), measured(vault, NOISE, SeededNoise(1))):
+            data = psi_document(psi)
+            assert psi_document(psi_of_document(data)) == data
+            received, _ = psi_of_chunks(psi_chunks(psi))
+            assert (received.histograms, received.sums) == (psi.histograms, psi.sums)
+            assert psi_document(received) == data
+        assert b'"sums":[{"by":["sex"],"of":[],"present":["spent"],"stddev":"0"' in psi_document(
+            measured(vault, EXACT)
+        )
+
+    def test_a_document_with_too_few_sums_is_refused(self, vault):
+        data = psi_document(measured(vault, EXACT))
+        start = data.index(b'"values":["') + len(b'"values":[')
+        end = data.index(b",", start)
+        with pytest.raises(InvalidPsiError):
+            psi_of_document(data[:start] + data[end + 1 :])
+
+    def test_terms_come_back_and_absent_fields_are_absent(self, coding):
+        terms = asked().in_order_of(coding.domain)
+        document = terms_document(terms)
+        assert document["histograms"] == ["spent"]
+        assert document["sums"] == [{"of": ["spent"], "by": ["sex"]}]
+        assert terms_of_document(document) == terms
+        assert not {"histograms", "sums"} & terms_document(asked(histograms=(), sums=())).keys()
