@@ -127,9 +127,9 @@ class TestWorkload:
     def test_all_marginals(self):
         assert all_marginals(2).cliques(self.DOMAIN) == (("a", "b"), ("a", "c"), ("b", "c"))
         assert all_marginals(1, ["c", "a"]).cliques(self.DOMAIN) == (("a",), ("c",))
-        assert phi_of([("c", "a"), "b"], self.DOMAIN) == ((("c", "a"), ("b",)), ())
+        assert phi_of([("c", "a"), "b"], self.DOMAIN) == ((("c", "a"), ("b",)), (), (), ())
         mixed = [mean("a"), all_marginals(3), "b"]
-        assert phi_of(mixed, self.DOMAIN) == ((("a", "b", "c"), ("b",)), (mean("a"),))
+        assert phi_of(mixed, self.DOMAIN) == ((("a", "b", "c"), ("b",)), (mean("a"),), (), ())
 
     @pytest.mark.parametrize("order", [0, 4, -1])
     def test_an_order_that_is_none(self, order):

@@ -8,11 +8,13 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from gencard.client import histogram, total
 from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.settings.dataset_draft import drafted_schema_text
 from gencard.controller.shell.main import app as steward_shell
 from tests.system.house import House, build, survey
+from tests.system.raw_calls import configure
 
 DAYS = pd.date_range("2013-01-01", "2013-12-31")
 
@@ -41,6 +43,10 @@ def house(records, tmp_path_factory) -> Iterator[House]:
     built = build(folder, records)
     text = drafted_schema_text(draft_schema(folder / "survey.csv", "A survey", today=date(2026, 1, 1)))
     (built.folder / "schema.toml").write_text(text.replace("reviewed = false", "reviewed = true"))
+    built.offer_private('["ipf", "maximum-entropy", "graphical", "independent"]')
+    noise = '{ mechanism = "gaussian", neighbouring = "add-remove", rho = "0.5" }'
+    offered = {"histograms": '"noise"', "sums": '"noise"', "noise": noise}
+    configure(built, "datasets.policy", mechanisms='["exact", "gaussian"]', **offered)
     yield built.start()
     built.stop()
 
@@ -119,3 +125,92 @@ def test_the_catalogue_says_what_was_drafted_from_the_records(house):
     assert attributes["spent"].type == "decimal, step 0.01, drafted from the records"
     assert attributes["hours"].type == "integer, drafted from the records"
     assert attributes["sex"].attribute.drafted == ""
+
+
+PHI = (
+    ("hours", "sex"),
+    histogram("spent"),
+    total("spent", by=["sex"]),
+    total("spent", "hours"),
+    total("hours", "hours", by=["sex"]),
+)
+
+
+@pytest.fixture(scope="module")
+def card(house):
+    """The card, a release and psi."""
+    with house.analyst() as analyst:
+        noise = {"rho": "0.5", "neighbouring": "add-remove"}
+        card = analyst.propose("survey", PHI, purpose="A test", rows=600, **noise).accept()
+        release = card.release(600, seed=3, progress=False)
+        yield card, release, card.psi
+
+
+class TestSums:
+    """Histograms and sums of a card, from the proposal to psi, over the wire, beside the records."""
+
+    def test_psi_holds_them_with_the_noise_that_it_states(self, card, records):
+        _, _, psi = card
+        assert {str(one.sum) for one in psi.sums} == {
+            "sum of spent by sex",
+            "sum of hours * hours by sex",
+            "sum of spent * hours",
+        }
+        truth = self.truth(records, psi)
+        for one in psi.sums:
+            assert one.stddev > 0
+            errors = np.subtract(one.values, truth[str(one.sum)])
+            assert (np.abs(errors) < 6 * one.stddev).all()
+        assert {str(one.sum): bool(one.counts) for one in psi.sums} == {
+            "sum of spent by sex": False,
+            "sum of hours * hours by sex": False,
+            "sum of spent * hours": False,
+        }
+
+    @staticmethod
+    def truth(records, psi):
+        """In units, by pandas."""
+        scales = {
+            one.name: one.coding.scale for one in psi.coding.attributes if hasattr(one.coding, "scale")
+        }
+        units = {
+            name: (records[name] / float(scales[name].step)).round().astype(int) - scales[name].centre
+            for name in ("spent", "hours")
+        }
+        table = pd.DataFrame(units).assign(sex=records.sex, squares=units["hours"] ** 2)
+        by_sex = table.groupby("sex")[["spent", "squares"]].sum()
+        by_sex = by_sex.loc[list(psi.coding.attribute("sex").coding.labels)]
+        return {
+            "sum of spent by sex": by_sex.spent.to_numpy(),
+            "sum of hours * hours by sex": by_sex.squares.to_numpy(),
+            "sum of spent * hours": [int((table.spent * table.hours).sum())],
+        }
+
+    def test_rows_are_of_the_marginals_alone_and_replay(self, card):
+        agreed, release, _ = card
+        assert sorted(release.frame.columns) == ["hours", "sex"]
+        assert agreed.replay(release)
+
+    def test_tables_show_them(self, card):
+        tables = card[2].tables()
+        counts = tables["histogram of spent"]
+        assert (counts["first"].iloc[0], counts["last"].iloc[0]) == (0, 0)
+        assert (counts["last"] < counts["first"].shift(-1).fillna(np.inf)).all()
+        assert list(tables["sum of spent by sex"].index) == list(
+            card[2].coding.attribute("sex").coding.labels
+        )
+
+    def test_the_bundle_verifies_and_another_sum_does_not(self, card, house, tmp_path):
+        folder = card[1].save(tmp_path / "kept", "rows.csv")
+        verify = ["verify", str(folder), "-c", str(house.person("ana"))]
+        assert CliRunner().invoke(analyst_shell, verify).exit_code == 0
+        psi = folder / "psi.json"
+        text = psi.read_bytes()
+        psi.write_bytes(text.replace(b'"values":["', b'"values":["1', 1))
+        assert CliRunner().invoke(analyst_shell, verify).exit_code != 0
+
+    def test_exact_ones_are_not_offered(self, house):
+        with house.analyst() as analyst:
+            card = analyst.propose("survey", PHI, purpose="A test", rows=600)
+            reasons = {change.reason for change in card.changes}
+        assert reasons >= {"HISTOGRAM_NOT_OFFERED", "SUM_NOT_OFFERED"}

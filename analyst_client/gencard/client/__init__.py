@@ -29,8 +29,10 @@ if TYPE_CHECKING:
         covariance,
         group_means,
         group_sums,
+        histogram,
         mean,
         moment,
+        total,
         variance,
     )
 
@@ -49,7 +51,9 @@ _HOME = {
     "group_means": "terms",
     "group_sums": "terms",
     "install_answer": "connection.enrolment",
+    "histogram": "terms",
     "mean": "terms",
+    "total": "terms",
     "moment": "terms",
     "new_request": "connection.enrolment",
     "renewal_request": "connection.enrolment",
@@ -70,11 +74,13 @@ __all__ = [
     "covariance",
     "group_means",
     "group_sums",
+    "histogram",
     "install_answer",
     "mean",
     "moment",
     "new_request",
     "renewal_request",
+    "total",
     "variance",
 ]
 

@@ -14,6 +14,7 @@ from os import PathLike
 from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
 
 from gencard.core.card.budget import Neighbouring
+from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LEAST_RUNS, MOST_ROWS, MOST_RUNS, AuditTerms
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 from gencard.core.moment import Moment
@@ -247,13 +248,15 @@ def names_only(field: str, value: Any) -> list[str]:
 
 
 def statistics(field: str, value: Any) -> Any:
-    """Phi: ``all_marginals(...)``, or a list of cliques and moments; a flat list of names is unclear."""
+    """Phi: ``all_marginals(...)``, or a list of statistics; a flat list of names is unclear."""
     if _is_a(value, "AllMarginals"):
         return value
     if isinstance(value, str):
         refuse(field, value, "a list of marginals", _marginals_advice(field, _split(value)))
     if isinstance(value, Moment):
         refuse(field, value, "a list of statistics", f"Write {field}=[...] around the moment.")
+    if isinstance(value, Histogram | Sum):
+        refuse(field, value, "a list of statistics", f"Write {field}=[...] around it.")
     if not isinstance(value, Iterable) or isinstance(value, Mapping) or hasattr(value, "columns"):
         refuse(field, value, "a list of marginals", _marginals_advice(field, ["a", "b"]))
     items = list(value)
@@ -275,7 +278,7 @@ def cliques(field: str, value: Any) -> list[tuple[str, ...]]:
 
 
 def _statistic(field: str, value: Any) -> Any:
-    if isinstance(value, str | Moment) or _is_a(value, "AllMarginals"):
+    if isinstance(value, str | Moment | Histogram | Sum) or _is_a(value, "AllMarginals"):
         return value
     if not isinstance(value, Iterable) or not all(isinstance(name, str) for name in value):
         refuse(

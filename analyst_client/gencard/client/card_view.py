@@ -172,6 +172,8 @@ class CardView(Displayable):
             *terms.about,
             ("Marginals", _marginals(terms.marginals) or "none"),
             *([("Moments", _few(map(str, terms.moments)))] if terms.moments else []),
+            *([("Histograms", _few(terms.histograms))] if terms.histograms else []),
+            *([("Sums", _few(map(str, terms.sums)))] if terms.sums else []),
             *_measured(terms),
             *([("Evaluations", _measures(terms, offer))] if terms.measures else []),
             *_analyses(terms),

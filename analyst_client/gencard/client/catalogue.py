@@ -14,7 +14,7 @@ from gencard.core.card.noise import CURRENCIES, NOISES
 from gencard.core.errors import NotFoundError, advice_on
 from gencard.core.json_codecs import written
 from gencard.core.noise import USUAL_DELTA, in_words, together
-from gencard.core.policy import Policy
+from gencard.core.policy import NumbersOffer, Policy
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.wire.codec import prepare, value_of
@@ -39,6 +39,10 @@ class ShownPolicy(Policy, Displayable):
             yield "Exact counts", str(self.transform)
         if self.moments.kinds:
             yield "Moments", f"{', '.join(self.moments.kinds)}; up to order {self.moments.highest}"
+        for title, offer in (("Histograms", self.histograms), ("Sums", self.sums)):
+            if offer is not NumbersOffer.NEVER:
+                how = "with noise" if offer is NumbersOffer.NOISE else "exact or with noise"
+                yield title, f"of numbers with a step, {how}"
         if self.measures:
             yield "Evaluations", ", ".join(self.measures)
         if self.without_uniques:

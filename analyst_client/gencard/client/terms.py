@@ -1,17 +1,18 @@
 """Terms from the caller's arguments: requested statistics, a new proposal, a counter-proposal."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from itertools import combinations
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
-from gencard.client.arguments import checked, whole
+from gencard.client.arguments import checked, names_only, whole
 from gencard.client.catalogue import CatalogueEntry
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
 from gencard.core.card.mechanism import EXACT, Exact, InsideGenerator, Privacy, privacy_with
 from gencard.core.card.noise import CURRENCIES, AddedNoise, Mechanism, usual_noise
+from gencard.core.card.sums import Histogram, Sum, product_ends, scale_of
 from gencard.core.card.terms import LARGEST_WEIGHT, AuditTerms, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
@@ -20,6 +21,7 @@ from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.noise import scales, sum_scales
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.psi import rounding_stddev
+from gencard.core.statistics.sum_noise import counts_beside, sum_noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,25 @@ class AllMarginals:
         return tuple(combinations(names, self.order))
 
 
-Statistic = Sequence[str] | Moment | AllMarginals
+Statistic = Sequence[str] | Moment | Histogram | Sum | AllMarginals
 
 Marginals = AllMarginals | Iterable[Statistic]
-"""Cliques and moments, as ``propose`` takes them."""
+"""Cliques, moments, histograms and sums, as ``propose`` takes them."""
+
+
+class Phi(NamedTuple):
+    """The statistics of a proposal by their kinds, each in the order given."""
+
+    marginals: tuple[Clique, ...]
+    moments: tuple[Moment, ...] = ()
+    histograms: Clique = ()
+    sums: tuple[Sum, ...] = ()
+
+    @property
+    def keys(self) -> list["Key"]:
+        """What a weight is given for, in the order of a card."""
+        histograms = map(Histogram, self.histograms)
+        return [*map(_key, self.marginals), *self.moments, *histograms, *self.sums]
 
 
 @checked()
@@ -53,19 +70,46 @@ def all_marginals(order: int = 2, attributes: Iterable[str] | None = None) -> Al
     return AllMarginals(order, None if attributes is None else tuple(attributes))
 
 
-def phi_of(marginals: Marginals, domain: Domain) -> tuple[tuple[Clique, ...], tuple[Moment, ...]]:
-    """The cliques and the moments, in the order given."""
+def phi_of(marginals: Marginals, domain: Domain) -> Phi:
+    """The statistics, in the order given."""
     cliques: list[Clique] = []
     moments: list[Moment] = []
+    histograms: list[str] = []
+    sums: list[Sum] = []
     for statistic in [marginals] if isinstance(marginals, AllMarginals) else marginals:
         match statistic:
             case Moment():
                 moments.append(statistic)
+            case Histogram():
+                histograms.append(statistic.attribute)
+            case Sum():
+                sums.append(statistic)
             case AllMarginals():
                 cliques.extend(statistic.cliques(domain))
             case _:
                 cliques.append((statistic,) if isinstance(statistic, str) else tuple(statistic))
-    return tuple(cliques), tuple(moments)
+    return Phi(tuple(cliques), tuple(moments), tuple(histograms), tuple(sums))
+
+
+@checked()
+def histogram(attribute: str) -> Histogram:
+    """The counts of an attribute's numbers by the cells of its scale, finer than its levels."""
+    return Histogram(attribute)
+
+
+@checked(by=names_only, present=names_only)
+def total(*of: str, by: Iterable[str] = (), present: Iterable[str] = ()) -> Sum:
+    """The sum of a number, or of the product of two, over the records of each group.
+
+    >>> str(total("spent", "spent", by=["sex"]))
+    'sum of spent * spent by sex'
+
+    Args:
+        of: One or two attributes with a step; one twice for squares.
+        by: Attributes of the groups.
+        present: Attributes that must not be missing, besides ``of``.
+    """
+    return Sum(of, tuple(by), tuple(present))
 
 
 @checked()
@@ -198,17 +242,15 @@ def analyses_of(given: "Analyses | Mapping[str, Any] | None", privacy: Privacy) 
     return Analyses(**parts).measured_as(own)
 
 
-def weights_of(
-    options: Measured, cliques: Collection[Clique], moments: Collection[Moment] = ()
-) -> tuple[int, ...]:
-    """One weight for each clique, then each moment; empty if no weights are given.
+def weights_of(options: Measured, phi: Phi) -> tuple[int, ...]:
+    """One weight for each statistic, in the order of a card; empty if no weights are given.
 
     Raises:
         InvalidInputError: A weight names a statistic that is not requested.
         InvalidNumberError: A weight is not a whole number.
     """
     weights = {_key(statistic): weight for statistic, weight in (options.get("weights") or {}).items()}
-    requested = [*map(_key, cliques), *moments]
+    requested = phi.keys
     if weights.keys() - set(requested):
         raise InvalidInputError(field="weights", problem="name a statistic that is not requested")
     if not all(type(weight) is int for weight in weights.values()):
@@ -226,7 +268,7 @@ def stddevs(terms: Proposal) -> tuple[float, ...]:
     if isinstance(terms.privacy, Exact):
         rounding = terms.transform.rounding
         return (rounding_stddev(rounding) if rounding > 1 else 0.0,) * len(terms.marginals)
-    weights = terms.weights or [1] * len(terms.cliques)
+    weights = terms.weights or [1] * terms.statistics
     return tuple(map(terms.privacy.stddev, scales(terms.privacy, weights)[: len(terms.marginals)]))
 
 
@@ -234,12 +276,32 @@ def sum_stddevs(terms: Proposal, statistics: Sequence[LinearStatistic]) -> tuple
     """Standard deviation of each sum of the moments' functions, in numerators, in their order."""
     if not isinstance(terms.privacy, AddedNoise):
         return tuple(0.0 for statistic in statistics for _ in statistic.functions)
-    budgets = terms.privacy.parts(terms.weights or [1] * len(terms.cliques))[len(terms.marginals) :]
+    budgets = terms.privacy.parts(terms.weights or [1] * terms.statistics)
+    budgets = budgets[len(terms.marginals) : len(terms.cliques)]
     return tuple(
         terms.privacy.stddev(scale)
         for statistic, budget in zip(statistics, budgets, strict=True)
         for scale in sum_scales(statistic, terms.privacy, budget)
     )
+
+
+def number_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
+    """Standard deviation of each histogram's counts; then of each sum's values, and of its counts.
+
+    Counts that a sum does not have count as exact.
+    """
+    if not isinstance(terms.privacy, AddedNoise):
+        return (0.0,) * (len(terms.histograms) + 2 * len(terms.sums))
+    privacy = terms.privacy
+    budgets = privacy.parts(terms.weights or [1] * terms.statistics)[len(terms.cliques) :]
+    places = len(terms.histograms)
+    found = [privacy.stddev(privacy.scale(privacy.moved, budget)) for budget in budgets[:places]]
+    for one, budget in zip(terms.sums, budgets[places:], strict=True):
+        counted = counts_beside(one, terms.marginals, coding)
+        ends, cells = product_ends(coding, one.of), coding.domain.project(one.by).cells
+        how = sum_noise(ends, cells, privacy, budget, counted=counted)
+        found += [how.stddev(privacy), privacy.stddev(how.counts_scale) if counted else 0.0]
+    return tuple(found)
 
 
 def _privacy(options: Measured) -> Privacy:
@@ -260,8 +322,11 @@ def _for_persons(privacy: Privacy, most_records: int) -> Privacy:
     return replace(privacy, most_records=most_records)
 
 
-def _key(statistic: str | Sequence[str] | Moment) -> frozenset[str] | Moment:
-    if isinstance(statistic, Moment):
+Key = frozenset[str] | Moment | Histogram | Sum
+
+
+def _key(statistic: str | Sequence[str] | Moment | Histogram | Sum) -> Key:
+    if isinstance(statistic, Moment | Histogram | Sum):
         return statistic
     return frozenset([statistic] if isinstance(statistic, str) else statistic)
 
@@ -282,23 +347,34 @@ def proposed(
         InvalidInputError, InvalidNumberError, UnknownAttributeError: What is wrong with the words.
     """
     domain = entry.coding.domain
-    cliques, moments = phi_of(marginals, domain)
-    cliques = _within(measured.get("where"), cliques, entry.coding)
+    phi = phi_of(marginals, domain)
+    phi = phi._replace(marginals=_within(measured.get("where"), phi.marginals, entry.coding))
+    _check_numbers(phi, entry.coding)
     privacy = _for_persons(privacy_of(measured) or EXACT, entry.most_records)
     proposal = Proposal(
         dataset=entry.name,
         purpose=purpose,
-        marginals=cliques,
+        marginals=phi.marginals,
         generator=generator,
         rows=entry.policy.most_rows if rows is None else rows,
         privacy=privacy,
         audit=audit,
-        weights=weights_of(measured, cliques, moments),
-        moments=moments,
+        weights=weights_of(measured, phi),
+        moments=phi.moments,
+        histograms=phi.histograms,
+        sums=phi.sums,
         analyses=analyses_of(measured.get("analyses"), privacy),
         **alike(measured),
     )
     return proposal.in_order_of(domain)
+
+
+def _check_numbers(phi: Phi, coding: Coding) -> None:
+    """Raises UnknownAttributeError or InvalidCodingError for what is no number with a step."""
+    for name in phi.histograms:
+        scale_of(coding, name)
+    for one in phi.sums:
+        one.check(coding)
 
 
 def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> tuple[Clique, ...]:
@@ -325,16 +401,16 @@ def countered(
     Raises:
         InvalidInputError, InvalidNumberError, UnknownAttributeError: What is wrong with the words.
     """
-    phi = (now.marginals, now.moments) if marginals is None else phi_of(marginals, domain)
+    own = Phi(now.marginals, now.moments, now.histograms, now.sums)
+    phi = own if marginals is None else phi_of(marginals, domain)
     privacy = _for_persons(privacy_of(measured) or now.privacy, now.privacy.most_records or 0)
     before = now.measured_as(privacy)
     old_weights = before.weights if marginals is None else ()
     analyses = measured.get("analyses")
     proposal = replace(
         before,
-        marginals=phi[0],
-        moments=phi[1],
-        weights=weights_of(measured, *phi) or old_weights,
+        **phi._asdict(),
+        weights=weights_of(measured, phi) or old_weights,
         analyses=before.analyses if analyses is None else analyses_of(analyses, privacy),
         **alike(measured),
         **{field: value for field, value in others.items() if value is not None},

@@ -203,8 +203,8 @@ class Policy:
     noise: AddedNoise | None = None
     transform: Transform = AS_COUNTED
     moments: MomentPolicy = MomentPolicy()
-    histograms: NumbersOffer = NumbersOffer.NEVER
-    sums: NumbersOffer = NumbersOffer.NEVER
+    histograms: NumbersOffer = field(default=NumbersOffer.NEVER, metadata=written(unset=True))
+    sums: NumbersOffer = field(default=NumbersOffer.NEVER, metadata=written(unset=True))
     measures: tuple[str, ...] = ()
     without_uniques: bool = False
     analyses: AnalysesPolicy = AnalysesPolicy()

@@ -158,7 +158,8 @@ class Agreement:
         version_kind_of(receipts)
         if any(receipt.psi_digest != digest for receipt in receipts):
             raise VerificationError(problem="a receipt of this card names another psi")
-        return NamedPsi(psi.domain, psi.measurements, psi.linear, coding=self.coding)
+        parts = (psi.domain, psi.measurements, psi.linear, psi.histograms, psi.sums)
+        return NamedPsi(*parts, coding=self.coding)
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
         """Make a release again and compare all that was delivered: rows, numbers, types, order, index.

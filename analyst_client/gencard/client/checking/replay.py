@@ -11,8 +11,8 @@ import numpy as np
 
 from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.rows import is_parquet, parquet_problem, write_rows
-from gencard.client.terms import stddevs, sum_stddevs
-from gencard.core.card.terms import CardTerms, Tier
+from gencard.client.terms import number_stddevs, stddevs, sum_stddevs
+from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import computed_for, same_numbers, with_computed, zeros_for
@@ -21,6 +21,8 @@ from gencard.core.errors import NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
 from gencard.core.statistics.linear import are_functions_of
 from gencard.core.statistics.psi import Psi
+from gencard.core.statistics.sum_noise import counts_beside
+from gencard.core.statistics.unit_sums import fine_cells
 from gencard.run.levels import Midpoints, Numbers, Values
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt
@@ -67,7 +69,8 @@ def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Data
     check_psi(card, psi, coding)
     if sha256(psi_document(psi)) != receipt.psi_digest:
         raise VerificationError(problem="the receipt names another psi")
-    dataset = synthesise(generator_of(card, coding), psi, psi.domain, receipt.rows, receipt.seed)
+    seen = psi.fitted
+    dataset = synthesise(generator_of(card, coding), seen, seen.domain, receipt.rows, receipt.seed)
     dataset = with_computed(dataset, computed_for(card, coding))
     if dataset.digest() != receipt.rows_digest:
         raise VerificationError(problem=_why_not(card))
@@ -87,19 +90,31 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
     """Raises VerificationError if psi does not hold the card's statistics, measured as agreed."""
     linear = tuple(linear.statistic for linear in psi.linear)
     same = psi.cliques == card.terms.marginals and are_functions_of(linear, card.terms.moments, coding)
-    if not same or psi.domain != _domain(card, coding):
+    if not same or psi.domain != _domain(card, coding) or not _same_numbers(card.terms, psi, coding):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
     recorded = [measurement.stddev for measurement in psi.measurements]
     sums = [stddev for linear in psi.linear for stddev in linear.stddevs]
     agreed_stddevs = (*stddevs(card.terms), *sum_stddevs(card.terms, linear))
-    if not np.allclose([*recorded, *sums], agreed_stddevs, rtol=_ROUNDING, atol=0):
+    recorded_numbers = [one.stddev for one in psi.histograms]
+    recorded_numbers += [stddev for one in psi.sums for stddev in (one.stddev, one.counts_stddev)]
+    agreed_stddevs = (*agreed_stddevs, *number_stddevs(card.terms, coding))
+    if not np.allclose([*recorded, *sums, *recorded_numbers], agreed_stddevs, rtol=_ROUNDING, atol=0):
         raise VerificationError(problem="psi does not have the noise that the card names")
     if any(np.any(m.values % card.terms.transform.rounding) for m in psi.measurements):
         raise VerificationError(problem="psi is not rounded as the card says")
 
 
 def _domain(card: CardTerms, coding: Coding) -> Domain:
-    return coding.domain.covered_by(card.terms.cliques)
+    return coding.domain.covered_by((*card.terms.cliques, *card.terms.number_cliques))
+
+
+def _same_numbers(terms: Proposal, psi: Psi, coding: Coding) -> bool:
+    """Whether psi has the histograms and sums of the terms, with as many counts as they have cells."""
+    histograms = tuple((one.attribute, len(one.counts)) for one in psi.histograms)
+    with_counts = tuple((one.sum, bool(one.counts)) for one in psi.sums)
+    return histograms == tuple((name, fine_cells(coding, name)) for name in terms.histograms) and (
+        with_counts == tuple((one, counts_beside(one, terms.marginals, coding)) for one in terms.sums)
+    )
 
 
 def _why_not(card: CardTerms) -> str:

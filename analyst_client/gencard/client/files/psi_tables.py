@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gencard.client.display import Displayable, Grid, Part, named
+from gencard.core.card.sums import scale_of
 from gencard.core.coding import Coding
 from gencard.core.errors import InvalidInputError
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.scale import steps_of
+from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
 from gencard.run.levels import is_ordered
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ _MOST_MARGINALS = 20
 
 SUMS = "sums"
 """Key of the table of moments."""
+
+HISTOGRAM = "histogram of {}"
+"""Key of the table of a histogram, by its attribute."""
 
 
 class PsiTables(dict[tuple[str, ...] | str, "pd.DataFrame"]):
@@ -74,7 +79,9 @@ class NamedPsi(Psi, Displayable):
     def tables(self) -> PsiTables:
         """Each marginal as a table: its last attribute in columns, the others in rows.
 
-        Moments follow under ``SUMS``: the sum, and the mean over the records, of each function.
+        Moments follow under ``SUMS``: the sum, and the mean over the records, of each function. Then
+        each histogram, under ``HISTOGRAM`` with its attribute, and each sum, under its words: units are
+        whole steps from the centre of the scale.
         """
         import pandas as pd  # noqa: PLC0415 - only where frames are wanted
 
@@ -90,7 +97,37 @@ class NamedPsi(Psi, Displayable):
                 for one in self.linear
                 for place, function in enumerate(one.statistic.functions)
             )
+        for one in self.histograms:
+            tables[HISTOGRAM.format(one.attribute)] = self._histogram(one)
+        for total in self.sums:
+            tables[str(total.sum)] = self._total(total)
         return tables
+
+    def _histogram(self, one: HistogramMeasurement) -> "pd.DataFrame":
+        """A line for each cell of the scale: first and last number, and count."""
+        import pandas as pd  # noqa: PLC0415 - only where frames are wanted
+
+        scale = scale_of(self.coding, one.attribute)
+        firsts = [steps_of(cell, scale.step) for cell in scale.cells]
+        lasts = [*(first - 1 for first in firsts[1:-1]), firsts[-1]]
+        frame = pd.DataFrame(
+            {"first": scale.numbers(np.array(firsts[:-1])), "last": scale.numbers(np.array(lasts))}
+        )
+        if len(one.counts) > len(frame):
+            frame.loc[len(frame)] = np.nan
+        return frame.assign(count=one.counts, stddev=one.stddev)
+
+    def _total(self, one: SumMeasurement) -> "pd.DataFrame":
+        """A line for each group: the sum of products of units, in which noise falls, and the records."""
+        import pandas as pd  # noqa: PLC0415 - only where frames are wanted
+
+        indices = [pd.Index(self._names(name), name=name) for name in one.sum.by] or [pd.Index(["all"])]
+        index = indices[0] if len(indices) == 1 else pd.MultiIndex.from_product(indices)
+        frame = pd.DataFrame({"units": pd.Series(one.values, dtype=object).to_numpy()}, index=index)
+        frame["stddev"] = one.stddev
+        if one.counts:
+            frame = frame.assign(count=one.counts, count_stddev=one.counts_stddev)
+        return frame
 
     def _measurement(self, marginal: str | Sequence[str]) -> Measurement:
         names = {marginal} if isinstance(marginal, str) else {*marginal}
@@ -149,4 +186,13 @@ class NamedPsi(Psi, Displayable):
         lines = sizes if more <= 0 else [*sizes[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
         sums = [(named(one.statistic.clique), str(one.values.size)) for one in self.linear]
         grids = [Grid(heads, lines)] if lines else []
-        return "psi", [*grids, *([Grid(("Moments of", "Sums"), sums)] if sums else [])]
+        numbers = [
+            *(
+                (HISTOGRAM.format(one.attribute), f"{len(one.counts):,}", f"{one.stddev:.3g}")
+                for one in self.histograms
+            ),
+            *((str(one.sum), f"{len(one.values):,}", f"{one.stddev:.3g}") for one in self.sums),
+        ]
+        grids += [Grid(("Moments of", "Sums"), sums)] if sums else []
+        grids += [Grid(("Numbers", "Cells", "Standard deviation"), numbers)] if numbers else []
+        return "psi", grids

@@ -54,6 +54,7 @@ def _of_folder(folder: Path, data: Path | None) -> FidelityReport:
     """Offline; does not check that psi and rows belong to the card, which ``gencard verify`` does."""
     bundle = Bundle.of([folder])
     coding, psi = bundle.schema(), bundle.psi()
+    psi = psi.fitted
     if coding.domain.project(psi.domain.attributes) != psi.domain:
         raise DomainMismatchError(problem="psi does not have the attributes that the schema declares")
     file = data or bundle.one("rows").path

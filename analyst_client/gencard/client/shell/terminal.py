@@ -13,6 +13,7 @@ from gencard.client.analyst import Analyst
 from gencard.client.display import Facts, listing, plain
 from gencard.client.terms import Marginals, Measured, Statistic, all_marginals
 from gencard.core.card.analyses import Analyses
+from gencard.core.card.sums import Histogram, Sum
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.formula import Analysis
@@ -101,7 +102,10 @@ Attributes = Annotated[
 ]
 Moments = Annotated[
     list[str] | None,
-    typer.Option(help="A moment: mean=age, moment3=age, group-means=sex,age, ... Repeatable."),
+    typer.Option(
+        help="A moment: mean=age, moment3=age, group-means=sex,age, ...; or of numbers with a step "
+        "histogram=pay, sum=pay:sex (by sex), sum=pay*age. Repeatable."
+    ),
 ]
 Measures = Annotated[
     list[str] | None,
@@ -182,13 +186,18 @@ def requested_statistics(
     return [*statistics, *map(moment_said, moment or ())]
 
 
-def moment_said(text: str) -> Moment:
-    """A moment such as mean=age, moment3=age or group-means=sex,age.
+def moment_said(text: str) -> Moment | Histogram | Sum:
+    """A moment such as mean=age, moment3=age or group-means=sex,age; a histogram; or a sum.
 
     Raises:
         InvalidInputError, InvalidNumberError: There is no such kind, or it has other attributes.
     """
     kind, _, names = text.partition("=")
+    if kind == "histogram" and names:
+        return Histogram(names)
+    if kind == "sum" and names:
+        of, _, by = names.partition(":")
+        return Sum(tuple(one.strip() for one in of.split("*")), names_in(by) if by else ())
     order = kind.removeprefix(MomentKind.MOMENT)
     if kind.startswith(MomentKind.MOMENT) and order.isascii() and order.isdigit() and len(order) < 3:
         return Moment(MomentKind.MOMENT, names_in(names), int(order))

@@ -73,7 +73,7 @@ def _material(job: CompareJob) -> Material:
         seed=job.seed,
         original=original,
         holdout=holdout,
-        psi=psi_of_document(job.psi),
+        psi=psi_of_document(job.psi).fitted,
         together=job.together,
     )
 

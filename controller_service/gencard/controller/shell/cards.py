@@ -141,6 +141,8 @@ def _say_short(card: Card) -> None:
     price = "" if card.offer is None else f", price: {card.offer.price}"
     console.print(f"[bold]{card.name}[/]  {card.state}, turn: {card.turn}", soft_wrap=True)
     moments = f", moments: {len(terms.moments)}" if terms.moments else ""
+    numbers = len(terms.histograms) + len(terms.sums)
+    moments += f", histograms and sums: {numbers}" if numbers else ""
     summary = f"marginals: {len(terms.marginals)}{moments}{price}"
     console.print(f"  {short_name(card.analyst)}  {summary}", soft_wrap=True)
     console.print(f"  {escape(terms.purpose)}", soft_wrap=True)
@@ -171,6 +173,10 @@ def _say_terms(terms: Proposal) -> None:
         console.print(f"  marginal  {escape(', '.join(clique))}")
     for moment in terms.moments:
         console.print(f"  moment    {escape(str(moment))}")
+    for name in terms.histograms:
+        console.print(f"  histogram {escape(name)}")
+    for one in terms.sums:
+        console.print(f"  sum       {escape(str(one))}")
     for measure in terms.measures:
         console.print(f"  measure   {escape(measure)}: reads records, and the analyst sees the result")
     for title, value in terms.analyses.about:

@@ -102,7 +102,7 @@ class PsiMargins:
 
     @classmethod
     def of(cls, psi: Psi) -> "PsiMargins":
-        return cls(psi)
+        return cls(psi.fitted)
 
     @property
     def domain(self) -> Domain:

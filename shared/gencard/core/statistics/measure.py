@@ -27,6 +27,7 @@ from gencard.core.statistics.psi import (
     SumMeasurement,
     transformed,
 )
+from gencard.core.statistics.sum_noise import counts_beside
 from gencard.core.statistics.unit_sums import UnitSums
 from gencard.core.types import Counts
 
@@ -51,12 +52,6 @@ class NumberSource(MarginalSource, Protocol):
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
         """Exact sums and histograms of all records."""
         ...
-
-
-def counts_beside(one: Sum, marginals: Sequence[Clique], coding: Coding) -> bool:
-    """Whether psi has the counts of a sum's population beside the sum: no marginal has them."""
-    names = {*one.by, *one.population(coding)}
-    return bool(one.of) and not any(names <= set(clique) for clique in marginals)
 
 
 def with_numbers(psi: Psi, source: NumberSource, histograms: Sequence[str], sums: Sequence[Sum]) -> Psi:

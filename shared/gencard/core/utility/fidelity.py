@@ -121,6 +121,7 @@ def fidelity(psi: Psi, rows: Dataset, *, worst: int = WORST_CELLS) -> Fidelity:
         InvalidInputError: There is no row.
         InvalidPsiError: psi contradicts itself, or it holds linear statistics and no marginal.
     """
+    psi = psi.fitted
     check_same_domain(psi.domain, rows.domain)
     if not len(rows):
         raise InvalidInputError(
