@@ -393,7 +393,7 @@ CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("controller_key", "log_key", "scratch", "path", "program"), path),
     **dict.fromkeys(("accept", "dry_run", "measure", "replace", "again", "without_uniques"), flag),
     **dict.fromkeys(("epsilon", "rho", "delta"), number),
-    **dict.fromkeys(("names", "measures", "attributes", "libraries"), names_only),
+    **dict.fromkeys(("names", "measures", "attributes", "libraries", "present"), names_only),
     "rows": whole(1, MOST_ROWS),
     "seed": whole(0, LARGEST_WORD),
     "runs": whole(LEAST_RUNS, MOST_RUNS),

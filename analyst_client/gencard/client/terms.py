@@ -97,18 +97,22 @@ def histogram(attribute: str) -> Histogram:
     return Histogram(attribute)
 
 
-@checked(by=names_only, present=names_only)
-def total(*of: str, by: Iterable[str] = (), present: Iterable[str] = ()) -> Sum:
+@checked(by=names_only)
+def total(
+    attribute: str, other: str | None = None, *, by: Iterable[str] = (), present: Iterable[str] = ()
+) -> Sum:
     """The sum of a number, or of the product of two, over the records of each group.
 
     >>> str(total("spent", "spent", by=["sex"]))
     'sum of spent * spent by sex'
 
     Args:
-        of: One or two attributes with a step; one twice for squares.
+        attribute: An attribute with a step.
+        other: A second one, for the sum of products; the same for squares.
         by: Attributes of the groups.
-        present: Attributes that must not be missing, besides ``of``.
+        present: Further attributes that must not be missing.
     """
+    of = (attribute,) if other is None else (attribute, other)
     return Sum(of, tuple(by), tuple(present))
 
 
@@ -295,13 +299,13 @@ def number_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
     privacy = terms.privacy
     budgets = privacy.parts(terms.weights or [1] * terms.statistics)[len(terms.cliques) :]
     places = len(terms.histograms)
-    found = [privacy.stddev(privacy.scale(privacy.moved, budget)) for budget in budgets[:places]]
+    deviations = [privacy.stddev(privacy.scale(privacy.moved, budget)) for budget in budgets[:places]]
     for one, budget in zip(terms.sums, budgets[places:], strict=True):
         counted = counts_beside(one, terms.marginals, coding)
         ends, cells = product_ends(coding, one.of), coding.domain.project(one.by).cells
         how = sum_noise(ends, cells, privacy, budget, counted=counted)
-        found += [how.stddev(privacy), privacy.stddev(how.counts_scale) if counted else 0.0]
-    return tuple(found)
+        deviations += [how.stddev(privacy), privacy.stddev(how.counts_scale) if counted else 0.0]
+    return tuple(deviations)
 
 
 def _privacy(options: Measured) -> Privacy:

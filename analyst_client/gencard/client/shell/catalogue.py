@@ -22,7 +22,7 @@ from gencard.core.card.budget import Spend, decimal_text
 from gencard.core.card.terms import Tier
 from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.noise import USUAL_DELTA
-from gencard.core.policy import Policy
+from gencard.core.policy import NumbersOffer, Policy
 from gencard.wire.documents.card_document import claim_document, json_of
 from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.signatures.canonical import time_text
@@ -126,6 +126,9 @@ def _policy_document(policy: Policy) -> dict[str, object]:
     moments, analyses = policy.moments, policy.analyses
     document: dict[str, object] = json_of(policy)
     document |= {"moments": moments.kinds, "highestMoment": moments.highest}
+    for name in ("histograms", "sums"):
+        if getattr(policy, name) is NumbersOffer.NEVER:
+            del document[name]
     if analyses.most == NO_ANALYSES:
         del document["analyses"], document["twoStewards"]
         return document
