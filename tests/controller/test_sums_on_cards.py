@@ -21,6 +21,7 @@ from gencard.core.errors import InvalidCodingError, InvalidInputError, InvalidPs
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.psi import Psi
+from gencard.wire.codecs import psi_codec
 from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
 from gencard.wire.documents.card_document import terms_document, terms_of_document
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
@@ -247,6 +248,13 @@ class TestForms:
         assert b'"sums":[{"by":["sex"],"of":[],"present":["spent"],"stddev":"0"' in psi_document(
             measured(vault, EXACT)
         )
+
+    def test_many_cells_cross_in_parts(self, vault, monkeypatch):
+        monkeypatch.setattr(psi_codec, "_PART_BYTES", 50)
+        psi = measured(vault, EXACT)
+        parts = list(psi_chunks(psi))
+        assert sum(part.HasField("numbers") for part in parts) > 10
+        assert psi_document(psi_of_chunks(parts)[0]) == psi_document(psi)
 
     def test_a_document_with_too_few_sums_is_refused(self, vault):
         data = psi_document(measured(vault, EXACT))

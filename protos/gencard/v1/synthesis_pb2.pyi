@@ -335,11 +335,6 @@ class PsiHeader(google.protobuf.message.Message):
     ATTRIBUTES_FIELD_NUMBER: builtins.int
     SIZES_FIELD_NUMBER: builtins.int
     STATISTICS_FIELD_NUMBER: builtins.int
-    NUMBERS_FIELD_NUMBER: builtins.int
-    numbers: builtins.bytes
-    """Histograms and sums as they stand in psi's document: RFC 8785 JSON, for sums are of any size. Empty
-    where there are none.
-    """
     @property
     def attributes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """The attributes that Phi names, in the schema's order."""
@@ -358,9 +353,8 @@ class PsiHeader(google.protobuf.message.Message):
         attributes: collections.abc.Iterable[builtins.str] | None = ...,
         sizes: collections.abc.Iterable[builtins.int] | None = ...,
         statistics: collections.abc.Iterable[Global___PsiStatistic] | None = ...,
-        numbers: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "numbers", b"numbers", "sizes", b"sizes", "statistics", b"statistics"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "sizes", b"sizes", "statistics", b"statistics"]) -> None: ...
 
 Global___PsiHeader: typing_extensions.TypeAlias = PsiHeader
 
@@ -509,6 +503,11 @@ class StreamPsiResponse(google.protobuf.message.Message):
     HEADER_FIELD_NUMBER: builtins.int
     BLOCK_FIELD_NUMBER: builtins.int
     TRAILER_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
+    numbers: builtins.bytes
+    """Before the last, one after another, parts of the histograms and sums as they stand in psi's document:
+    RFC 8785 JSON, for sums are of any size.
+    """
     @property
     def header(self) -> Global___PsiHeader:
         """First."""
@@ -527,9 +526,10 @@ class StreamPsiResponse(google.protobuf.message.Message):
         header: Global___PsiHeader | None = ...,
         block: Global___PsiBlock | None = ...,
         trailer: Global___PsiTrailer | None = ...,
+        numbers: builtins.bytes = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["block", b"block", "header", b"header", "part", b"part", "trailer", b"trailer"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["block", b"block", "header", b"header", "part", b"part", "trailer", b"trailer"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["header", "block", "trailer"] | None: ...
+    def HasField(self, field_name: typing.Literal["block", b"block", "header", b"header", "numbers", b"numbers", "part", b"part", "trailer", b"trailer"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["block", b"block", "header", b"header", "numbers", b"numbers", "part", b"part", "trailer", b"trailer"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["header", "block", "trailer", "numbers"] | None: ...
 
 Global___StreamPsiResponse: typing_extensions.TypeAlias = StreamPsiResponse

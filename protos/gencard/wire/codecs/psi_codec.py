@@ -17,6 +17,12 @@ from gencard.wire.signatures.canonical import document_of, json_bytes, sha256
 BLOCK_CELLS = 100_000
 """Cells in one message: at most ten bytes each, so a message stays below 1 MB."""
 
+_PART_BYTES = 1_000_000
+"""Bytes of histograms and sums in one message."""
+
+_MOST_NUMBERS_BYTES = 1_000_000_000
+"""Of histograms and sums together, as ``MOST_CELLS``."""
+
 MOST_CELLS = 200_000_000
 """A reader's own bound: no header makes it allocate more."""
 
@@ -31,6 +37,10 @@ def psi_chunks(psi: Psi) -> Iterator[pb.StreamPsiResponse]:
         for start in range(0, counts.size, BLOCK_CELLS):
             block = counts[start : start + BLOCK_CELLS].tolist()
             yield pb.StreamPsiResponse(block=pb.PsiBlock(statistic=position, offset=start, counts=block))
+    numbers = numbers_document(psi)
+    data = json_bytes(numbers) if numbers else b""
+    for start in range(0, len(data), _PART_BYTES):
+        yield pb.StreamPsiResponse(numbers=data[start : start + _PART_BYTES])
     yield pb.StreamPsiResponse(trailer=pb.PsiTrailer(digest=sha256(psi_document(psi))))
 
 
@@ -47,11 +57,19 @@ def psi_of_chunks(chunks: Iterable[pb.StreamPsiResponse]) -> tuple[Psi, str]:
     if first is None or not first.HasField("header"):
         raise InvalidPsiError(problem="the header is missing")
     domain, tables = _tables(first.header)
-    filled = [0] * len(tables)
+    filled, numbers = [0] * len(tables), bytearray()
     for part in parts:
         if part.HasField("trailer"):
-            return _finished(first.header, domain, tables, filled, part.trailer.digest)
-        _fill(part, tables, filled)
+            psi = _filled(first.header, domain, tables, filled, bytes(numbers))
+            return _checked(psi, part.trailer.digest)
+        if part.HasField("numbers"):
+            numbers += part.numbers
+            if len(numbers) > _MOST_NUMBERS_BYTES:
+                raise TooLargeError(
+                    what="psi", limit=f"{_MOST_NUMBERS_BYTES} bytes of histograms and sums"
+                )
+        else:
+            _fill(part, tables, filled)
     raise InvalidPsiError(problem="the end is missing")
 
 
@@ -64,12 +82,8 @@ def _header(psi: Psi) -> pb.PsiHeader:
         for measurement in psi.measurements
     ]
     linear = [pb.PsiStatistic(linear=_linear_message(linear)) for linear in psi.linear]
-    numbers = numbers_document(psi)
     return pb.PsiHeader(
-        attributes=psi.domain.attributes,
-        sizes=psi.domain.sizes,
-        statistics=[*marginals, *linear],
-        numbers=json_bytes(numbers) if numbers else b"",
+        attributes=psi.domain.attributes, sizes=psi.domain.sizes, statistics=[*marginals, *linear]
     )
 
 
@@ -120,16 +134,19 @@ def _fill(part: pb.StreamPsiResponse, tables: list[np.ndarray], filled: list[int
     filled[block.statistic] = end
 
 
-def _finished(
-    header: pb.PsiHeader, domain: Domain, tables: list[np.ndarray], filled: list[int], digest: str
-) -> tuple[Psi, str]:
+def _filled(
+    header: pb.PsiHeader, domain: Domain, tables: list[np.ndarray], filled: list[int], numbers: bytes
+) -> Psi:
     if any(number != table.size for number, table in zip(filled, tables, strict=True)):
         raise InvalidPsiError(problem="a block is missing")
     pairs = list(zip(header.statistics, tables, strict=True))
     marginals = [_marginal_of(entry, table) for entry, table in pairs if not entry.HasField("linear")]
     linear = [_linear_of(entry.linear, sums) for entry, sums in pairs if entry.HasField("linear")]
-    numbers = numbers_of_document(document_of(header.numbers, "psi")) if header.numbers else {}
-    psi = Psi(domain, tuple(marginals), tuple(linear), **numbers)
+    others = numbers_of_document(document_of(numbers, "psi")) if numbers else {}
+    return Psi(domain, tuple(marginals), tuple(linear), **others)
+
+
+def _checked(psi: Psi, digest: str) -> tuple[Psi, str]:
     if sha256(psi_document(psi)) != digest:
         raise VerificationError(problem="psi does not match its digest")
     return psi, digest
