@@ -1,6 +1,7 @@
 """Numbers with a step, from the records to the analyst's file: drafted, counted, drawn, replayed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -9,10 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client import histogram, total
+from gencard.client.checking.replay import check_psi
 from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.settings.dataset_draft import drafted_schema_text
 from gencard.controller.shell.main import app as steward_shell
+from gencard.core.card.sums import scale_of
+from gencard.core.errors import VerificationError
+from gencard.core.statistics.psi import Psi
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import configure
 
@@ -208,6 +213,40 @@ class TestSums:
         text = psi.read_bytes()
         psi.write_bytes(text.replace(b'"values":["', b'"values":["1', 1))
         assert CliRunner().invoke(analyst_shell, verify).exit_code != 0
+
+    def test_a_psi_with_other_noise_or_other_sums_is_not_that_of_the_card(self, card):
+        agreement, psi = card[0].agreement, card[2]
+        check_psi(agreement.card, psi, agreement.coding)
+        one, *rest = psi.sums
+        (counts,) = psi.histograms
+        for changed in (
+            {"sums": tuple(rest)},
+            {"sums": (replace(one, stddev=one.stddev / 2), *rest)},
+            {"sums": (replace(one, counts=(1,) * len(one.values)), *rest)},
+            {"sums": (*rest, one)},
+            {"histograms": ()},
+            {"histograms": (replace(counts, stddev=counts.stddev * 2),)},
+            {"histograms": (replace(counts, counts=counts.counts[1:]),)},
+        ):
+            parts = {"histograms": psi.histograms, "sums": psi.sums} | changed
+            other = Psi(psi.domain, psi.measurements, psi.linear, **parts)
+            with pytest.raises(VerificationError):
+                check_psi(agreement.card, other, agreement.coding)
+
+    def test_weights_divide_the_budget_among_them(self, house):
+        spent, by_sex = histogram("spent"), total("spent", by=["sex"])
+        noise = {"rho": "0.5", "neighbouring": "add-remove", "weights": {by_sex: 3, spent: 2}}
+        phi = [("hours", "sex"), by_sex, spent]
+        with house.analyst() as analyst:
+            card = analyst.propose("survey", phi, purpose="A test", rows=600, **noise).accept()
+            card.release(10, seed=1, progress=False)
+            (counts,), (summed,) = card.psi.histograms, card.psi.sums
+        scale = scale_of(card.psi.coding, "spent")
+        assert card.agreement.card.terms.weights == (1, 2, 3)
+        assert counts.stddev == pytest.approx(np.sqrt(1 / (2 * 0.5 * 2 / 6)), rel=1e-6)
+        assert summed.stddev == pytest.approx(
+            max(map(abs, scale.unit_ends)) * np.sqrt(1 / (2 * 0.5 * 3 / 6)), rel=1e-6
+        )
 
     def test_exact_ones_are_not_offered(self, house):
         with house.analyst() as analyst:

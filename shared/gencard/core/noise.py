@@ -66,8 +66,6 @@ def noisy(
     numbers = marginals + len(psi.linear)
     sums = numbers + len(psi.histograms)
     budgets = privacy.parts(weights or [1] * (sums + len(psi.sums)))
-    if psi.sums and coding is None:
-        raise InvalidInputError(field="coding", problem="is required for noise on sums")
     return Psi(
         psi.domain,
         tuple(
@@ -85,7 +83,6 @@ def noisy(
         tuple(
             _noisy_sum(exact, privacy, noise, budget, coding)
             for exact, budget in zip(psi.sums, budgets[sums:], strict=True)
-            if coding is not None
         ),
     )
 
@@ -100,8 +97,10 @@ def _noisy_histogram(
 
 
 def _noisy_sum(
-    exact: SumMeasurement, privacy: AddedNoise, noise: Noise, budget: Fraction, coding: Coding
+    exact: SumMeasurement, privacy: AddedNoise, noise: Noise, budget: Fraction, coding: Coding | None
 ) -> SumMeasurement:
+    if coding is None:
+        raise InvalidInputError(field="coding", problem="is required for noise on sums")
     ends, counted = product_ends(coding, exact.sum.of), bool(exact.counts)
     how = sum_noise(ends, len(exact.values), privacy, budget, counted=counted)
     if not counted:
