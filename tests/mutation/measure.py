@@ -34,7 +34,7 @@ MUTANTS = (
     mutant(
         "weights of the budget are ignored",
         MEASURE,
-        "noisy(exact, privacy, noise, weights)",
+        "noisy(exact, privacy, noise, weights, coding)",
         "noisy(exact, privacy, noise)",
         NOISY,
     ),
@@ -48,7 +48,7 @@ MUTANTS = (
     mutant(
         "linear statistics are accepted beside a transform of counts",
         MEASURE,
-        "if linear and transform != AS_COUNTED:",
+        "if (linear or histograms or sums) and transform != AS_COUNTED:",
         "if linear and cliques and transform != AS_COUNTED:",
         LINEAR,
     ),

@@ -22,7 +22,7 @@ from gencard.core.coding import Edges
 from gencard.core.errors import InvalidInputError
 from gencard.core.evaluation.evaluation import Evaluation, Need, Sight
 from gencard.core.evaluation.registry import evaluation_named
-from gencard.core.policy import NumbersOffer, Policy
+from gencard.core.policy import Policy
 from gencard.core.utility.gap import gap_of
 
 
@@ -229,12 +229,8 @@ def _check_columns(dataset_entry: DatasetEntry) -> None:
         )
 
 
-_NOISELESS = "are offered with noise, and no mechanism of the policy has noise"
-
-
 def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:
     policy, names = dataset_entry.policy, set(dataset_entry.domain.attributes)
-    with_noise = bool(set(policy.mechanisms) - {Mechanism.EXACT})
     wrong = {
         ("forbidden", "names an attribute that the schema does not declare"): any(
             not clique or not names.issuperset(clique) for clique in policy.forbidden
@@ -248,8 +244,6 @@ def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[
         ("noise", "must be one of the mechanisms, and within most_per_card"): (
             policy.noise is not None and not _is_on_offer(policy.noise, policy)
         ),
-        ("histograms", _NOISELESS): policy.histograms is NumbersOffer.NOISE and not with_noise,
-        ("sums", _NOISELESS): policy.sums is NumbersOffer.NOISE and not with_noise,
     }
     return [mistake for mistake, is_made in wrong.items() if is_made]
 

@@ -16,6 +16,7 @@ from gencard.core.statistics.psi import (
     SumMeasurement,
     stddev_text,
 )
+from gencard.core.typed_json import AS_IT_IS, INTEGER_TEXT, JsonForm
 from gencard.wire.signatures.canonical import (
     Document,
     document_of,
@@ -24,7 +25,9 @@ from gencard.wire.signatures.canonical import (
     text_of,
     texts_of,
 )
-from gencard.wire.signatures.dsse import DOCUMENT
+
+_FORM = JsonForm({str: AS_IT_IS[str], int: INTEGER_TEXT})
+"""Of histograms and sums: numbers as decimal strings. Jobs read it, so it loads no cryptography."""
 
 PSI_OPENS = b'{"attributes":['
 """Beginning of every document of psi, which alone may be as large as psi."""
@@ -52,14 +55,14 @@ def psi_document(psi: Psi) -> bytes:
 def numbers_document(psi: Psi) -> Document:
     """Histograms and sums; what psi has none of is not there."""
     parts = {"histograms": psi.histograms, "sums": psi.sums}
-    return {name: [DOCUMENT.write(one) for one in part] for name, part in parts.items() if part}
+    return {name: [_FORM.write(one) for one in part] for name, part in parts.items() if part}
 
 
 def numbers_of_document(document: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of ``Psi`` that ``numbers_document`` writes; raises what the core refuses."""
     kinds = {"histograms": HistogramMeasurement, "sums": SumMeasurement}
     return {
-        name: tuple(DOCUMENT.read(kind, one, field=name) for one in document.get(name, []))
+        name: tuple(_FORM.read(kind, one, field=name) for one in document.get(name, []))
         for name, kind in kinds.items()
     }
 

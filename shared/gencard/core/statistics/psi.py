@@ -103,7 +103,9 @@ class SumMeasurement:
     values: tuple[int, ...]
     stddev: float = field(metadata=written(scalar=_STDDEV))
     counts: tuple[int, ...] = field(default=(), metadata=written(omit=True))
-    counts_stddev: float = field(default=0.0, metadata=written(omit=True, scalar=_STDDEV))
+    counts_stddev: float = field(
+        default=0.0, metadata=written("countsStddev", omit=True, scalar=_STDDEV)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
