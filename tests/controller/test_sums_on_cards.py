@@ -18,13 +18,14 @@ from gencard.core.card.noise import gaussian, laplace
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import InvalidCodingError, InvalidInputError, InvalidPsiError, TooLargeError
-from gencard.core.policy import NumbersOffer, Policy
+from gencard.core.policy import NumbersOffer
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.psi import Psi
 from gencard.wire.codecs import psi_codec
 from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
 from gencard.wire.documents.card_document import terms_document, terms_of_document
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
+from tests.controller import test_policy
 from tests.controller.test_policy import LIMITS
 from tests.core.seeded_noise import SeededNoise
 
@@ -52,12 +53,11 @@ edges = [0, 40, 80]
 step = "1"
 """
 
-POLICY = Policy(
+POLICY = replace(
+    test_policy.POLICY,
     largest_order=2,
     largest_marginal_cells=100,
     most_marginals=3,
-    most_rows=1_000,
-    generators=("ipf",),
     most_per_card=Price(statistics=1_000, epsilon=Decimal(5), rho=Decimal(5)),
     mechanisms=("exact", "laplace", "gaussian"),
     noise=gaussian("0.1", neighbouring="add-remove"),

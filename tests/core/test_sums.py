@@ -276,7 +276,7 @@ class TestNoise:
         "products", [(-2, -1, 0, 1, 2), (-1, 0, 1, 2), (0, 1, 4), (0, 1), (-3, 0, 1)]
     )
     def test_it_covers_the_largest_change(self, relation, most_records, cells, products):
-        """Of all persons with at most k records; with counts, and alone, where it is reached."""
+        """Compare with all persons of at most k records; without counts the bound is reached."""
         ends = min(products), max(products)
         largest = max(-ends[0], ends[1])
         for counted, norm in product((False, True), (1, 2)):
@@ -351,7 +351,7 @@ class TestNames:
             with pytest.raises(InvalidCodingError):
                 one.check(coding)
         with pytest.raises(UnknownAttributeError):
-            Sum(("half",), ("nobody",)).check(coding)
+            Sum(("half",), ("unknown",)).check(coding)
         Sum(("half", "half"), ("sex", "plain")).check(coding)
         assert derived.derivation is not None
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
+from fractions import Fraction
 from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
@@ -12,7 +13,7 @@ from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
 from gencard.core.card.mechanism import EXACT, Exact, InsideGenerator, Privacy, privacy_with
 from gencard.core.card.noise import CURRENCIES, AddedNoise, Mechanism, usual_noise
-from gencard.core.card.sums import Histogram, Sum, product_ends, scale_of
+from gencard.core.card.sums import Histogram, Sum, check_numbers, product_ends
 from gencard.core.card.terms import LARGEST_WEIGHT, AuditTerms, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
@@ -21,7 +22,7 @@ from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.noise import scales, sum_scales
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.psi import rounding_stddev
-from gencard.core.statistics.sum_noise import counts_beside, sum_noise
+from gencard.core.statistics.sum_noise import sum_noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Phi(NamedTuple):
 
     @property
     def keys(self) -> list["Key"]:
-        """What a weight is given for, in the order of a card."""
+        """The key of each statistic in ``weights``, in the order of a card."""
         histograms = map(Histogram, self.histograms)
         return [*map(_key, self.marginals), *self.moments, *histograms, *self.sums]
 
@@ -280,8 +281,7 @@ def sum_stddevs(terms: Proposal, statistics: Sequence[LinearStatistic]) -> tuple
     """Standard deviation of each sum of the moments' functions, in numerators, in their order."""
     if not isinstance(terms.privacy, AddedNoise):
         return tuple(0.0 for statistic in statistics for _ in statistic.functions)
-    budgets = terms.privacy.parts(terms.weights or [1] * terms.statistics)
-    budgets = budgets[len(terms.marginals) : len(terms.cliques)]
+    budgets = _budgets(terms, terms.privacy)[len(terms.marginals) : len(terms.cliques)]
     return tuple(
         terms.privacy.stddev(scale)
         for statistic, budget in zip(statistics, budgets, strict=True)
@@ -297,15 +297,20 @@ def number_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
     if not isinstance(terms.privacy, AddedNoise):
         return (0.0,) * (len(terms.histograms) + 2 * len(terms.sums))
     privacy = terms.privacy
-    budgets = privacy.parts(terms.weights or [1] * terms.statistics)[len(terms.cliques) :]
+    budgets = _budgets(terms, privacy)[len(terms.cliques) :]
     places = len(terms.histograms)
     deviations = [privacy.stddev(privacy.scale(privacy.moved, budget)) for budget in budgets[:places]]
     for one, budget in zip(terms.sums, budgets[places:], strict=True):
-        counted = counts_beside(one, terms.marginals, coding)
+        counted = one.counts_beside(terms.marginals, coding)
         ends, cells = product_ends(coding, one.of), coding.domain.project(one.by).cells
         how = sum_noise(ends, cells, privacy, budget, counted=counted)
         deviations += [how.stddev(privacy), privacy.stddev(how.counts_scale) if counted else 0.0]
     return tuple(deviations)
+
+
+def _budgets(terms: Proposal, privacy: AddedNoise) -> list[Fraction]:
+    """The part of the budget that each statistic spends."""
+    return privacy.parts(terms.weights or [1] * terms.statistics)
 
 
 def _privacy(options: Measured) -> Privacy:
@@ -353,7 +358,7 @@ def proposed(
     domain = entry.coding.domain
     phi = phi_of(marginals, domain)
     phi = phi._replace(marginals=_within(measured.get("where"), phi.marginals, entry.coding))
-    _check_numbers(phi, entry.coding)
+    check_numbers(entry.coding, phi.histograms, phi.sums)
     privacy = _for_persons(privacy_of(measured) or EXACT, entry.most_records)
     proposal = Proposal(
         dataset=entry.name,
@@ -371,14 +376,6 @@ def proposed(
         **alike(measured),
     )
     return proposal.in_order_of(domain)
-
-
-def _check_numbers(phi: Phi, coding: Coding) -> None:
-    """Raises UnknownAttributeError or InvalidCodingError for what is no number with a step."""
-    for name in phi.histograms:
-        scale_of(coding, name)
-    for one in phi.sums:
-        one.check(coding)
 
 
 def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> tuple[Clique, ...]:

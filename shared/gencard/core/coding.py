@@ -337,11 +337,18 @@ def codes_of_numbers(name: str, coding: Edges, values: NDArray[np.float64]) -> N
     values = adjusted(coding, values)
     if not np.all(is_declared(coding, values)):
         raise UndeclaredLevelError(attribute=name)
-    _, *inner, _ = coding.edges
-    absent = np.isnan(values)
-    codes = steps_reached(values, inner).astype(code_dtype(coding.size))
-    codes[absent] = len(inner) + 1
-    return codes
+    return intervals_of(coding.edges, values).astype(code_dtype(coding.size), copy=False)
+
+
+def intervals_of(edges: Sequence[float], values: NDArray[np.float64]) -> NDArray[np.integer]:
+    """Position of the interval of each number that lies between the first and the last edge.
+
+    NaN has the position after the last interval, of which there is one less than there are edges.
+    """
+    _, *inner, _ = edges
+    places = steps_reached(values, inner).astype(code_dtype(len(edges)))
+    places[np.isnan(values)] = len(inner) + 1
+    return places
 
 
 def adjusted(coding: Edges, values: NDArray[np.float64]) -> NDArray[np.float64]:

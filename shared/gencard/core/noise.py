@@ -91,9 +91,9 @@ def _noisy_histogram(
     exact: HistogramMeasurement, privacy: AddedNoise, noise: Noise, budget: Fraction
 ) -> HistogramMeasurement:
     """A histogram is a marginal on finer cells."""
-    scale = privacy.scale(privacy.moved, budget)
-    counts = np.clip(privacy.draw(noise, np.array(exact.counts), scale), -_LARGEST, _LARGEST)
-    return HistogramMeasurement(exact.attribute, tuple(counts.tolist()), privacy.stddev(scale))
+    cells = Measurement((exact.attribute,), np.array(exact.counts))
+    drawn = noisy_marginal(cells, privacy, noise, budget)
+    return HistogramMeasurement(exact.attribute, tuple(drawn.values.tolist()), drawn.stddev)
 
 
 def _noisy_sum(
@@ -103,17 +103,12 @@ def _noisy_sum(
         raise InvalidInputError(field="coding", problem="is required for noise on sums")
     ends, counted = product_ends(coding, exact.sum.of), bool(exact.counts)
     how = sum_noise(ends, len(exact.values), privacy, budget, counted=counted)
+    values = how.added(exact.values, privacy, noise)
     if not counted:
-        values = how.added(exact.values, privacy, noise)
         return SumMeasurement(exact.sum, values, how.stddev(privacy))
-    counts = privacy.draw(noise, np.array(exact.counts), how.counts_scale).tolist()
-    return SumMeasurement(
-        exact.sum,
-        how.added(exact.values, privacy, noise),
-        how.stddev(privacy),
-        tuple(counts),
-        privacy.stddev(how.counts_scale),
-    )
+    counts = tuple(privacy.draw(noise, np.array(exact.counts), how.counts_scale).tolist())
+    counts_stddev = privacy.stddev(how.counts_scale)
+    return SumMeasurement(exact.sum, values, how.stddev(privacy), counts, counts_stddev)
 
 
 def noisy_marginal(

@@ -92,19 +92,8 @@ class Scale:
         Args:
             numbers: Shape ``(n,)``; what is not finite counts as 0.
         """
-        return (self._steps(np.where(np.isfinite(numbers), numbers, 0.0)) - self.centre).astype(
-            np.int64
-        ) * np.isfinite(numbers)
-
-    def cell_numbers(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the position of the histogram's cell of each number, adjusted and inside the edges.
-
-        Args:
-            numbers: Shape ``(n,)``; what is not finite has the position after the last cell.
-        """
-        starts = [steps_of(number, self.step) - self.centre for number in self.cells[1:-1]]
-        places = np.searchsorted(np.array(starts, dtype=np.int64), self.units(numbers), side="right")
-        return np.where(np.isfinite(numbers), places, len(self.cells) - 1)
+        finite = np.isfinite(numbers)
+        return np.where(finite, self._steps(numbers) - self.centre, 0.0).astype(np.int64)
 
     @property
     def largest(self) -> float:

@@ -21,7 +21,6 @@ from gencard.core.errors import NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
 from gencard.core.statistics.linear import are_functions_of
 from gencard.core.statistics.psi import Psi
-from gencard.core.statistics.sum_noise import counts_beside
 from gencard.core.statistics.unit_sums import fine_cells
 from gencard.run.levels import Midpoints, Numbers, Values
 from gencard.wire.documents.psi_document import psi_document
@@ -113,7 +112,7 @@ def _same_numbers(terms: Proposal, psi: Psi, coding: Coding) -> bool:
     histograms = tuple((one.attribute, len(one.counts)) for one in psi.histograms)
     with_counts = tuple((one.sum, bool(one.counts)) for one in psi.sums)
     return histograms == tuple((name, fine_cells(coding, name)) for name in terms.histograms) and (
-        with_counts == tuple((one, counts_beside(one, terms.marginals, coding)) for one in terms.sums)
+        with_counts == tuple((one, one.counts_beside(terms.marginals, coding)) for one in terms.sums)
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gencard.client.display import Displayable, Grid, Part, named
-from gencard.core.card.sums import scale_of
+from gencard.core.card.sums import Histogram, scale_of
 from gencard.core.coding import Coding
 from gencard.core.errors import InvalidInputError
 from gencard.core.scale import steps_of
@@ -23,9 +23,6 @@ _MOST_MARGINALS = 20
 
 SUMS = "sums"
 """Key of the table of moments."""
-
-HISTOGRAM = "histogram of {}"
-"""Key of the table of a histogram, by its attribute."""
 
 
 class PsiTables(dict[tuple[str, ...] | str, "pd.DataFrame"]):
@@ -80,8 +77,7 @@ class NamedPsi(Psi, Displayable):
         """Each marginal as a table: its last attribute in columns, the others in rows.
 
         Moments follow under ``SUMS``: the sum, and the mean over the records, of each function. Then
-        each histogram, under ``HISTOGRAM`` with its attribute, and each sum, under its words: units are
-        whole steps from the centre of the scale.
+        each histogram and each sum, under its words: units are whole steps from the scale's centre.
         """
         import pandas as pd  # noqa: PLC0415 - only where frames are wanted
 
@@ -98,7 +94,7 @@ class NamedPsi(Psi, Displayable):
                 for place, function in enumerate(one.statistic.functions)
             )
         for one in self.histograms:
-            tables[HISTOGRAM.format(one.attribute)] = self._histogram(one)
+            tables[str(Histogram(one.attribute))] = self._histogram(one)
         for total in self.sums:
             tables[str(total.sum)] = self._total(total)
         return tables
@@ -186,13 +182,9 @@ class NamedPsi(Psi, Displayable):
         lines = sizes if more <= 0 else [*sizes[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
         sums = [(named(one.statistic.clique), str(one.values.size)) for one in self.linear]
         grids = [Grid(heads, lines)] if lines else []
-        numbers = [
-            *(
-                (HISTOGRAM.format(one.attribute), f"{len(one.counts):,}", f"{one.stddev:.3g}")
-                for one in self.histograms
-            ),
-            *((str(one.sum), f"{len(one.values):,}", f"{one.stddev:.3g}") for one in self.sums),
-        ]
+        cells = [(str(Histogram(one.attribute)), one.counts, one.stddev) for one in self.histograms]
+        cells += [(str(one.sum), one.values, one.stddev) for one in self.sums]
+        numbers = [(name, f"{len(values):,}", f"{stddev:.3g}") for name, values, stddev in cells]
         grids += [Grid(("Moments of", "Sums"), sums)] if sums else []
         grids += [Grid(("Numbers", "Cells", "Standard deviation"), numbers)] if numbers else []
         return "psi", grids

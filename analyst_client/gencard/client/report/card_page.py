@@ -147,8 +147,7 @@ def _phi(report: CardReport) -> str:
     shown = [named(clique) for clique in terms.marginals[:_MOST_MARGINALS]]
     more = len(terms.marginals) - len(shown)
     shown += [f"and {more:,} more"] if more > 0 else []
-    histograms = (f"histogram of {name}" for name in terms.histograms)
-    return "; ".join([*shown, *map(str, terms.moments), *histograms, *map(str, terms.sums)])
+    return "; ".join([*shown, *map(str, (*terms.moments, *terms.numbers))])
 
 
 def _group(group: Group, report: CardReport) -> dict[str, object]:

@@ -53,8 +53,7 @@ def fidelity(
 def _of_folder(folder: Path, data: Path | None) -> FidelityReport:
     """Offline; does not check that psi and rows belong to the card, which ``gencard verify`` does."""
     bundle = Bundle.of([folder])
-    coding, psi = bundle.schema(), bundle.psi()
-    psi = psi.fitted
+    coding, psi = bundle.schema(), bundle.psi().fitted
     if coding.domain.project(psi.domain.attributes) != psi.domain:
         raise DomainMismatchError(problem="psi does not have the attributes that the schema declares")
     file = data or bundle.one("rows").path

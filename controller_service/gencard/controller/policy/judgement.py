@@ -18,7 +18,6 @@ from gencard.controller.policy.statistics import (
     TRANSFORM,
     acceptable_cliques,
     affordable_moments,
-    check_numbers,
     check_values,
     chosen,
     measured_as,
@@ -26,10 +25,12 @@ from gencard.controller.policy.statistics import (
     offered_moments,
     offered_numbers,
     price_of,
+    required,
 )
 from gencard.core.card.card import Change, CounterOffer, Refusal
 from gencard.core.card.mechanism import AS_COUNTED, Privacy
 from gencard.core.card.noise import Mechanism
+from gencard.core.card.sums import check_numbers
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
@@ -154,7 +155,8 @@ def judge(
         InvalidInputError: The generator needs a marginal that is not asked for.
     """
     check_size(proposal, domain, limits)
-    check_numbers(proposal, coding)
+    if proposal.numbers:
+        check_numbers(required(coding), proposal.histograms, proposal.sums)
     choice = generator_choice(proposal, policy, closed, facts)
     if isinstance(choice, Refusal):
         return choice

@@ -1,15 +1,16 @@
 """Which marginals a policy allows, how they are measured, and what that costs. No record is read."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import comb, prod
+from typing import TypeVar
 
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Change, Refusal
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, Exact, Privacy, Transform
 from gencard.core.card.noise import AddedNoise, Mechanism
-from gencard.core.card.sums import Sum, scale_of
+from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
@@ -28,6 +29,8 @@ NUMBER = "TOO_MANY_MARGINALS"
 ORDER = "ORDER_TOO_HIGH"
 PRICE = "PRICE_TOO_HIGH"
 SUM = "SUM_NOT_OFFERED"
+
+_Kept = TypeVar("_Kept", bound=Hashable)
 
 MOST_VALUES = 100_000
 """Values of all functions of one card together: they travel with psi."""
@@ -59,15 +62,18 @@ def acceptable_cliques(
     return affordable, tuple(changes)
 
 
-def objection(clique: Clique, policy: Policy, domain: Domain) -> str | None:
-    """Why a clique is not acceptable as it is; None where it is."""
+def objection(clique: Clique, policy: Policy, domain: Domain, cells: int | None = None) -> str | None:
+    """Why a statistic on a clique is not acceptable as it is; None where it is.
+
+    Args:
+        cells: Number of cells of the statistic; None for one cell for each cell of the clique.
+    """
     if policy.kept_apart(clique) is not None:
         return FORBIDDEN
     if len(clique) > policy.largest_order:
         return ORDER
-    if domain.project(clique).cells > policy.largest_marginal_cells:
-        return CELLS
-    return None
+    number = domain.project(clique).cells if cells is None else cells
+    return CELLS if number > policy.largest_marginal_cells else None
 
 
 def _check_parts(cliques: Iterable[Clique], policy: Policy) -> None:
@@ -143,7 +149,7 @@ def price_of(terms: Proposal, domain: Domain, coding: Coding | None = None) -> P
     whole = [domain.covered_by(terms.cliques).attributes] if terms.without_uniques else []
     marginals = [*terms.marginals, *whole]
     if terms.histograms or terms.sums:
-        statistics = rank(_required(coding), marginals, terms.histograms, terms.sums) + sums
+        statistics = rank(required(coding), marginals, terms.histograms, terms.sums) + sums
     else:
         statistics = dimension(domain, marginals) + sums
     return Price(statistics=statistics + terms.without_uniques)
@@ -226,19 +232,8 @@ def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]
     )
 
 
-def check_numbers(terms: Proposal, coding: Coding | None) -> None:
-    """Refuse histograms and sums of what is no declared number.
-
-    Raises:
-        UnknownAttributeError, InvalidCodingError: An attribute is not declared, or has no step.
-    """
-    for name in terms.histograms:
-        scale_of(_required(coding), name)
-    for one in terms.sums:
-        one.check(_required(coding))
-
-
-def _required(coding: Coding | None) -> Coding:
+def required(coding: Coding | None) -> Coding:
+    """The schema; raises InvalidInputError where a caller that judges numbers has given none."""
     if coding is None:
         raise InvalidInputError(field="coding", problem="is required for histograms and sums")
     return coding
@@ -252,48 +247,38 @@ def offered_numbers(
     Args:
         privacy: As the terms will be measured.
     """
-    exact = isinstance(privacy, Exact)
-    offers = {name: getattr(policy, name) for name in ("histograms", "sums")}
-    closed = {
-        name: not (exact or isinstance(privacy, AddedNoise))
-        or offer is NumbersOffer.NEVER
-        or (exact and offer is not NumbersOffer.EXACT)
-        for name, offer in offers.items()
-    }
+    fine = {name: fine_cells(required(coding), name) for name in terms.histograms}
+    by = {one: domain.project(one.by).cells for one in terms.sums}
 
-    def of_histogram(name: str, place: int) -> str | None:
-        if closed["histograms"]:
-            return HISTOGRAM
-        if policy.kept_apart((name,)) is not None:
-            return FORBIDDEN
-        if fine_cells(_required(coding), name) > policy.largest_marginal_cells:
-            return CELLS
-        return NUMBER if place >= policy.most_marginals else None
+    def of_histogram(name: str) -> str | None:
+        refused = None if _is_offered(policy.histograms, privacy) else HISTOGRAM
+        place = NUMBER if terms.histograms.index(name) >= policy.most_marginals else None
+        return refused or objection((name,), policy, domain, fine[name]) or place
 
-    def of_sum(one: Sum, place: int) -> str | None:
-        if closed["sums"]:
-            return SUM
-        if policy.kept_apart(one.attributes) is not None:
-            return FORBIDDEN
-        if len(one.attributes) > policy.largest_order:
-            return ORDER
-        if domain.project(one.by).cells > policy.largest_marginal_cells:
-            return CELLS
-        return NUMBER if place >= policy.most_marginals else None
+    def of_sum(one: Sum) -> str | None:
+        refused = None if _is_offered(policy.sums, privacy) else SUM
+        place = NUMBER if terms.sums.index(one) >= policy.most_marginals else None
+        return refused or objection(one.attributes, policy, domain, by[one]) or place
 
-    histograms = {name: of_histogram(name, place) for place, name in enumerate(terms.histograms)}
-    sums = {one: of_sum(one, place) for place, one in enumerate(terms.sums)}
-    changes = [Change("histograms", name, "", why) for name, why in histograms.items() if why]
-    changes += [Change("sums", str(one), "", why) for one, why in sums.items() if why]
-    objections = [*histograms.values(), *sums.values()]
-    weights = terms.weights[len(terms.cliques) :]
-    kept = (weight for weight, why in zip(weights, objections, strict=False) if not why)
+    histograms, changes = _sorted_out("histograms", terms.histograms, of_histogram)
+    sums, others = _sorted_out("sums", terms.sums, of_sum)
+    kept = {*map(Histogram, histograms), *sums}
+    weights = zip(terms.numbers, terms.weights[len(terms.cliques) :], strict=False)
     return replace(
         terms,
-        histograms=tuple(name for name, why in histograms.items() if not why),
-        sums=tuple(one for one, why in sums.items() if not why),
-        weights=(*terms.weights[: len(terms.cliques)], *kept),
-    ), changes
+        histograms=tuple(histograms),
+        sums=tuple(sums),
+        weights=(
+            *terms.weights[: len(terms.cliques)],
+            *(weight for one, weight in weights if one in kept),
+        ),
+    ), [*changes, *others]
+
+
+def _is_offered(offer: NumbersOffer, privacy: Privacy) -> bool:
+    if isinstance(privacy, Exact):
+        return offer is NumbersOffer.EXACT
+    return isinstance(privacy, AddedNoise) and offer is not NumbersOffer.NEVER
 
 
 def weights_for(cliques: Sequence[Clique], terms: Proposal) -> tuple[int, ...]:
@@ -325,7 +310,7 @@ def offered_moments(
         own = order if moment.kind in policy.moments.kinds else MOMENT
         return next(filter(None, (own, forbidden(moment.attributes), *others)), None)
 
-    return _sorted_out(moments, objection)
+    return _sorted_out("moments", moments, objection)
 
 
 def affordable_moments(
@@ -348,7 +333,7 @@ def affordable_moments(
         moments.append(moment)
         return None
 
-    return _sorted_out(terms.moments, objection)
+    return _sorted_out("moments", terms.moments, objection)
 
 
 def check_values(moments: Sequence[Moment], domain: Domain) -> None:
@@ -373,9 +358,9 @@ def sums_price(cliques: Sequence[Clique], moments: Sequence[Moment], domain: Dom
 
 
 def _sorted_out(
-    moments: Sequence[Moment], objection: Callable[[Moment], str | None]
-) -> tuple[list[Moment], list[Change]]:
-    """Moments without objection, and a change for each other one."""
-    reasons = {moment: objection(moment) for moment in moments}
-    changes = [Change("moments", str(moment), "", why) for moment, why in reasons.items() if why]
-    return [moment for moment, why in reasons.items() if why is None], changes
+    field: str, statistics: Sequence[_Kept], objection: Callable[[_Kept], str | None]
+) -> tuple[list[_Kept], list[Change]]:
+    """Statistics without objection, and a change of the field for each other one."""
+    reasons = {one: objection(one) for one in statistics}
+    changes = [Change(field, str(one), "", why) for one, why in reasons.items() if why]
+    return [one for one, why in reasons.items() if why is None], changes

@@ -141,8 +141,7 @@ def _say_short(card: Card) -> None:
     price = "" if card.offer is None else f", price: {card.offer.price}"
     console.print(f"[bold]{card.name}[/]  {card.state}, turn: {card.turn}", soft_wrap=True)
     moments = f", moments: {len(terms.moments)}" if terms.moments else ""
-    numbers = len(terms.histograms) + len(terms.sums)
-    moments += f", histograms and sums: {numbers}" if numbers else ""
+    moments += f", histograms and sums: {len(terms.numbers)}" if terms.numbers else ""
     summary = f"marginals: {len(terms.marginals)}{moments}{price}"
     console.print(f"  {short_name(card.analyst)}  {summary}", soft_wrap=True)
     console.print(f"  {escape(terms.purpose)}", soft_wrap=True)

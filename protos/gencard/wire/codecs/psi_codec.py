@@ -21,7 +21,7 @@ _PART_BYTES = 1_000_000
 """Bytes of histograms and sums in one message."""
 
 _MOST_NUMBERS_BYTES = 1_000_000_000
-"""Of histograms and sums together, as ``MOST_CELLS``."""
+"""Largest size of the JSON of histograms and sums that a reader takes, in bytes."""
 
 MOST_CELLS = 200_000_000
 """A reader's own bound: no header makes it allocate more."""

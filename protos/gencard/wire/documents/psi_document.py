@@ -27,14 +27,14 @@ from gencard.wire.signatures.canonical import (
 )
 
 _FORM = JsonForm({str: AS_IT_IS[str], int: INTEGER_TEXT})
-"""Of histograms and sums: numbers as decimal strings. Jobs read it, so it loads no cryptography."""
+"""Form of histograms and sums: that of signed documents, without loading cryptography in each job."""
 
 PSI_OPENS = b'{"attributes":['
 """Beginning of every document of psi, which alone may be as large as psi."""
 
 
 def psi_document(psi: Psi) -> bytes:
-    """Psi's one sequence of bytes; what it has besides marginals stands in it where there is any."""
+    """Return the canonical bytes of psi; kinds of statistics that psi does not have are left out."""
     document: Document = {
         "attributes": list(psi.domain.attributes),
         "measurements": [

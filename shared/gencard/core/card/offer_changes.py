@@ -165,8 +165,8 @@ def _by_attributes(terms: Proposal) -> dict[frozenset[str], Clique]:
 
 def _weight_of(terms: Proposal) -> dict[_Statistic, int]:
     """The weight of each statistic; 1 where the terms name none."""
-    named = (*terms.moments, *(f"histogram of {name}" for name in terms.histograms), *terms.sums)
-    statistics: list[_Statistic] = [*map(frozenset, terms.marginals), *map(str, named)]
+    named = map(str, (*terms.moments, *terms.numbers))
+    statistics: list[_Statistic] = [*map(frozenset, terms.marginals), *named]
     return dict(zip(statistics, terms.weights or (1,) * len(statistics), strict=True))
 
 

@@ -3,8 +3,10 @@
 A number counts in units: whole steps of its scale from the scale's centre (``Scale.units``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
+from math import prod
 
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique, Domain
@@ -18,6 +20,19 @@ class Histogram:
     """Counts of the numbers of an attribute by the cells of its scale."""
 
     attribute: str
+
+    def __str__(self) -> str:
+        """In words, for people.
+
+        >>> str(Histogram("med"))
+        'histogram of med'
+        """
+        return f"histogram of {self.attribute}"
+
+    @property
+    def attributes(self) -> Clique:
+        """The attribute, as a clique."""
+        return (self.attribute,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +98,7 @@ class Sum:
         )
         return Sum(of, by, present)
 
-    def place(
-        self, domain: Domain
-    ) -> tuple[int, Clique | tuple[int, ...], int, tuple[int, ...], tuple[int, ...]]:
+    def place(self, domain: Domain) -> tuple[int | tuple[int, ...], ...]:
         """Return what the sums of a card are sorted by."""
         axes = domain.axes
         return len(self.of), axes(self.of), len(self.by), axes(self.by), axes(self.present)
@@ -94,6 +107,11 @@ class Sum:
         """Return the attributes that can be missing and must be present, in the schema's order."""
         names = {*self.of, *self.present}
         return tuple(one.name for one in coding.attributes if one.name in names and one.coding.missing)
+
+    def counts_beside(self, marginals: Iterable[Clique], coding: Coding) -> bool:
+        """Return whether psi has counts of the population beside the sum: no marginal has them."""
+        names = {*self.by, *self.population(coding)}
+        return bool(self.of) and not any(names <= set(clique) for clique in marginals)
 
     def check(self, coding: Coding) -> None:
         """Refuse a sum that the schema's attributes do not have.
@@ -110,6 +128,14 @@ class Sum:
         for name in self.present:
             if not coding.attribute(name).coding.missing:
                 raise InvalidCodingError(attribute=name, problem="it is always present")
+
+
+def check_numbers(coding: Coding, histograms: Iterable[str], sums: Iterable[Sum]) -> None:
+    """Refuse histograms and sums of what is no declared number; raises as ``Sum.check``."""
+    for name in histograms:
+        scale_of(coding, name)
+    for one in sums:
+        one.check(coding)
 
 
 def scale_of(coding: Coding, name: str) -> Scale:
@@ -133,14 +159,7 @@ def product_ends(coding: Coding, names: Sequence[str]) -> tuple[int, int]:
     Args:
         names: As in ``Sum.of``.
     """
-    ends = [scale_of(coding, name).unit_ends for name in names]
-    if not ends:
-        return 0, 1
-    first, *second = ends
-    if not second:
-        products = list(first)
-    elif names[0] == names[1]:
-        products = [end**2 for end in first]
-    else:
-        products = [left * right for left in first for right in second[0]]
+    ends = [scale_of(coding, name).unit_ends for name in dict.fromkeys(names)]
+    power = 2 if len(ends) < len(names) else 1  # one name twice
+    products = [prod(one) ** power for one in product(*ends)]
     return min(0, *products), max(0, *products)

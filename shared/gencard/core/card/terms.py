@@ -9,7 +9,7 @@ from typing import Any
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Price, check_most_records, counted, decimal_of
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, InsideGenerator, Privacy, Transform
-from gencard.core.card.sums import Sum
+from gencard.core.card.sums import Histogram, Sum
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
@@ -183,15 +183,19 @@ class Proposal:
         return (*self.marginals, *(moment.attributes for moment in self.moments))
 
     @property
+    def numbers(self) -> tuple[Histogram | Sum, ...]:
+        """Histograms and sums, which no row is made from."""
+        return (*map(Histogram, self.histograms), *self.sums)
+
+    @property
     def number_cliques(self) -> tuple[Clique, ...]:
-        """The attributes of each histogram and each sum, which no row is made from."""
-        alone = ((name,) for name in self.histograms)
-        return (*alone, *(one.attributes for one in self.sums))
+        """The attributes of each histogram and each sum."""
+        return tuple(one.attributes for one in self.numbers)
 
     @property
     def statistics(self) -> int:
         """Number of statistics, each of which has a weight."""
-        return len(self.cliques) + len(self.histograms) + len(self.sums)
+        return len(self.cliques) + len(self.numbers)
 
     def _check_measuring(self) -> None:
         for name, problem in _ONLY.items():

@@ -10,7 +10,7 @@ import numpy as np
 
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, Exact, InsideGenerator, Privacy, Transform
 from gencard.core.card.noise import Noise
-from gencard.core.card.sums import Histogram, Sum
+from gencard.core.card.sums import Histogram, Sum, check_numbers
 from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
@@ -27,7 +27,6 @@ from gencard.core.statistics.psi import (
     SumMeasurement,
     transformed,
 )
-from gencard.core.statistics.sum_noise import counts_beside
 from gencard.core.statistics.unit_sums import UnitSums
 from gencard.core.types import Counts
 
@@ -46,7 +45,7 @@ class NumberSource(MarginalSource, Protocol):
 
     @property
     def coding(self) -> Coding:
-        """What their values may be."""
+        """Public schema of the records."""
         ...
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
@@ -61,8 +60,7 @@ def with_numbers(psi: Psi, source: NumberSource, histograms: Sequence[str], sums
         UnknownAttributeError, InvalidCodingError: The schema has no such numbers.
     """
     coding = source.coding
-    for one in sums:
-        one.check(coding)
+    check_numbers(coding, histograms, sums)
     summed = source.summed(sums, histograms)
     pairs = zip(histograms, summed.fine_counts(), strict=True)
     return Psi(
@@ -77,7 +75,7 @@ def with_numbers(psi: Psi, source: NumberSource, histograms: Sequence[str], sums
                 one,
                 cells.values,
                 0.0,
-                cells.counts if counts_beside(one, psi.cliques, coding) else (),
+                cells.counts if one.counts_beside(psi.cliques, coding) else (),
             )
             for one, cells in zip(sums, summed.totals(), strict=True)
         ),

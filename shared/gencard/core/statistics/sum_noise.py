@@ -15,9 +15,6 @@ import numpy as np
 
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.noise import AddedNoise, Noise
-from gencard.core.card.sums import Sum
-from gencard.core.coding import Coding
-from gencard.core.domain import Clique
 
 LARGEST_SCALE = 2.0**50
 """Largest parameter of noise that the samplers are given: draws then fit 64 bits."""
@@ -103,9 +100,3 @@ def sensitivity(
     if cells == 1:
         return (most * span) ** norm
     return most * 2 * largest if norm == 1 else most**2 * max(span**2, 2 * largest**2)
-
-
-def counts_beside(one: Sum, marginals: Sequence[Clique], coding: Coding) -> bool:
-    """Whether psi has the counts of a sum's population beside the sum: no marginal has them."""
-    names = {*one.by, *one.population(coding)}
-    return bool(one.of) and not any(names <= set(clique) for clique in marginals)

@@ -6,12 +6,13 @@ Records are added in batches, so that they need not fit in memory.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.card.sums import Sum, scale_of
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, intervals_of
 from gencard.core.statistics.counting import cell_numbers
 from gencard.core.types import FloatArray, IntArray
 
@@ -83,7 +84,8 @@ class UnitSums:
             )
 
     def _add(self, codes: Mapping[str, NDArray[np.integer]], numbers: Mapping[str, FloatArray]) -> None:
-        units = {name: scale_of(self.coding, name).units(column) for name, column in numbers.items()}
+        summed = {name for one in self.sums for name in one.of}
+        units = {name: scale_of(self.coding, name).units(numbers[name]) for name in summed}
         for place, (one, values) in enumerate(zip(self.sums, self._values, strict=True)):
             inside = self._inside(one, codes, numbers)
             by = [codes[name][inside] for name in one.by]
@@ -92,11 +94,13 @@ class UnitSums:
             self._counts[place] += np.bincount(cells, minlength=len(values))
             if one.of:
                 product = np.prod([units[name][inside] for name in one.of], axis=0, dtype=np.int64)
-                for cell, total in enumerate(_totals(product, cells, len(values))):
-                    values[cell] += total
+                totals = _totals(product, cells, len(values))
+                values[:] = map(add, values, totals)
         for place, name in enumerate(self.histograms):
-            cells = scale_of(self.coding, name).cell_numbers(numbers[name])
-            self._cells[place] += np.bincount(cells, minlength=fine_cells(self.coding, name))
+            edges = list(map(float, scale_of(self.coding, name).cells))
+            self._cells[place] += np.bincount(
+                intervals_of(edges, numbers[name]), minlength=len(self._cells[place])
+            )
 
     def _inside(
         self, one: Sum, codes: Mapping[str, NDArray[np.integer]], numbers: Mapping[str, FloatArray]

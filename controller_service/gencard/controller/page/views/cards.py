@@ -199,9 +199,7 @@ def _line(name: str, proposed: str, offered: str, reason: str) -> Line:
 
 def _statistics(terms: Proposal) -> Iterator[str]:
     yield from (", ".join(clique) for clique in terms.marginals)
-    yield from map(str, terms.moments)
-    yield from (f"histogram of {name}" for name in terms.histograms)
-    yield from map(str, terms.sums)
+    yield from map(str, (*terms.moments, *terms.numbers))
 
 
 def _terms(terms: Proposal) -> Mapping[tuple[str, str], str]:
