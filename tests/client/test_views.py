@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 import gencard.client
-from gencard.client import all_marginals, card_view, mean
+from gencard.client import all_marginals, card_view, histogram, mean, total
 from gencard.client.card_view import NEXT
 from gencard.client.display import Listed, notebook_bar
+from gencard.client.shell.terminal import moment_said
 from gencard.client.terms import phi_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
@@ -130,6 +131,13 @@ class TestWorkload:
         assert phi_of([("c", "a"), "b"], self.DOMAIN) == ((("c", "a"), ("b",)), (), (), ())
         mixed = [mean("a"), all_marginals(3), "b"]
         assert phi_of(mixed, self.DOMAIN) == ((("a", "b", "c"), ("b",)), (mean("a"),), (), ())
+
+    def test_histograms_and_sums_are_apart_in_python_and_in_the_shell(self):
+        numbers = [histogram("a"), total("b", by=["c"]), total("a", "b")]
+        phi = phi_of(["c", *numbers], self.DOMAIN)
+        assert (phi.histograms, phi.sums) == (("a",), tuple(numbers[1:]))
+        assert phi.keys == [frozenset("c"), *numbers]
+        assert [*map(moment_said, ("histogram=a", "sum=b:c", "sum=a*b"))] == numbers
 
     @pytest.mark.parametrize("order", [0, 4, -1])
     def test_an_order_that_is_none(self, order):

@@ -25,6 +25,7 @@ from gencard.wire.codecs import psi_codec
 from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
 from gencard.wire.documents.card_document import terms_document, terms_of_document
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
+from gencard.wire.signatures.canonical import json_bytes
 from tests.controller import test_policy
 from tests.controller.test_policy import LIMITS
 from tests.core.seeded_noise import SeededNoise
@@ -255,6 +256,17 @@ class TestForms:
         parts = list(psi_chunks(psi))
         assert sum(part.HasField("numbers") for part in parts) > 10
         assert psi_document(psi_of_chunks(parts)[0]) == psi_document(psi)
+
+    @pytest.mark.parametrize(
+        "numbers",
+        [{"sums": 5}, {"sums": [5]}, {"sums": [{"of": ["spent"]}]}, {"histograms": {"spent": 1}}],
+    )
+    def test_what_is_no_histogram_or_sum_is_refused(self, vault, numbers):
+        first, *_, last = psi_chunks(measured(vault, EXACT))
+        counts = [part for part in psi_chunks(measured(vault, EXACT).fitted) if part.HasField("block")]
+        wrong = type(first)(numbers=json_bytes(numbers))
+        with pytest.raises(InvalidPsiError):
+            psi_of_chunks([first, *counts, wrong, last])
 
     def test_a_document_with_too_few_sums_is_refused(self, vault):
         data = psi_document(measured(vault, EXACT))

@@ -59,12 +59,19 @@ def numbers_document(psi: Psi) -> Document:
 
 
 def numbers_of_document(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of ``Psi`` that ``numbers_document`` writes; raises what the core refuses."""
+    """Return the arguments of ``Psi`` that ``numbers_document`` writes.
+
+    Raises:
+        InvalidPsiError: They are no histograms and sums.
+    """
     kinds = {"histograms": HistogramMeasurement, "sums": SumMeasurement}
-    return {
-        name: tuple(_FORM.read(kind, one, field=name) for one in document.get(name, []))
-        for name, kind in kinds.items()
-    }
+    try:
+        return {
+            name: tuple(_FORM.read(kind, one, field=name) for one in document.get(name, []))
+            for name, kind in kinds.items()
+        }
+    except (TypeError, GencardError):
+        raise InvalidPsiError(problem="a histogram or a sum is malformed") from None
 
 
 def psi_of_document(data: bytes) -> Psi:
