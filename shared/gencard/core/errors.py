@@ -393,15 +393,28 @@ class LackingMarginalsError(NegotiationError):
     advice = "Use `gencard plan` to find and price a card that does, or fit a smaller model."
     longest_field = 400
     lacking: tuple[tuple[str, ...], ...] = ()
+    lacking_sums: tuple[Any, ...] = ()
     plan: Any = None
 
     @classmethod
-    def of(cls, cliques: Iterable[tuple[str, ...]]) -> "LackingMarginalsError":
-        """The error on these cliques."""
-        marginals = tuple(map(tuple, cliques))
-        error = cls(cliques="; ".join(" × ".join(clique) for clique in marginals))
-        error.lacking = marginals
+    def of(
+        cls, cliques: Iterable[tuple[str, ...]], sums: Iterable[object] = (), **fields: object
+    ) -> "LackingMarginalsError":
+        """The error on these cliques, and on these sums (``card.sums.Sum``)."""
+        marginals, numbers = tuple(map(tuple, cliques)), tuple(sums)
+        words = [" × ".join(clique) for clique in marginals]
+        error = cls(cliques="; ".join([*words, *map(str, numbers)]), **fields)
+        error.lacking, error.lacking_sums = marginals, numbers
         return error
+
+
+class LevelsTooWideError(LackingMarginalsError):
+    reason = "LEVELS_TOO_WIDE"
+    text = (
+        "The levels of '{attribute}' hold more than one value each, and the card does not determine "
+        "what the answer needs of its values: {cliques}."
+    )
+    advice = "Use `gencard plan` to find and price a card that does."
 
 
 CHANGE_REASONS: Mapping[str, tuple[str, str]] = {

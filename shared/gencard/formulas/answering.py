@@ -13,19 +13,43 @@ import numpy as np
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Option, Question, observed_levels
 from gencard.core.answers.kinds import AnalysisKind, answered, kind_of, plain_answer
-from gencard.core.answers.margins import Margins, Mask, check_determined, within
+from gencard.core.answers.margins import (
+    Margins,
+    Mask,
+    Present,
+    check_determined,
+    records_of,
+    summed,
+    within,
+)
 from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
 from gencard.core.answers.noise.reconciled import noisy_whole, reconciled, wider_clique
 from gencard.core.answers.stored import check_coded
+from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidFormulaError, InvalidInputError
+from gencard.core.errors import (
+    InvalidFormulaError,
+    InvalidInputError,
+    LackingMarginalsError,
+    LevelsTooWideError,
+)
 from gencard.core.statistics.formula import Analysis, Formula, Written, sufficient_cliques
 from gencard.formulas.conditions import read_condition
-from gencard.formulas.design import Values, numbers_of, read_design
+from gencard.formulas.design import Values, numbers_of, read_design, summed_response
 from gencard.formulas.evaluation import Levels, evaluated
 from gencard.formulas.formulas import read_factors, read_formula
 from gencard.formulas.functions import NotUsableError
+from gencard.formulas.numbers import (
+    Needs,
+    NumbersUsed,
+    is_categorical,
+    is_coded,
+    is_wide,
+    needs_of,
+    numbers_used,
+    population_of,
+)
 
 MISSING_CHOICES = ("level", "drop")
 """What is done with missing values: a level of its own, or their records are left out."""
@@ -63,18 +87,32 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
         NoEstimateError, NotConvergedError: The model has no estimate.
         NoiseDrownsError: The margins have noise, and too much of it.
     """
-    formula = read_formula(text, coding)
-    cliques = sufficient_cliques(formula, kind, coding.domain)
+    written = read_factors(text, coding)
+    formula = written.formula
+    sufficient_cliques(formula, kind, coding.domain)
     kind_of(kind, options or ())
     check_coded(options or {})
     margins = reconciled(margins)
-    part = _part(margins, formula, coding, values, where, missing)
+    used = _numbers_used(written, kind, coding, values, where, options or {})
+    if used.summed:
+        used, part, needs = _of_numbers(margins, written, kind, coding, used, where, missing)
+    else:
+        part = _part(margins, formula, coding, values, where, missing)
+        needs = Needs(sufficient_cliques(formula, kind, coding.domain))
+    cliques = needs.cliques
     check_determined(part, cliques)
-    attributes = coding.domain.covered_by(cliques).attributes
+    attributes = coding.domain.covered_by((*cliques, *(one.by for one in needs.sums))).attributes
     question = read_question(
-        text, kind, coding, values=values, observed=observed_levels(part, attributes), options=options
+        text,
+        kind,
+        coding,
+        values=values,
+        observed=observed_levels(part, attributes),
+        options=options,
+        used=used,
     )
-    notes = _values_note(formula, where, coding, values)
+    question = replace(question, needs=cliques) if used.summed else question
+    notes = (*_grouped_note(used), *_values_note(formula, where, coding, values))
     if bootstrap is None:
         answer = answered(question, part)
         return replace(answer, notes=(*answer.notes, *notes))
@@ -90,6 +128,101 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     wider = tuple(coding.domain.canonical(wider_clique(part, clique)) for clique in cliques)
     answer = bootstrapped(analysis, whole, wider, bootstrap)
     return replace(answer, notes=(*answer.notes, *notes))
+
+
+_RANKED = {("test", "mann-whitney"), ("test", "kruskal")}
+"""Options of tests of ranks: those of the levels in their order."""
+
+
+def _numbers_used(
+    written: Written,
+    kind: Analysis,
+    coding: Coding,
+    values: Values | None,
+    where: str,
+    options: Mapping[str, Option],
+) -> NumbersUsed:
+    """The wide numbers of a formula; those with numbers of their own, or in a condition, are grouped."""
+    fixed = {*(values or {}), *(read_condition(where, coding, values)[0] if where else ())}
+    cut = _cut(written, coding, values)
+    if _RANKED.intersection((name, str(value)) for name, value in options.items()):
+        kind = Analysis.QUANTILES
+    used = numbers_used(written, kind, coding, fixed=fixed | cut)
+    grouped = tuple(name for name in coding.domain.attributes if name in {*used.grouped, *cut})
+    return replace(used, grouped=grouped)
+
+
+def _cut(written: Written, coding: Coding, values: Values | None) -> set[str]:
+    """Wide numbers that a comparison in a term cuts inside a level: the levels count in its place."""
+    cut: set[str] = set()
+    for factor in {factor for term in written.terms for factor in term}:
+        wide = {name for name in written.attributes[factor] if is_wide(coding, name)} - {*(values or {})}
+        if wide and is_categorical(factor) and not is_coded(factor):
+            try:
+                read_condition(factor, coding, values)
+            except InvalidInputError:
+                cut |= wide
+    return cut
+
+
+def _of_numbers(
+    margins: Margins,
+    written: Written,
+    kind: Analysis,
+    coding: Coding,
+    used: NumbersUsed,
+    where: str,
+    missing: str,
+) -> tuple[NumbersUsed, Margins, Needs]:
+    """The numbers that can be summed, the margins of the records that are asked for, and what they need.
+
+    A number of the terms whose sums are lacking is grouped.
+
+    Raises:
+        LevelsTooWideError: Sums of the response are lacking.
+        LackingMarginalsError: Marginals are lacking.
+        InvalidInputError: A record lacks a number and is not to be left out.
+    """
+    _dropped(written.formula, coding, missing)
+    about = read_condition(where, coding) if where else None
+    part = within(margins, *about) if about else margins
+    while True:
+        drop = missing == "drop"
+        names = population_of(written, coding, used, drop=drop)
+        own = Present(part, names) if names else part
+        needs = needs_of(written, kind, coding, used, about=(), drop=drop)
+        lacking = [one for one in needs.sums if not _has(own, one)]
+        numbers = {name for one in lacking for name in one.of if name in used.terms}
+        if not numbers:
+            break
+        used = used.without(max(numbers, key=lambda name: sum(name in one.of for one in lacking)))
+    wanted = needs_of(written, kind, coding, used, about=about[0] if about else (), drop=drop)
+    if used.response and any(used.response in one.of for one in lacking):
+        raise LevelsTooWideError.of(wanted.cliques, wanted.sums, attribute=used.response)
+    if lacking:
+        raise LackingMarginalsError.of([], lacking)
+    if names and not drop and records_of(own) != records_of(part):
+        problem = f"a record that counts has no number ({', '.join(names)}); use missing='drop'"
+        raise InvalidInputError(field="formula", problem=problem)
+    return used, own, needs
+
+
+def _has(margins: Margins, one: Sum) -> bool:
+    """Whether margins determine a sum."""
+    try:
+        summed(margins).sums(one.of, one.by, one.present)
+    except LackingMarginalsError:
+        return False
+    return True
+
+
+def _grouped_note(used: NumbersUsed) -> tuple[str, ...]:
+    """A note on numbers whose levels count."""
+    names = ", ".join(used.grouped)
+    note = (
+        f"{names}: each level counts as one number, so that effects inside levels are not in the answer"
+    )
+    return (note,) if names else ()
 
 
 def _values_note(formula: Formula, where: str, coding: Coding, values: Values | None) -> tuple[str, ...]:
@@ -113,6 +246,7 @@ def read_question(
     values: Values | None = None,
     observed: Mapping[str, Mask] | None = None,
     options: Mapping[str, Option] | None = None,
+    used: NumbersUsed = NumbersUsed(),  # noqa: B008 - frozen
 ) -> Question:
     """A question, checked against the schema alone unless ``observed`` says which levels there are.
 
@@ -124,11 +258,13 @@ def read_question(
         kind_of(kind, options or ()),
         dict(options or {}),
     )
+    response = summed_response(text, coding, used)
     if not how.has_design:
         numbers = transformed_numbers(text, how, coding, values)
-        return Question(kind, text, formula, coding, numbers, options=own_options)
-    design = read_design(text, coding, values=values, observed=observed)
-    return Question(kind, text, formula, coding, numbers_of(coding, values), design, own_options)
+        return Question(kind, text, formula, coding, numbers, options=own_options, response=response)
+    design = read_design(text, coding, values=values, observed=observed, used=used)
+    numbers = numbers_of(coding, values)
+    return Question(kind, text, formula, coding, numbers, design, own_options, response=response)
 
 
 def _part(

@@ -5,8 +5,10 @@ term is then made on the cells of its own attributes alone, so that a model of t
 their joint table.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 from operator import mul
@@ -20,7 +22,7 @@ from formulaic.parser.types import Factor as FormulaicFactor
 from formulaic.parser.types import Term
 from formulaic.transforms import contrasts
 
-from gencard.core.answers.design import Column, Design, Response
+from gencard.core.answers.design import Column, Design, Response, Slope
 from gencard.core.answers.margins import Mask
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique
@@ -31,6 +33,7 @@ from gencard.core.types import IntArray
 from gencard.formulas.evaluation import TRUTHS, Factor, Levels, Numbers, evaluated
 from gencard.formulas.formulas import read_factors
 from gencard.formulas.functions import NotUsableError
+from gencard.formulas.numbers import CONSTANT, NumbersUsed, linear_function
 
 Values = Mapping[str, Sequence[float]]
 """For some attributes, the number that each level stands for, in the order of the codes."""
@@ -99,6 +102,7 @@ def read_design(
     *,
     values: Values | None = None,
     observed: Mapping[str, Mask] | None = None,
+    used: NumbersUsed = NumbersUsed(),  # noqa: B008 - frozen
 ) -> Design:
     """The model matrix of a formula.
 
@@ -107,6 +111,7 @@ def read_design(
         coding: The schema.
         values: Numbers of levels; see ``numbers_of``.
         observed: For attributes where it is known, the levels that somebody has: others have no column.
+        used: Which numbers are summed: their columns have slopes.
 
     Raises:
         InvalidFormulaError: It cannot be read, or a function has no number at a level.
@@ -117,7 +122,8 @@ def read_design(
     factors = read_factors(text, coding)
     truths = {one.name for one in coding.attributes if _is_truth(one.coding)} - {*(values or {})}
     numbers = numbers_of(coding, values)
-    return _Maker(text, factors, coding, numbers, dict(observed or {}), frozenset(truths)).design()
+    maker = _Maker(text, factors, coding, numbers, dict(observed or {}), frozenset(truths), used)
+    return maker.design()
 
 
 def _is_truth(coding: Labels | Edges) -> bool:
@@ -132,6 +138,7 @@ class _Maker:
     numbers: Mapping[str, tuple[float, ...]]
     observed: dict[str, Mask]
     truths: frozenset[str]
+    used: NumbersUsed
 
     def design(self) -> Design:
         self._check_size()
@@ -142,7 +149,7 @@ class _Maker:
     def _check_size(self) -> None:
         """Refuse what would be large, before it is made."""
         size = self.coding.domain.size
-        attributes = map(self.written.attributes_of, self.written.terms)
+        attributes = map(self._levels_of, self.written.terms)
         cells = [prod(map(size, names)) for names in attributes]
         if max(cells, default=0) > MOST_TERM_CELLS:
             raise TooLargeError(what="The number of cells of a term", limit=MOST_TERM_CELLS)
@@ -176,9 +183,20 @@ class _Maker:
         )
         return spec.get_model_matrix(pd.DataFrame(index=range(rows)), context=context).model_spec
 
+    def _levels_of(self, term: Clique) -> Clique:
+        """The attributes of a term that are not summed, each once."""
+        names = self.written.attributes_of(term)
+        return tuple(name for name in names if name not in self.used.terms)
+
+    def _slopes(self, factor: str) -> Mapping[str, Fraction] | None:
+        """The coefficients of a factor of summed numbers; None for another one."""
+        if not {*self.used.terms}.intersection(self.written.attributes[factor]):
+            return None
+        return linear_function(factor, {*self.used.terms})
+
     def _columns(self, term: Clique) -> list[Column]:
         """The columns of one term, on the cells of its attributes."""
-        attributes = self.written.attributes_of(term)
+        attributes = self._levels_of(term)
         if attributes:
             attributes = self.coding.domain.canonical(attributes)
         shape = tuple(self.coding.domain.size(name) for name in attributes)
@@ -190,16 +208,35 @@ class _Maker:
         spec = self._spec.subset(SimpleFormula([_term(term)], _ordering="none"))
         matrices = spec.get_model_matrix(pd.DataFrame(index=range(len(codes))), context=context)
         matrix = np.asarray(matrices, dtype=np.float64)
+        functions = [function for function in map(self._slopes, term) if function is not None]
         columns = []
         for name, column in zip(spec.column_names, matrix.T, strict=True):
             values = np.zeros(shape)
             values[tuple(codes.T)] = column if attributes else column[0]
-            columns.append(Column(_unquoted(name, term), attributes, values))
+            whole = Column(self._named(name, term), attributes, values)
+            columns.append(_sloped(whole, functions[0]) if functions else whole)
         return columns
+
+    def _named(self, column: str, term: Clique) -> str:
+        """The name of a column, without backticks; numbers of groups say so."""
+        column = _unquoted(column, term)
+        for factor in term:
+            for name in self.used.grouped:
+                if name in self.written.attributes[factor] and isinstance(
+                    self._factors[factor], Numbers
+                ):
+                    groups = self.coding.attribute(name).coding
+                    size = groups.size - groups.missing
+                    bare = factor.strip("`")
+                    label = re.sub(
+                        rf"(?<![\w.]){re.escape(name)}(?![\w.])", f"{name} ({size} groups)", bare
+                    )
+                    column = column.replace(bare, label)
+        return column
 
     def _places(self, factor: str, attributes: Clique, codes: IntArray) -> IntArray:
         """Where a factor's value stands for each of some cells of more attributes."""
-        own = self.written.attributes[factor]
+        own = self._levels_of((factor,))
         ranks = [np.cumsum(self._seen(name)) - 1 for name in own]
         place = np.zeros(len(codes), dtype=np.int64)
         for name, rank in zip(own, ranks, strict=True):
@@ -216,6 +253,8 @@ class _Maker:
 
     def _evaluated(self, factor: str, *, whole: bool = False) -> Factor:
         """A factor on the cells of its attributes: those that somebody has, or all."""
+        if not whole and self._slopes(factor) is not None:
+            return Numbers(np.ones(1))
         own = self.written.attributes[factor]
         levels = [
             np.arange(self.coding.domain.size(name)) if whole else np.flatnonzero(self._seen(name))
@@ -268,6 +307,24 @@ class _Maker:
         numbers = value.values if isinstance(value, Numbers) else np.full(len(names), np.nan)
         finite = np.where(np.isfinite(numbers), numbers, np.nan)
         return Response(factor.strip("`"), attribute, names, finite)
+
+
+def summed_response(text: str, coding: Coding, used: NumbersUsed) -> Column | None:
+    """The response as a column, where it is a linear function of summed numbers."""
+    factor = read_factors(text, coding).response
+    function = linear_function(factor, {used.response}) if factor and used.response else None
+    return _sloped(Column(factor.strip("`"), (), np.ones(())), function) if factor and function else None
+
+
+def _sloped(column: Column, function: Mapping[str, Fraction]) -> Column:
+    """A column times a linear function of summed numbers."""
+    slopes = tuple(
+        Slope(name, column.attributes, column.values * float(factor))
+        for name, factor in function.items()
+        if name != CONSTANT
+    )
+    constant = column.values * float(function.get(CONSTANT, 0))
+    return replace(column, values=constant, slopes=slopes)
 
 
 def _term(factors: Clique) -> Term:

@@ -7,10 +7,12 @@ from itertools import chain
 
 import numpy as np
 
+from gencard.core.answers.answer import CODED
 from gencard.core.answers.margins import Margins, Mask
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
+from gencard.core.scale import Scale
 from gencard.core.statistics.formula import Analysis, Formula, sufficient_cliques
 from gencard.core.types import FloatArray, IntArray
 
@@ -21,6 +23,21 @@ Option = float | str | Sequence[float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Slope:
+    """A part of a column that is proportional to a number.
+
+    Args:
+        number: The attribute whose number, as the records have it, multiplies the values.
+        attributes: Of the cells.
+        values: The factor in each cell of the attributes, in their order.
+    """
+
+    number: str
+    attributes: Clique
+    values: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Column:
     """One column.
 
@@ -28,11 +45,13 @@ class Column:
         name: As formulaic and statsmodels give it: ``Intercept``, ``age:C(sex)[T.male]``.
         attributes: Those that it is a function of; none for a constant.
         values: Its value in each cell of the attributes, in their order; 0 at levels that nobody has.
+        slopes: What is added to it: numbers of records inside the cells.
     """
 
     name: str
     attributes: Clique
     values: FloatArray
+    slopes: tuple[Slope, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,6 +234,9 @@ class Question:
         design: The model matrix; None for analyses that need none.
         options: What else was said, by name, such as the number of components.
         grouping: For runs on records, the groups that functions make; None where they make none.
+        response: The response as a column of slopes, where its numbers are summed as the records have
+            them; None where its levels count.
+        needs: Marginals that determine the answer, if they are not those of the formula alone.
     """
 
     kind: Analysis
@@ -225,10 +247,29 @@ class Question:
     design: Design | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
     grouping: Grouping | None = None
+    response: Column | None = None
+    needs: tuple[Clique, ...] | None = None
+
+    @property
+    def scales(self) -> dict[str, Scale]:
+        """The scales of all attributes that have one, in the schema's order."""
+        return {
+            one.name: one.coding.scale
+            for one in self.coding.attributes
+            if isinstance(one.coding, Edges) and one.coding.scale is not None
+        }
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether numbers are summed as the records have them, not by their levels alone."""
+        slopes = self.design is not None and any(column.slopes for column in self.design.columns)
+        return self.response is not None or slopes
 
     @property
     def cliques(self) -> tuple[Clique, ...]:
         """The marginals that determine the answer; raises as ``sufficient_cliques`` does."""
+        if self.needs is not None:
+            return self.needs
         return sufficient_cliques(self.formula, self.kind, self.coding.domain)
 
     def levels(self, attribute: str) -> tuple[str, ...]:
@@ -254,3 +295,8 @@ def occurring(margins: Margins, clique: Clique) -> Mask:
     one from draw to draw.
     """
     return np.asarray((margins.counts(clique) != 0) | (margins.variances(clique) != 0))
+
+
+def value_notes(question: Question) -> tuple[str, ...]:
+    """What the numbers of an answer are: those of the records, or those of levels."""
+    return () if question.is_summed else (CODED,)

@@ -5,14 +5,16 @@ that the normal equations would lose. Columns that depend on earlier ones are le
 does.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import log, pi
 
 import numpy as np
 from scipy import stats
 
-from gencard.core.answers.answer import CODED, Answer, Scalar, coefficients_of, finite
-from gencard.core.answers.design import INTERCEPT, Block, Design, Question
+from gencard.core.answers.answer import Answer, Scalar, coefficients_of, finite
+from gencard.core.answers.design import INTERCEPT, Block, Column, Design, Question, value_notes
+from gencard.core.answers.exact import Gram, gram_of, solved
 from gencard.core.answers.margins import Margins, records_of
 from gencard.core.domain import Clique
 from gencard.core.errors import NoEstimateError
@@ -85,7 +87,10 @@ def linear_answer(margins: Margins, question: Question) -> Answer:
         InvalidInputError: There is no response, or it is no number.
     """
     design = question.model()
-    fit = linear_fit(moments(margins, design))
+    if question.is_summed:
+        fit = ExactModel.of(margins, question, design).fit(np.arange(len(design.columns)))
+    else:
+        fit = linear_fit(moments(margins, design))
     if fit.degrees <= 0:
         raise NoEstimateError(kind="linear", problem="it has as many coefficients as records")
     names = tuple(design.names[place] for place in fit.kept)
@@ -96,8 +101,53 @@ def linear_answer(margins: Margins, question: Question) -> Answer:
         fit.n,
         coefficients_of(names, fit.params, covariance, fit.degrees),
         _scalars(fit),
-        notes=(CODED, *aliased_note(design.names, fit.kept)),
+        notes=(*value_notes(question), *aliased_note(design.names, fit.kept)),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExactModel:
+    """Inner products of columns, of a constant and of the response, of numbers as the records have them.
+
+    Args:
+        gram: Of the columns, then the constant, then the response.
+        n: Number of records.
+    """
+
+    gram: Gram
+    n: float
+
+    @classmethod
+    def of(cls, margins: Margins, question: Question, design: Design) -> "ExactModel":
+        """Raises NoEstimateError without records, LackingMarginalsError where a sum is absent."""
+        n = records_of(margins)
+        if n <= 0:
+            raise NoEstimateError(kind="linear", problem="there are no records")
+        one = Column(INTERCEPT, (), np.ones(()))
+        columns = (*design.columns, one, response_column(question, design, margins))
+        return cls(gram_of(margins, columns, question.scales), n)
+
+    def fit(self, places: IntArray) -> LinearFit:
+        """Least squares on some of the columns; raises NoEstimateError where no column is left."""
+        gram = self.gram
+        last = len(gram.divisors) - 1
+        fit = solved(gram.of([*places, last]))
+        if not fit.kept:
+            raise NoEstimateError(kind="linear", problem="the model matrix has no column left")
+        of_ones = solved(gram.of([*places, last - 1]))
+        constant = of_ones.rss * 10**9 < gram.product(last - 1, last - 1)
+        y1, yy = gram.product(last - 1, last), gram.product(last, last)
+        tss = yy - (y1 * y1 / gram.product(last - 1, last - 1) if constant else 0)
+        kept = np.array(fit.kept, dtype=np.int64)
+        return LinearFit(kept, fit.params, fit.inverse, float(fit.rss), float(tss), constant, self.n)
+
+
+def response_column(question: Question, design: Design, margins: Margins) -> Column:
+    """The response of a model as a column of its design."""
+    if question.response is not None:
+        return question.response
+    response = design.required_response()
+    return Column(response.name, (response.attribute,), response.numbers(margins))
 
 
 def aliased_note(names: tuple[str, ...], kept: IntArray) -> tuple[str, ...]:
@@ -245,3 +295,22 @@ def _scalars(fit: LinearFit) -> tuple[Scalar, ...]:
     f = explained / model / scale
     degrees = (float(model), float(fit.degrees))
     return (*plain, Scalar("fvalue", f, None, degrees, float(stats.f.sf(f, *degrees))))
+
+
+def fitter(margins: Margins, question: Question, design: Design) -> Callable[[IntArray], LinearFit]:
+    """Least squares on some of a design's columns, the first being the constant."""
+    if question.is_summed:
+        return ExactModel.of(margins, question, design).fit
+    sums = moments(margins, design)
+    return lambda places: linear_fit(of_columns(sums, places))
+
+
+def of_columns(m: Moments, places: IntArray) -> Moments:
+    """The moments of some of the columns, the first being the constant."""
+    return replace(
+        m,
+        centres=m.centres[places],
+        xx=m.xx[np.ix_(places, places)],
+        xy=m.xy[places],
+        x1=m.x1[places],
+    )

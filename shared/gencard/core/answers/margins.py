@@ -1,12 +1,15 @@
 """Where an analysis finds its counts: in psi, or in records; everything else about it is the same."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.card.sums import Sum
+from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset, key_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, TooLargeError
@@ -16,6 +19,9 @@ from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray
 
 Mask = NDArray[np.bool_]
+
+Units = NDArray[np.object_]
+"""Whole numbers of any size: sums of units, or of products of two units."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +67,30 @@ class Margins(Protocol):
         ...
 
 
+class SummedMargins(Margins, Protocol):
+    """Margins that have sums of numbers, too."""
+
+    def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:
+        """Sums of products of units over the records in which ``of`` and ``present`` are present.
+
+        Args:
+            of: At most two numbers, in the schema's order; none for the number of such records.
+            by: Attributes of the cells, none of ``of``.
+            present: Attributes that must be present; those that always are change nothing.
+
+        Returns:
+            Axes in the order of ``by``.
+
+        Raises:
+            LackingMarginalsError: They are not determined.
+        """
+        ...
+
+    def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:
+        """Variance of the noise on each of these sums; zeros where exact."""
+        ...
+
+
 def records_of(margins: Margins) -> float:
     """The number of records."""
     return float(margins.counts(()))
@@ -90,23 +120,51 @@ class PsiMargins:
     Exact counts are summed out of the smallest marginal that holds the clique. Of noisy ones, all that
     hold it are combined by inverse variance; ``shares`` gives their weights.
 
+    Args:
+        psi: All measurements.
+        coding: The schema, for sums of numbers; without it there are none.
+
     >>> psi = Psi(Domain.of({"a": 2}), (Measurement(("a",), np.array([3, 4])),))
     >>> PsiMargins.of(psi).counts(("a",)).tolist()
     [3.0, 4.0]
     """
 
     psi: Psi
+    coding: Coding | None = None
     _shares: dict[frozenset[str], tuple[tuple[int, float], ...]] = field(
         default_factory=dict, repr=False
     )
 
     @classmethod
-    def of(cls, psi: Psi) -> "PsiMargins":
-        return cls(psi.fitted)
+    def of(cls, psi: Psi, coding: Coding | None = None) -> "PsiMargins":
+        return cls(psi, coding)
 
     @property
     def domain(self) -> Domain:
         return self.psi.domain
+
+    def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:
+        table, names = self._smallest(of, by, present).table(self.domain)
+        return _summed_out(table, names, by)
+
+    def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:
+        variance = self._smallest(of, by, present).variance_of(by, self.domain)
+        return np.full(tuple(self.domain.size(name) for name in by), variance)
+
+    def _smallest(self, of: Clique, by: Clique, present: Clique) -> "_SumSource":
+        """The measurement that gives sums with the least noise, and of these the smallest."""
+        if self.coding is None:
+            raise LackingMarginalsError.of([by])
+        coding = self.coding
+        missing = {one.name for one in coding.attributes if one.coding.missing}
+        population = missing & {*of, *present}
+        usable = [one for one in _sum_sources(self.psi, coding) if one.gives(of, by, population)]
+        if not usable:
+            wanted = Sum(of, by, tuple(sorted(population - {*of}))) if of or population else None
+            lacking = wanted.in_order_of(coding.domain) if wanted else None
+            raise LackingMarginalsError.of([] if lacking else [by], [lacking] if lacking else [])
+        chosen = min(usable, key=lambda one: (one.variance_of(by, self.domain), len(one.values)))
+        return replace(chosen, dropped=tuple(population - chosen.population))
 
     def shares(self, clique: Clique) -> tuple[tuple[int, float], ...]:
         """Positions in ``psi.measurements`` and weights, which sum to 1: how a count is made of them.
@@ -160,6 +218,71 @@ class PsiMargins:
             return ((min(exact, key=lambda i: self._measured(i).values.size), 1.0),)
         weights = [1 / self._variance(self._measured(i), clique) for i in holders]
         return tuple((i, weight / sum(weights)) for i, weight in zip(holders, weights, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _SumSource:
+    """Sums, or numbers of records, that psi has.
+
+    Args:
+        of: As in ``Sum``.
+        by: Attributes of the cells, the last one running fastest.
+        population: Attributes that are present in all records that count.
+        values: One for each cell.
+        stddev: Standard deviation of the noise on each.
+        dropped: Attributes of ``by`` whose last level, "missing", does not count.
+    """
+
+    of: Clique
+    by: Clique
+    population: frozenset[str]
+    values: Sequence[int]
+    stddev: float
+    dropped: Clique = ()
+
+    def gives(self, of: Clique, by: Clique, population: Set[str]) -> bool:
+        """Whether sums over a population, by some attributes, are sums of these."""
+        inside = {*self.by}
+        return (
+            self.of == of
+            and inside.issuperset(by)
+            and self.population <= population
+            and inside.issuperset(population - self.population)
+        )
+
+    def variance_of(self, by: Clique, domain: Domain) -> float:
+        """Of the noise on a sum by some of the attributes."""
+        return self.stddev**2 * prod(domain.size(name) for name in self.by if name not in by)
+
+    def table(self, domain: Domain) -> tuple[Units, Clique]:
+        """The cells that count, and the attributes of the axes."""
+        sizes = tuple(domain.size(name) for name in self.by)
+        table = np.array(list(map(int, self.values)), dtype=object).reshape(sizes)
+        for name in self.dropped:
+            table = table.copy()
+            np.moveaxis(table, self.by.index(name), 0)[-1] = 0
+        return table, self.by
+
+
+def _sum_sources(psi: Psi, coding: Coding) -> Iterator[_SumSource]:
+    """All that psi says about sums, and about the numbers of records beside them."""
+    nobody: frozenset[str] = frozenset()
+    for marginal in psi.measurements:
+        values = marginal.values.reshape(-1).tolist()
+        yield _SumSource((), marginal.clique, nobody, values, marginal.stddev)
+    for one in psi.sums:
+        population = frozenset(one.sum.population(coding))
+        yield _SumSource(one.sum.of, one.sum.by, population, one.values, one.stddev)
+        if one.counts:
+            yield _SumSource((), one.sum.by, population, one.counts, one.counts_stddev)
+
+
+def _summed_out(table: Units, names: Clique, kept: Clique) -> Units:
+    """Sum a table over the axes of all attributes but some, and put these in their order."""
+    gone = tuple(axis for axis, name in enumerate(names) if name not in kept)
+    left = tuple(name for name in names if name in kept)
+    sums = np.asarray(table.sum(axis=gone) if gone else table, dtype=object)
+    return np.transpose(sums, [left.index(name) for name in kept])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,17 +384,76 @@ class Within:
     def source(self, clique: Clique) -> Clique:
         return self.whole.source(self._wider(clique))
 
+    def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:
+        wider = self._wider(by)
+        table = summed(self.whole).sums(of, wider, present)
+        return _summed_out(np.where(self._mask(wider), table, 0), wider, by)
+
+    def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:
+        wider = self._wider(by)
+        return self._part(summed(self.whole).sum_variances(of, wider, present), by)
+
     def _wider(self, clique: Clique) -> Clique:
         return tuple(clique) + tuple(name for name in self.attributes if name not in clique)
 
     def _part(self, table: FloatArray, clique: Clique) -> FloatArray:
         wider = self._wider(clique)
+        part: FloatArray = project(table * self._mask(wider), wider, tuple(clique))
+        return part
+
+    def _mask(self, wider: Clique) -> Mask:
+        """The chosen cells, with an axis for each attribute of a wider clique."""
         _check_cells(self.domain, wider)
         order = sorted(range(len(self.attributes)), key=lambda i: wider.index(self.attributes[i]))
         mask = np.transpose(self.chosen, order)
         outside = tuple(axis for axis, name in enumerate(wider) if name not in self.attributes)
-        part: FloatArray = project(table * np.expand_dims(mask, outside), wider, tuple(clique))
-        return part
+        return np.expand_dims(mask, outside)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Present:
+    """Margins of the records in which some attributes are present.
+
+    Args:
+        whole: The margins of all records; they have sums.
+        names: Attributes with a missing level.
+    """
+
+    whole: Margins
+    names: Clique
+
+    @property
+    def domain(self) -> Domain:
+        return self.whole.domain
+
+    def counts(self, clique: Clique) -> FloatArray:
+        return np.asarray(self.sums((), tuple(clique)), dtype=np.float64)
+
+    def variances(self, clique: Clique) -> FloatArray:
+        return self.sum_variances((), tuple(clique))
+
+    def occupied(self, clique: Clique) -> Occupied:
+        return occupied_of(self.counts(clique))
+
+    def source(self, clique: Clique) -> Clique:
+        self.sums((), tuple(clique))
+        return tuple(clique)
+
+    def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:
+        return summed(self.whole).sums(of, by, self._all(of, present))
+
+    def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:
+        return summed(self.whole).sum_variances(of, by, self._all(of, present))
+
+    def _all(self, of: Clique, present: Clique) -> Clique:
+        return tuple(dict.fromkeys((*present, *(name for name in self.names if name not in of))))
+
+
+def summed(margins: Margins) -> SummedMargins:
+    """Return margins as those that have sums; raises LackingMarginalsError where they have none."""
+    if not hasattr(margins, "sums"):
+        raise LackingMarginalsError.of([])
+    return cast("SummedMargins", margins)
 
 
 def within(margins: Margins, attributes: Clique, chosen: Mask) -> Margins:

@@ -16,9 +16,9 @@ from gencard.core.answers.answer import Answer, Scalar, Table, table_of
 from gencard.core.answers.design import INTERCEPT, Column, Design, Question, Response
 from gencard.core.answers.families import groups as by_group
 from gencard.core.answers.families.comparisons import compared, means_table
-from gencard.core.answers.families.groups import Groups
+from gencard.core.answers.families.groups import Groups, SummedGroups
 from gencard.core.answers.families.levels import choice, number, numbers, response_of, test_scalar
-from gencard.core.answers.linear import LinearFit, Moments, linear_fit, moments
+from gencard.core.answers.linear import LinearFit, fitter
 from gencard.core.answers.margins import Margins
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, NoEstimateError, TooLargeError
@@ -66,14 +66,14 @@ def typ_of(question: Question) -> int:
 def _one_way(margins: Margins, question: Question, term: Clique, test: str) -> Answer:
     part = compared(margins, question, term)
     groups, means = part.groups, means_table(part.names, part.groups, question)
-    if len(part.names) < 2 or not groups.squares.sum() > 0:
+    if len(part.names) < 2 or not groups.within > 0:
         raise _nothing_varies(question)
     if test == "pooled":
         between, freedom = by_group.between(groups), (len(groups.sizes) - 1, len(groups.sizes))
         degrees = (float(freedom[0]), part.answer.n - freedom[1])
-        table = _table({":".join(term): (between, degrees[0])}, groups.squares.sum(), degrees[1])
+        table = _table({":".join(term): (between, degrees[0])}, groups.within, degrees[1])
         return replace(part.answer, scalars=_scalars(groups, between), tables=(table, means))
-    if test == "kruskal":
+    if test == "kruskal" and isinstance(groups, Groups):
         scalar = test_scalar("h", by_group.kruskal(groups))
     elif (groups.variances > 0).all():
         statistic, degrees, pvalue = by_group.welch_anova(groups)
@@ -88,16 +88,16 @@ def _nothing_varies(question: Question) -> NoEstimateError:
     return NoEstimateError(kind=question.kind, problem=problem)
 
 
-def _scalars(groups: Groups, between: float) -> tuple[Scalar, ...]:
+def _scalars(groups: Groups | SummedGroups, between: float) -> tuple[Scalar, ...]:
     """Sizes of the effect, and tests that the groups' variances are equal."""
-    within, degrees = float(groups.squares.sum()), len(groups.sizes) - 1
+    within, degrees = groups.within, len(groups.sizes) - 1
     mean_square = within / float(groups.sizes.sum() - len(groups.sizes))
     total = between + within
     tests = []
     if (groups.variances > 0).all():
         tests.append(test_scalar("bartlett", by_group.bartlett(groups)))
-    distances = by_group.distances_from_medians(groups)
-    if distances.squares.sum() > 0:
+    distances = by_group.distances_from_medians(groups) if isinstance(groups, Groups) else None
+    if distances is not None and distances.within > 0:
         tests.append(_f("levene", *by_group.one_way(distances)))
     return (
         _f("fvalue", *by_group.one_way(groups)),
@@ -122,11 +122,11 @@ def _table(terms: Mapping[str, tuple[float, float]], residual: float, degrees: f
 
 
 def _of_terms(margins: Margins, question: Question, terms: tuple[Clique, ...], typ: int) -> Answer:
-    sums = moments(margins, cell_design(margins, question, terms))
-    places = places_of_terms(margins, terms)
+    design, places = cell_design(margins, question, terms), places_of_terms(margins, terms)
+    fit_of = fitter(margins, question, design)
 
     def fit(kept: Sequence[int]) -> LinearFit:
-        return linear_fit(of_columns(sums, np.concatenate([places[0], *(places[1 + i] for i in kept)])))
+        return fit_of(np.concatenate([places[0], *(places[1 + i] for i in kept)]))
 
     full = fit(range(len(terms)))
     if full.degrees <= 0 or not full.rss > 0 or len(full.kept) < 2:
@@ -178,15 +178,4 @@ def cell_design(margins: Margins, question: Question, terms: tuple[Clique, ...])
         ]
     return Design(
         question.text, Response(response, response, question.levels(response), values), tuple(columns)
-    )
-
-
-def of_columns(m: Moments, places: IntArray) -> Moments:
-    """The moments of some of the columns, the first being the constant."""
-    return replace(
-        m,
-        centres=m.centres[places],
-        xx=m.xx[np.ix_(places, places)],
-        xy=m.xy[places],
-        x1=m.x1[places],
     )

@@ -1,18 +1,20 @@
 """Comparisons of groups: means, quantile classes, t tests, one-way analysis of variance."""
 
 from dataclasses import dataclass, replace
-from math import sqrt
+from fractions import Fraction
+from math import nan, sqrt
 
 import numpy as np
 from scipy import special
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
-from gencard.core.answers.design import Question
+from gencard.core.answers.design import Column, Question
 from gencard.core.answers.families import groups as by_group
-from gencard.core.answers.families.groups import Difference, GroupMeans, Groups
+from gencard.core.answers.families.groups import Comparable, Difference, GroupMeans, Groups, SummedGroups
 from gencard.core.answers.families.levels import (
     choice,
     level,
+    level_names,
     level_table,
     missing_note,
     number,
@@ -20,9 +22,9 @@ from gencard.core.answers.families.levels import (
     order,
     response_of,
 )
-from gencard.core.answers.margins import Margins
+from gencard.core.answers.margins import Margins, summed
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError, NoEstimateError
+from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoEstimateError
 
 _PLACES = "levels are numbered in their declared order, from 1"
 
@@ -31,7 +33,7 @@ _PLACES = "levels are numbered in their declared order, from 1"
 class Compared:
     """The groups of a term, with their names, and the answer that they begin."""
 
-    groups: Groups
+    groups: Groups | SummedGroups
     names: tuple[str, ...]
     answer: Answer
 
@@ -43,12 +45,42 @@ def compared(margins: Margins, question: Question, term: Clique) -> Compared:
         InvalidInputError: The response is no number.
         NoEstimateError: No record has one.
     """
+    if question.response is not None:
+        return _compared_sums(margins, question, question.response, term)
     response = response_of(question)
     keys = {response: numbers(question, response)}
     table = level_table(margins, question, term, (response,), keys, signed=True)
     notes = (CODED, *missing_note(margins, keys))
     answer = Answer(question.kind, question.text, table.n, notes=notes)
     return Compared(Groups(table.counts, table.columns.keys), table.rows.names, answer)
+
+
+def _compared_sums(margins: Margins, question: Question, response: Column, term: Clique) -> Compared:
+    """The same of numbers as the records have them."""
+    counts = margins.counts(term).reshape(-1)
+    some = np.flatnonzero(counts > 0)
+    if not len(some):
+        raise NoEstimateError(kind=question.kind, problem="there are no records")
+    (slope,) = response.slopes
+    scale = question.scales[slope.number]
+    factor = Fraction(float(slope.values)) * Fraction(scale.step)
+    constant = Fraction(float(response.values)) + factor * scale.centre
+    tables = summed(margins)
+    sizes = [int(counts[place]) for place in some]
+    sums = [tables.sums((slope.number,), term).reshape(-1)[place] for place in some]
+    means = [float(factor * Fraction(total, n) + constant) for total, n in zip(sums, sizes, strict=True)]
+    centred = [Fraction(-total * total, n) for total, n in zip(sums, sizes, strict=True)]
+    names, of = level_names(question, term), (slope.number, slope.number)
+    try:
+        whole = [int(one) for one in tables.sums(of, term).reshape(-1)[some]]
+        squares = [float(factor**2 * (more + less)) for more, less in zip(whole, centred, strict=True)]
+        within = float(factor**2 * (sum(whole) + sum(centred)))
+    except LackingMarginalsError:
+        within = float(factor**2 * (int(tables.sums(of, ()).item()) + sum(centred)))
+        squares = [nan] * len(sizes)
+    groups = SummedGroups(np.array(sizes, float), np.array(means), np.array(squares), within)
+    answer = Answer(question.kind, question.text, float(sum(sizes)), notes=())
+    return Compared(groups, tuple(names[place] for place in some), answer)
 
 
 def one_term(question: Question, what: str) -> Clique:
@@ -141,25 +173,25 @@ def ttest_answer(margins: Margins, question: Question) -> Answer:
     if len(part.names) != 2:
         problem = "a t test compares two groups; use kind 'anova' for more"
         raise InvalidInputError(field="formula", problem=problem)
-    if test == "mann-whitney":
+    if test == "mann-whitney" and isinstance(part.groups, Groups):
         return replace(answer, scalars=_ranked(part.groups))
     difference = _tested(question, part.groups, test)
     name = " - ".join(part.names)
-    deviation = sqrt(part.groups.squares.sum() / (part.answer.n - 2))
+    deviation = sqrt(part.groups.within / (part.answer.n - 2))
     effect = Scalar("cohens_d", finite(difference.value / deviation)) if deviation else None
     answer = _with_t(answer, name, difference, number(question, "value", 0.0))
     return replace(answer, scalars=(*answer.scalars, *((effect,) if effect else ())))
 
 
-def _tested(question: Question, groups: Groups, test: str) -> Difference:
-    if (groups.sizes <= 1).any() or not groups.squares.sum() > 0:
+def _tested(question: Question, groups: Groups | SummedGroups, test: str) -> Difference:
+    if (groups.sizes <= 1).any() or not groups.within > 0:
         problem = "each group needs at least two records, and the response must vary"
         raise NoEstimateError(kind=question.kind, problem=problem)
     return by_group.pooled(groups) if test == "pooled" else by_group.welch(groups)
 
 
-def _one_mean(answer: Answer, groups: Groups, value: float) -> Answer:
-    if answer.n <= 1 or not groups.squares[0] > 0:
+def _one_mean(answer: Answer, groups: Comparable, value: float) -> Answer:
+    if answer.n <= 1 or not groups.within > 0:
         raise NoEstimateError(kind=answer.kind, problem="the response does not vary")
     mean, error = float(groups.means[0]), sqrt(float(groups.variances[0]) / answer.n)
     return _with_t(answer, "mean", Difference(mean, error, answer.n - 1), value)

@@ -26,6 +26,37 @@ class GroupMeans(Protocol):
     def variances(self) -> FloatArray: ...
 
 
+class Comparable(GroupMeans, Protocol):
+    """What comparisons of means need, too."""
+
+    @property
+    def within(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SummedGroups:
+    """Records by group, of which sums of the values and of their squares are known.
+
+    Args:
+        sizes: Records of each group; none is 0.
+        means: Of the values.
+        squares: Sum of squared differences from the group's mean; NaN where only ``within`` is known.
+        within: Their sum over all groups.
+    """
+
+    sizes: FloatArray
+    means: FloatArray
+    squares: FloatArray
+    within: float
+
+    @property
+    def variances(self) -> FloatArray:
+        """Of each group, with one degree of freedom less than records; NaN where not known."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variances: FloatArray = self.squares / (self.sizes - 1)
+        return np.where(self.sizes > 1, variances, np.nan)
+
+
 @dataclass(frozen=True, slots=True)
 class Groups:
     """Records by group and value.
@@ -65,6 +96,11 @@ class Groups:
         return np.where(self.sizes > 1, variances, np.nan)
 
     @property
+    def within(self) -> float:
+        """Sum of squared differences from the group's mean, over all groups."""
+        return float(self.squares.sum())
+
+    @property
     def ranked(self) -> "Groups":
         """The same records with mid-ranks in the place of values."""
         totals = self.counts.sum(axis=0)
@@ -89,21 +125,21 @@ class Difference:
     degrees: float
 
 
-def pooled(groups: Groups) -> Difference:
+def pooled(groups: Comparable) -> Difference:
     """First mean less second, where both variances are equal (Student's t test)."""
     n, degrees = groups.sizes, float(groups.sizes.sum() - 2)
-    variance = groups.squares.sum() / degrees
+    variance = groups.within / degrees
     return Difference(_first_less_second(groups), sqrt(variance * (1 / n).sum()), degrees)
 
 
-def welch(groups: Groups) -> Difference:
+def welch(groups: GroupMeans) -> Difference:
     """First mean less second, with Welch's degrees of freedom for unequal variances."""
     parts = groups.variances / groups.sizes
     degrees = parts.sum() ** 2 / np.sum(parts**2 / (groups.sizes - 1))
     return Difference(_first_less_second(groups), sqrt(parts.sum()), float(degrees))
 
 
-def _first_less_second(groups: Groups) -> float:
+def _first_less_second(groups: GroupMeans) -> float:
     return float(groups.means[0] - groups.means[1])
 
 
@@ -131,20 +167,20 @@ def _ties(groups: Groups) -> float:
     return float(np.sum(totals**3 - totals))
 
 
-def between(groups: Groups) -> float:
+def between(groups: GroupMeans) -> float:
     """Sum of squares of the groups' means about the overall one, over all records."""
     mean = groups.sizes @ groups.means / groups.sizes.sum()
     return float(np.sum(groups.sizes * (groups.means - mean) ** 2))
 
 
-def one_way(groups: Groups) -> tuple[float, tuple[float, float]]:
+def one_way(groups: Comparable) -> tuple[float, tuple[float, float]]:
     """Fisher's F that all means are equal, and its degrees of freedom; some group varies."""
     degrees = (float(len(groups.sizes) - 1), float(groups.sizes.sum() - len(groups.sizes)))
-    f = (between(groups) / degrees[0]) / (float(groups.squares.sum()) / degrees[1])
+    f = (between(groups) / degrees[0]) / (groups.within / degrees[1])
     return f, degrees
 
 
-def welch_anova(groups: Groups) -> tuple[float, tuple[float, float], float]:
+def welch_anova(groups: GroupMeans) -> tuple[float, tuple[float, float], float]:
     """Welch's F for unequal variances, its degrees of freedom and its p value."""
     weights, k = groups.sizes / groups.variances, len(groups.sizes)
     mean = weights @ groups.means / weights.sum()
@@ -155,10 +191,10 @@ def welch_anova(groups: Groups) -> tuple[float, tuple[float, float], float]:
     return statistic, degrees, float(special.fdtrc(*degrees, statistic))
 
 
-def bartlett(groups: Groups) -> Test:
+def bartlett(groups: Comparable) -> Test:
     """Bartlett's test that all variances are equal."""
     n, k, degrees = groups.sizes.sum(), len(groups.sizes), groups.sizes - 1
-    pooled_variance = groups.squares.sum() / (n - k)
+    pooled_variance = groups.within / (n - k)
     statistic = (n - k) * np.log(pooled_variance) - np.sum(degrees * np.log(groups.variances))
     scale = 1 + (np.sum(1 / degrees) - 1 / (n - k)) / (3 * (k - 1))
     return Test.chi2(float(statistic / scale), k - 1)

@@ -16,14 +16,13 @@ from gencard.core.answers.families.anova import (
     TESTS,
     adjusted_for,
     cell_design,
-    of_columns,
     places_of_terms,
     terms_of,
     typ_of,
 )
 from gencard.core.answers.families.levels import choice, number, numbers, response_of
 from gencard.core.answers.likelihood import events_of
-from gencard.core.answers.linear import Moments, linear_fit, moments
+from gencard.core.answers.linear import Moments, linear_fit, moments, of_columns
 from gencard.core.answers.loglinear import open_cells
 from gencard.core.answers.margins import Margins, within
 from gencard.core.answers.newton import MOST_NUMBERS

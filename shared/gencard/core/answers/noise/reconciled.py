@@ -13,7 +13,16 @@ import numpy as np
 
 from gencard.core.answers.design import Block
 from gencard.core.answers.linear import lifted
-from gencard.core.answers.margins import Margins, Occupied, PsiMargins, Within, occupied_of
+from gencard.core.answers.margins import (
+    Margins,
+    Occupied,
+    Present,
+    PsiMargins,
+    Units,
+    Within,
+    occupied_of,
+)
+from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
 from gencard.core.statistics.consistency import Blocks, interactions, marginal_of
@@ -25,18 +34,21 @@ _MOST_NUMBERS = 2 * 10**7
 """In one array of derivatives: cells of a table times coefficients."""
 
 
-def margins_of(psi: Psi) -> Margins:
+def margins_of(psi: Psi, coding: Coding | None = None) -> Margins:
     """Margins of released statistics: exact ones as they are, noisy ones reconciled.
+
+    Args:
+        coding: The schema, for sums of numbers.
 
     Raises:
         TooLargeError: The cliques of a noisy psi have too many subsets.
     """
-    return PsiMargins.of(psi) if psi.exact else NoisyMargins.of(psi)
+    return PsiMargins.of(psi, coding) if psi.exact else NoisyMargins.of(psi, coding)
 
 
 def reconciled(margins: Margins) -> Margins:
     """Margins as they are, those of noisy statistics reconciled: their noise must not be forgotten."""
-    return margins_of(margins.psi) if isinstance(margins, PsiMargins) else margins
+    return margins_of(margins.psi, margins.coding) if isinstance(margins, PsiMargins) else margins
 
 
 def is_noisy(margins: Margins) -> bool:
@@ -69,7 +81,7 @@ def noisy_whole(margins: Margins) -> "NoisyMargins | None":
 
 
 def _whole(margins: Margins) -> Margins:
-    while isinstance(margins, Within):
+    while isinstance(margins, Within | Present):
         margins = margins.whole
     return margins
 
@@ -106,9 +118,9 @@ class NoisyMargins:
     blocks: Blocks
 
     @classmethod
-    def of(cls, psi: Psi) -> "NoisyMargins":
+    def of(cls, psi: Psi, coding: Coding | None = None) -> "NoisyMargins":
         """Raises TooLargeError where the cliques have too many subsets."""
-        return cls(PsiMargins.of(psi), interactions(psi))
+        return cls(PsiMargins.of(psi, coding), interactions(psi.fitted))
 
     @property
     def domain(self) -> Domain:
@@ -134,6 +146,12 @@ class NoisyMargins:
 
     def source(self, clique: Clique) -> Clique:
         return self.measured.source(clique)
+
+    def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:
+        return self.measured.sums(of, by, present)
+
+    def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:
+        return self.measured.sum_variances(of, by, present)
 
     def covariance(self, gradients: Iterable[Block], functions: int) -> FloatArray:
         """What noise does to linear functions of the counts.

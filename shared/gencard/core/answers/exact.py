@@ -1,0 +1,311 @@
+r"""Least squares in whole numbers: no digit of the records' sums is lost before the last step.
+
+Columns are sums of parts, each a number of each cell times 1 or times the units of an attribute. Their
+inner products are whole numbers of a common fraction, sums of psi times these. The normal equations are
+solved by fraction-free elimination [1]_: all intermediate numbers are minors of the matrix, so that a
+column depends on earlier ones if its pivot vanishes, not if rounding says so.
+
+References:
+    .. [1] E. H. Bareiss, "Sylvester's identity and multistep integer-preserving Gaussian elimination",
+       Mathematics of Computation 22(103), 1968.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from math import lcm
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.answers.design import Column
+from gencard.core.answers.margins import Margins, Units, summed
+from gencard.core.domain import Clique
+from gencard.core.scale import Scale
+from gencard.core.types import FloatArray
+
+MOST_EXACT = 40
+"""Columns up to which elimination is exact; above, floats are corrected by exact residuals."""
+
+_ALIASED = 10**11
+"""A column is left out if earlier ones explain all but less than this part of its sum of squares."""
+
+_CORRECTIONS = 3
+
+Whole = NDArray[np.object_]
+"""Whole numbers of any size."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The parts of columns that are functions of the same cells, times 1 or times the same units.
+
+    Args:
+        number: The attribute whose units they are multiplied by; none for 1.
+        attributes: Of the cells.
+        places: Positions of the columns, some perhaps twice.
+        values: Shape ``(parts, cells)``, whole numbers.
+        factors: What each row is multiplied by.
+    """
+
+    number: Clique
+    attributes: Clique
+    places: tuple[int, ...]
+    values: Whole
+    factors: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gram:
+    """Inner products of columns over the records, exactly.
+
+    Args:
+        products: Shape ``(columns, columns)``, whole numbers.
+        divisors: The product of columns i and j is that of ``products`` by both of their divisors.
+    """
+
+    products: Whole
+    divisors: tuple[int, ...]
+
+    def product(self, one: int, other: int) -> Fraction:
+        return Fraction(self.products[one, other], self.divisors[one] * self.divisors[other])
+
+    def of(self, places: Sequence[int]) -> "Gram":
+        """The inner products of some of the columns."""
+        return Gram(
+            self.products[np.ix_(places, places)], tuple(self.divisors[place] for place in places)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solved:
+    """Least squares of the last column on some of the others.
+
+    Args:
+        kept: Positions of the columns that are estimated.
+        params: One for each of them.
+        inverse: Of their inner products.
+        rss: Residual sum of squares.
+    """
+
+    kept: tuple[int, ...]
+    params: FloatArray
+    inverse: FloatArray
+    rss: Fraction
+
+
+def gram_of(margins: Margins, columns: Sequence[Column], scales: Mapping[str, Scale]) -> Gram:
+    """Inner products of columns; raises LackingMarginalsError where a table of counts or sums is absent.
+
+    Args:
+        scales: Of the attributes of which columns have slopes.
+    """
+    parts = tuple(_parts(columns, scales))
+    divisors = [1] * len(columns)
+    for part in parts:
+        for place, factor in zip(part.places, part.factors, strict=True):
+            divisors[place] = lcm(divisors[place], factor.denominator)
+    products = np.zeros((len(columns), len(columns)), dtype=object)
+    for one, other in combinations_with_replacement(parts, 2):
+        inside = _products(one, other, _table(margins, scales, one, other))
+        left, right = (
+            np.array(
+                [
+                    int(factor * divisors[place])
+                    for place, factor in zip(part.places, part.factors, strict=True)
+                ],
+                dtype=object,
+            )
+            for part in (one, other)
+        )
+        inside = inside * left[:, None] * right[None, :]
+        np.add.at(products, np.ix_(one.places, other.places), inside)
+        if one is not other:
+            np.add.at(products, np.ix_(other.places, one.places), inside.T)
+    return Gram(products, tuple(divisors))
+
+
+def _parts(columns: Sequence[Column], scales: Mapping[str, Scale]) -> Iterator[Part]:
+    """The columns, cut into parts; a number is its units and the centre of its scale, times the step."""
+    rows: dict[tuple[Clique, Clique], list[tuple[int, Whole, Fraction]]] = {}
+    for place, column in enumerate(columns):
+        if np.any(column.values) or not column.slopes:
+            values, factor = _whole(column.values)
+            rows.setdefault(((), column.attributes), []).append((place, values, factor))
+        for slope in column.slopes:
+            scale, (values, factor) = scales[slope.number], _whole(slope.values)
+            step = Fraction(scale.step) * factor
+            rows.setdefault(((slope.number,), slope.attributes), []).append((place, values, step))
+            if scale.centre:
+                constant = step * scale.centre
+                rows.setdefault(((), slope.attributes), []).append((place, values, constant))
+    for (number, attributes), inside in rows.items():
+        places, rows_of, factors = zip(*inside, strict=True)
+        yield Part(number, attributes, places, np.array(rows_of, dtype=object), factors)
+
+
+def _whole(values: FloatArray) -> tuple[Whole, Fraction]:
+    """Floats as whole multiples of a fraction, shape ``(cells,)``."""
+    flat = np.asarray(values, dtype=np.float64).reshape(-1)
+    if np.array_equal(flat, np.rint(flat)):
+        return np.array([int(one) for one in flat.tolist()], dtype=object), Fraction(1)
+    ratios = [one.as_integer_ratio() for one in flat.tolist()]
+    divisor = lcm(*(under for _, under in ratios))
+    wholes = np.array([over * (divisor // under) for over, under in ratios], dtype=object)
+    return wholes, Fraction(1, divisor)
+
+
+def _table(margins: Margins, scales: Mapping[str, Scale], one: Part, other: Part) -> Units:
+    """Sums of the product of both parts' units in the cells of all attributes of both."""
+    by = one.attributes + tuple(name for name in other.attributes if name not in one.attributes)
+    of = one.number + other.number
+    if of:
+        return summed(margins).sums(tuple(sorted(of, key=list(scales).index)), by)
+    counts = margins.counts(by)
+    return np.array([int(one) for one in counts.reshape(-1).tolist()], dtype=object).reshape(
+        counts.shape
+    )
+
+
+def _products(one: Part, other: Part, table: Units) -> Whole:
+    """Sums over the cells of each row of one part times each of the other times the table."""
+    common = tuple(name for name in one.attributes if name in other.attributes)
+    union = one.attributes + tuple(name for name in other.attributes if name not in common)
+    if not common:
+        wide = table.reshape(one.values.shape[1], other.values.shape[1])
+        return _dot(_dot(one.values, wide), other.values.T)
+    left, right = (_lifted(part, union, table.shape) for part in (one, other))
+    return _dot(left * table.reshape(-1), right.T)
+
+
+def _lifted(part: Part, union: Clique, sizes: tuple[int, ...]) -> Whole:
+    """The rows of a part in the cells of more attributes, the first of which are in order."""
+    own = [sizes[union.index(name)] for name in part.attributes]
+    values = part.values.reshape(-1, *own)
+    order = sorted(range(len(own)), key=lambda axis: union.index(part.attributes[axis]))
+    ordered = np.transpose(values, [0, *(1 + axis for axis in order)])
+    inside = {union.index(name) for name in part.attributes}
+    absent = tuple(1 + axis for axis in range(len(union)) if axis not in inside)
+    wide = np.broadcast_to(np.expand_dims(ordered, absent), (len(part.values), *sizes))
+    return wide.reshape(len(part.values), -1)
+
+
+_SAFE = 2**62
+
+
+def _dot(left: Whole, right: Whole) -> Whole:
+    """A product of matrices of whole numbers, in machine words where they cannot overflow."""
+    cells = max(left.shape[-1], 1)
+    largest = _largest(left) * _largest(right) * cells
+    if largest < _SAFE:
+        return np.asarray(left.astype(np.int64) @ right.astype(np.int64)).astype(object)
+    return np.asarray(left @ right)
+
+
+def _largest(values: Whole) -> int:
+    return max(int(values.max(initial=0)), -int(values.min(initial=0)), 1)
+
+
+def solved(gram: Gram) -> Solved:
+    """Regress the last column on the others, leaving out those that earlier ones determine."""
+    if len(gram.divisors) - 1 > MOST_EXACT:
+        return _solved_in_floats(gram)
+    kept, rows, last = _eliminated(gram.products)
+    response = len(gram.divisors) - 1
+    under = gram.divisors
+    params = [Fraction(rows[i][response], last) * under[i] / under[response] for i in kept]
+    columns = [response + 1 + place for place in kept]
+    inverse = [
+        [
+            float(Fraction(rows[i][j], last) * under[i] * under[k])
+            for j, k in zip(columns, kept, strict=True)
+        ]
+        for i in kept
+    ]
+    rss = Fraction(rows[response][response], last) / under[response] ** 2
+    return Solved(
+        tuple(kept), np.array(list(map(float, params))), np.array(inverse).reshape(len(kept), -1), rss
+    )
+
+
+def _eliminated(products: Whole) -> tuple[list[int], list[list[int]], int]:
+    """Fraction-free Gauss-Jordan elimination of all columns but the last, in their order.
+
+    Returns:
+        The pivots, the rows of ``[products | unit matrix]`` afterwards, and what they are divided by.
+    """
+    size = len(products)
+    rows = [[*map(int, row), *(int(i == j) for j in range(size))] for i, row in enumerate(products)]
+    norms, kept, last = [rows[i][i] for i in range(size)], [], 1
+    for place in range(size - 1):
+        pivot, own = rows[place][place], rows[place]
+        if pivot <= 0 or pivot * _ALIASED <= last * norms[place]:
+            continue
+        for i, row in enumerate(rows):
+            if i != place:
+                factor = row[place]
+                rows[i] = [(pivot * x - factor * y) // last for x, y in zip(row, own, strict=True)]
+        kept.append(place)
+        last = pivot
+    return kept, rows, last
+
+
+def _solved_in_floats(gram: Gram) -> Solved:
+    """The same by Cholesky's decomposition, with estimates corrected by exact residuals."""
+    size = len(gram.divisors) - 1
+    exact = [[gram.product(i, j) for j in range(size + 1)] for i in range(size + 1)]
+    norms = np.array([float(exact[i][i]) for i in range(size)])
+    centred = _centred(exact)
+    kept = _independent(centred, norms)
+    roots = np.sqrt([float(exact[i][i]) or 1.0 for i in kept])
+    unit = np.array([[float(exact[i][j]) for j in kept] for i in kept]) / np.outer(roots, roots)
+    inverse = np.linalg.inv(unit) / np.outer(roots, roots)
+    params = [Fraction(0)] * len(kept)
+    for _ in range(_CORRECTIONS):
+        rest = [
+            exact[i][size]
+            - sum((exact[i][j] * b for j, b in zip(kept, params, strict=True)), Fraction(0))
+            for i in kept
+        ]
+        change = inverse @ np.array(list(map(float, rest)))
+        params = [b + Fraction(float(more)) for b, more in zip(params, change, strict=True)]
+    explained = sum(
+        (
+            b
+            * (
+                2 * exact[i][size]
+                - sum((exact[i][j] * c for j, c in zip(kept, params, strict=True)), Fraction(0))
+            )
+            for i, b in zip(kept, params, strict=True)
+        ),
+        Fraction(0),
+    )
+    return Solved(
+        tuple(kept), np.array(list(map(float, params))), inverse, exact[size][size] - explained
+    )
+
+
+def _centred(exact: Sequence[Sequence[Fraction]]) -> FloatArray:
+    """Inner products of the columns less what the first one explains."""
+    size, first = len(exact) - 1, exact[0]
+    return np.array(
+        [
+            [
+                float(exact[i][j] - (first[i] * first[j] / first[0] if i and j and first[0] else 0))
+                for j in range(size)
+            ]
+            for i in range(size)
+        ]
+    )
+
+
+def _independent(gram: FloatArray, norms: FloatArray) -> list[int]:
+    rest, kept = gram.copy(), []
+    for place in range(len(rest)):
+        pivot = rest[place, place]
+        if pivot > norms[place] / _ALIASED and pivot > 0:
+            kept.append(place)
+            if place:
+                rest -= np.outer(rest[place], rest[place]) / pivot
+    return kept

@@ -1,0 +1,292 @@
+"""Which numbers of a formula are summed as the records have them, and which sums an analysis needs.
+
+A number is *wide* if a level of its attribute holds more than one value. In a term it is summed where it
+stands alone in a linear function, such as ``I(2 * age - 3)``, and is multiplied by no other wide number;
+elsewhere its levels count, each as one number: it is *grouped*.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement
+
+from gencard.core.card.sums import Sum
+from gencard.core.coding import Coding, Edges
+from gencard.core.domain import Clique
+from gencard.core.statistics.formula import Analysis, Written
+from gencard.core.statistics.marginals import maximal
+from gencard.formulas.evaluation import CODINGS
+from gencard.formulas.functions import NotUsableError, function_of, parsed
+
+SUMMED_KINDS = {Analysis.LINEAR, Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
+"""Kinds whose response is summed; a linear model's terms, too."""
+
+CONSTANT = ""
+"""The name of the constant among the coefficients of a linear function."""
+
+_SAME = {"I", "as_numeric"}
+
+
+@dataclass(frozen=True, slots=True)
+class NumbersUsed:
+    """The wide numbers of a formula.
+
+    Args:
+        response: The response, if it is summed; "" if not.
+        terms: Numbers of terms that are summed, in the schema's order.
+        grouped: Numbers of terms whose levels count, in the schema's order.
+    """
+
+    response: str = ""
+    terms: Clique = ()
+    grouped: Clique = ()
+
+    @property
+    def summed(self) -> frozenset[str]:
+        """All attributes that are summed."""
+        return frozenset({*self.terms, self.response} - {""})
+
+    def without(self, name: str) -> "NumbersUsed":
+        """The same with a number of the terms grouped."""
+        left = tuple(one for one in self.terms if one != name)
+        return NumbersUsed(self.response, left, (*self.grouped, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The statistics that determine an analysis.
+
+    Args:
+        cliques: Marginals.
+        sums: Sums, and numbers of records of which numbers are present.
+    """
+
+    cliques: tuple[Clique, ...]
+    sums: tuple[Sum, ...] = ()
+
+
+def is_wide(coding: Coding, name: str) -> bool:
+    """Whether an attribute has numbers that its levels do not determine, and that can be summed."""
+    attribute = coding.attribute(name)
+    if not isinstance(attribute.coding, Edges) or attribute.coding.scale is None:
+        return False
+    return attribute.derivation is None and any(low != high for low, high in attribute.coding.ends)
+
+
+def linear_function(code: str, numbers: Set[str]) -> Mapping[str, Fraction] | None:
+    """The coefficients of a linear function of some attributes, that of ``CONSTANT`` included.
+
+    Returns:
+        None where it is another function, or one of other attributes, too.
+
+    >>> linear_function("I(2 * age - 3)", {"age"})
+    {'age': Fraction(2, 1), '': Fraction(-3, 1)}
+    """
+    try:
+        tree, quoted = parsed(code)
+    except NotUsableError:
+        return None
+    return _Linear(numbers, quoted).of(tree)
+
+
+class _Linear:
+    def __init__(self, numbers: Set[str], quoted: Mapping[str, str]) -> None:
+        self._numbers, self._quoted = numbers, quoted
+
+    def of(self, node: ast.expr) -> dict[str, Fraction] | None:
+        match node:
+            case ast.Name() | ast.Attribute():
+                return self._named(ast.unparse(node))
+            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+                return {CONSTANT: Fraction(repr(number))}
+            case ast.Call(args=[ast.Constant(value=str() as name)]) if function_of(node) == "Q":
+                return self._named(name)
+            case ast.Call(args=[inner]) if function_of(node) in _SAME and not node.keywords:
+                return self.of(inner)
+        return self._of_operation(node)
+
+    def _of_operation(self, node: ast.expr) -> dict[str, Fraction] | None:
+        match node:
+            case ast.UnaryOp(op=ast.UAdd() | ast.USub() as sign, operand=inner):
+                return _times(self.of(inner), Fraction(-1 if isinstance(sign, ast.USub) else 1))
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right):
+                turned = _times(self.of(right), Fraction(-1 if isinstance(sign, ast.Sub) else 1))
+                return _plus(self.of(left), turned)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return self._multiplied(self.of(left), self.of(right))
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                under = _constant(self.of(right))
+                return _times(self.of(left), 1 / under) if under else None
+        return None
+
+    def _named(self, text: str) -> dict[str, Fraction] | None:
+        name = self._quoted.get(text, text)
+        return {name: Fraction(1)} if name in self._numbers else None
+
+    def _multiplied(
+        self, one: dict[str, Fraction] | None, other: dict[str, Fraction] | None
+    ) -> dict[str, Fraction] | None:
+        for factor, rest in ((one, other), (other, one)):
+            if (number := _constant(factor)) is not None:
+                return _times(rest, number)
+        return None
+
+
+def _constant(function: dict[str, Fraction] | None) -> Fraction | None:
+    """The number that a function is, if it is one."""
+    return function[CONSTANT] if function is not None and set(function) == {CONSTANT} else None
+
+
+def _times(function: dict[str, Fraction] | None, factor: Fraction) -> dict[str, Fraction] | None:
+    return None if function is None else {name: factor * one for name, one in function.items()}
+
+
+def _plus(
+    one: dict[str, Fraction] | None, other: dict[str, Fraction] | None
+) -> dict[str, Fraction] | None:
+    if one is None or other is None:
+        return None
+    names = dict.fromkeys((*one, *other))
+    return {name: one.get(name, Fraction(0)) + other.get(name, Fraction(0)) for name in names}
+
+
+def numbers_used(
+    written: Written, kind: Analysis, coding: Coding, *, fixed: Set[str] = frozenset()
+) -> NumbersUsed:
+    """The wide numbers of a formula, from schema and formula alone.
+
+    Args:
+        fixed: Attributes whose levels count anyway: those of a condition, or with numbers of their own.
+    """
+    wide = frozenset(one.name for one in coding.attributes if is_wide(coding, one.name))
+    response = ""
+    if kind in SUMMED_KINDS and written.response is not None:
+        name = written.attributes[written.response][0]
+        linear = linear_function(written.response, wide - fixed)
+        response = name if linear and name in linear else ""
+    factors = {factor for term in written.terms for factor in term}
+    numbers = {factor: wide.intersection(written.attributes[factor]) for factor in factors}
+    free = _summed_in_terms(written, numbers, wide - fixed) if kind is Analysis.LINEAR else frozenset()
+    as_numbers = [factor for factor in factors if not is_categorical(factor)]
+    grouped = frozenset().union(*(numbers[factor] for factor in as_numbers)) - free
+    order = coding.domain.attributes
+    summed = tuple(name for name in order if name in free)
+    return NumbersUsed(response, summed, tuple(name for name in order if name in grouped))
+
+
+def is_categorical(factor: str) -> bool:
+    """Whether a factor has levels, not numbers: ``C(x)``, a comparison, or several that are joined."""
+    node = parsed(factor)[0]
+    while isinstance(node, ast.Call) and function_of(node) == "I" and len(node.args) == 1:
+        node = node.args[0]
+    if isinstance(node, ast.Call):
+        return is_coded(factor)
+    joined = isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr)
+    opposite = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.Invert)
+    return joined or opposite or isinstance(node, ast.Compare | ast.BoolOp)
+
+
+def is_coded(factor: str) -> bool:
+    """Whether a factor says how the levels of an attribute are coded, as ``C(x)`` does."""
+    node = parsed(factor)[0]
+    return isinstance(node, ast.Call) and function_of(node) in CODINGS
+
+
+def _summed_in_terms(
+    written: Written, numbers: Mapping[str, frozenset[str]], wide: frozenset[str]
+) -> frozenset[str]:
+    """The numbers that stand in linear functions wherever they stand, and in products with no other."""
+    free = wide.intersection(frozenset().union(*numbers.values()))
+    while True:
+        bound: set[str] = set()
+        for factor, inside in numbers.items():
+            if inside and linear_function(factor, free) is None:
+                bound |= inside
+        for term in written.terms:
+            several = [numbers[factor] for factor in term if numbers[factor]]
+            if len(several) > 1:
+                bound |= frozenset().union(*several)
+        if not bound & free:
+            return free
+        free -= bound
+
+
+def needs_of(
+    written: Written, kind: Analysis, coding: Coding, used: NumbersUsed, *, about: Clique, drop: bool
+) -> Needs:
+    """The marginals and sums that determine an analysis of summed numbers.
+
+    Args:
+        about: Attributes of the condition that chooses records.
+        drop: Records with a missing value in the formula are left out.
+    """
+    parts = tuple(_cells(written, kind, used))
+    several = kind is Analysis.ANOVA and len(written.formula.terms) > 1
+    in_pairs = kind is Analysis.LINEAR or several
+    pairs = combinations_with_replacement(parts, 2) if in_pairs else zip(parts, parts, strict=True)
+    wanted = [((*one[0], *other[0]), one[1] | other[1]) for one, other in pairs]
+    if name := used.response:
+        wanted += [((name, *number), cells) for number, cells in parts]
+        wanted += [((name, name), frozenset() if in_pairs else cells) for _, cells in parts]
+    elif written.response is not None:
+        levels = written.attributes[written.response]
+        wanted += [(number, cells.union(levels)) for number, cells in parts]
+    return _needs(wanted, coding, population_of(written, coding, used, drop=drop), about)
+
+
+def _cells(
+    written: Written, kind: Analysis, used: NumbersUsed
+) -> Iterator[tuple[Clique, frozenset[str]]]:
+    """The parts of columns: a number or none, and the attributes of the cells."""
+    seen: set[tuple[Clique, frozenset[str]]] = {((), frozenset())}
+    yield (), frozenset()
+    for term in written.terms:
+        attributes = frozenset(written.attributes_of(term))
+        numbers = attributes.intersection(used.terms) if kind is Analysis.LINEAR else frozenset()
+        rest = attributes - numbers
+        for number in ((), *((name,) for name in sorted(numbers))):
+            if (number, rest) not in seen:
+                seen.add((number, rest))
+                yield number, rest
+
+
+def _needs(
+    wanted: Iterable[tuple[Clique, frozenset[str]]], coding: Coding, population: Clique, about: Clique
+) -> Needs:
+    domain, missing = coding.domain, {*population}
+    cliques, sums = [], []
+    for of, cells in wanted:
+        by = domain.canonical(cells | {*about}) if cells or about else ()
+        if of or not missing <= {*by}:
+            present = tuple(name for name in population if name not in of)
+            if of or present:
+                sums.append(Sum(tuple(of), by, present).in_order_of(domain))
+                continue
+        if by:
+            cliques.append(by)
+    kept = maximal(cliques) if cliques else ()
+    return Needs(tuple(kept), _widest(sums, coding))
+
+
+def _widest(sums: Iterable[Sum], coding: Coding) -> tuple[Sum, ...]:
+    """The sums that are no sums of others."""
+    distinct = tuple(dict.fromkeys(sums))
+    kept = [
+        one
+        for one in distinct
+        if not any(
+            (other.of == one.of or not one.of)
+            and other.population(coding) == one.population(coding)
+            and {*one.by} <= {*other.by}
+            and (other.of, other.by) != (one.of, one.by)
+            for other in distinct
+        )
+    ]
+    return tuple(sorted(kept, key=lambda one: one.place(coding.domain)))
+
+
+def population_of(written: Written, coding: Coding, used: NumbersUsed, *, drop: bool) -> Clique:
+    """The attributes that must be present in each record that counts, in the schema's order."""
+    names = {*written.formula.attributes} if drop else {*used.summed}
+    return tuple(one.name for one in coding.attributes if one.name in names and one.coding.missing)
