@@ -8,8 +8,11 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
+from scipy import stats
+from statsmodels.stats.oneway import anova_oneway
 
 from gencard.core.answers.margins import PsiMargins
+from gencard.core.card.sums import Sum as SumOf
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, LevelsTooWideError
 from gencard.core.scale import Scale
@@ -165,3 +168,133 @@ def test_a_product_of_numbers_groups_both(records):
     answer = asked(records, "y ~ x:z + g")
     assert "x (3 groups):z (3 groups)" in answer.coefficients.names
     assert answer.notes[0].startswith("x, z: each level counts as one number")
+
+
+@pytest.mark.parametrize("where", ["", "g != 'c'", "x < 40 and h == 'yes'"])
+@pytest.mark.parametrize("text", ["y ~ z", "y ~ g * z", "y ~ 1"])
+def test_conditions_choose_records(records, text, where):
+    chosen = complete_records(records, text)
+    if where:
+        chosen = chosen.query(where, engine="python")
+    own, reference = asked(records, text, where=where), smf.ols(text, chosen).fit()
+    assert own.n == reference.nobs
+    assert np.allclose(own.coefficients.params, reference.params, rtol=1e-10, atol=1e-10)
+    assert np.allclose(own.coefficients.bse, reference.bse, rtol=1e-9)
+
+
+class TestGroups:
+    @pytest.mark.parametrize("term", ["g", "h", "g:h", "k", ""])
+    def test_means_and_deviations_are_those_of_pandas(self, records, term):
+        text = f"y ~ {term or 1}"
+        table = asked(records, text, Analysis.MEANS).table("means")
+        chosen = complete_records(records, text)
+        keys = [chosen[name] for name in term.split(":") if name] or [np.zeros(len(chosen))]
+        reference = chosen.groupby(keys)["y"].agg(["count", "mean", "var"])
+        own = np.array([row[:3] for row in table.values], dtype=float)
+        assert np.allclose(own, reference.to_numpy(), rtol=1e-12)
+
+    @pytest.mark.parametrize("test", ["pooled", "welch"])
+    def test_a_t_test_is_that_of_scipy(self, records, test):
+        answer = asked(records, "y ~ h", Analysis.TTEST, options={"test": test})
+        chosen = complete_records(records, "y ~ h")
+        no, yes = (chosen.loc[chosen.h == one, "y"] for one in ("no", "yes"))
+        reference = stats.ttest_ind(no, yes, equal_var=test == "pooled")
+        assert answer["tvalue"] == pytest.approx(reference.statistic, rel=1e-10)
+        assert answer.scalar("tvalue").pvalue == pytest.approx(reference.pvalue, rel=1e-8)
+
+    def test_one_mean(self, records):
+        answer = asked(records, "I(2 * y + 1) ~ 1", Analysis.TTEST, options={"value": 60.0})
+        reference = stats.ttest_1samp(2 * records.y.dropna() + 1, 60.0)
+        assert answer["tvalue"] == pytest.approx(reference.statistic, rel=1e-10)
+
+    def test_one_way(self, records):
+        answer = asked(records, "y ~ g", Analysis.ANOVA)
+        chosen = complete_records(records, "y ~ g")
+        parts = [part["y"] for _, part in chosen.groupby("g")]
+        assert answer["fvalue"] == pytest.approx(stats.f_oneway(*parts).statistic, rel=1e-10)
+        assert answer["bartlett"] == pytest.approx(stats.bartlett(*parts).statistic, rel=1e-8)
+        with pytest.raises(KeyError):
+            answer["levene"]
+
+    def test_welch(self, records):
+        answer = asked(records, "y ~ g", Analysis.ANOVA, options={"test": "welch"})
+        chosen = complete_records(records, "y ~ g")
+        reference = anova_oneway(chosen.y, chosen.g, use_var="unequal")
+        assert answer["fvalue"] == pytest.approx(reference.statistic, rel=1e-10)
+
+    @pytest.mark.parametrize("typ", [1, 2])
+    def test_several_terms(self, records, typ):
+        text = "y ~ g * h + k"
+        answer = asked(records, "y ~ g * h + C(k)", Analysis.ANOVA, options={"typ": typ})
+        fit = smf.ols("y ~ g * h + C(k)", complete_records(records, text)).fit()
+        reference = sm.stats.anova_lm(fit, typ=typ)
+        own = {name: row for name, row in zip(answer.tables[0].row_names, answer.tables[0].values)}
+        for name, row in reference.iterrows():
+            ours = own["k" if name == "C(k)" else name]
+            assert ours[0] == pytest.approx(row["sum_sq"], rel=1e-9), name
+
+    def test_squares_of_all_records_give_the_pooled_tests(self, records):
+        psi = psi_with(records, [("g",)], [SumOf(("y",), ("g",)), SumOf(("y", "y"))])
+        whole = asked(records, "y ~ g", Analysis.ANOVA)
+        answer = asked(records, "y ~ g", Analysis.ANOVA, psi=psi)
+        assert answer["fvalue"] == pytest.approx(whole["fvalue"], rel=1e-12)
+        assert [row[3] for row in answer.table("means").values] == [None] * 3
+        with pytest.raises(KeyError):
+            answer["bartlett"]
+
+    def test_ranks_are_those_of_levels_and_say_so(self, records):
+        psi = psi_with(records, [("g", "y")], [])
+        answer = asked(records, "y ~ g", Analysis.ANOVA, options={"test": "kruskal"}, psi=psi)
+        assert answer["h"] > 0
+        assert any("levels" in note for note in answer.notes)
+
+
+class TestRefusals:
+    def test_levels_of_a_response_that_are_too_wide(self, records):
+        psi = psi_with(records, [("g", "y")], [])
+        with pytest.raises(LevelsTooWideError) as raised:
+            asked(records, "y ~ g", psi=psi)
+        assert raised.value.fields["attribute"] == "y"
+        assert SumOf(("y",), ("g",)) in raised.value.lacking_sums
+        assert SumOf(("y", "y")) in raised.value.lacking_sums
+
+    @pytest.mark.parametrize("kind", [Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, Analysis.LINEAR])
+    @pytest.mark.parametrize("response", ["log(y + 1)", "I(y**2)", "I(y > 5)"])
+    def test_functions_inside_levels(self, records, kind, response):
+        psi = psi_with(records, [("g", "y")], [])
+        with pytest.raises(LevelsTooWideError):
+            asked(records, f"{response} ~ h", kind, psi=psi)
+
+    def test_a_condition_on_the_response(self, records):
+        psi = psi_with(records, [("g", "y")], [])
+        with pytest.raises(LevelsTooWideError):
+            asked(records, "y ~ g", where="y < 100", psi=psi)
+
+    def test_a_comparison_with_an_edge_is_of_levels(self, records):
+        psi = psi_with(records, [("g", "y")], [])
+        own = asked(records, "I(y >= 100) ~ g", psi=psi)
+        assert own.coefficients is not None
+
+    def test_values_by_hand_are_an_answer_that_says_so(self, records):
+        psi = psi_with(records, [("g", "y")], [])
+        values = {"y": [5.0, 40.0, 300.0]}
+        margins = PsiMargins.of(psi, CODING)
+        answer = answer_of("y ~ g", Analysis.LINEAR, margins, CODING, values=values, missing="drop")
+        assert any("the analyst gave" in note for note in answer.notes)
+
+    def test_a_record_without_a_number_is_not_left_out_in_silence(self, records):
+        with pytest.raises(InvalidInputError, match="missing='drop'"):
+            asked(records, "y ~ g", missing="level")
+
+    def test_without_missing_values_nothing_needs_to_be_said(self, records):
+        whole = records.dropna()
+        one, other = (asked(whole, "y ~ g + x", missing=how) for how in ("level", "drop"))
+        assert one.coefficients == other.coefficients
+
+    def test_a_term_without_sums_is_grouped(self, records):
+        written = read_factors("y ~ x", CODING)
+        used = numbers_used(written, Analysis.LINEAR, CODING).without("x")
+        needs = needs_of(written, Analysis.LINEAR, CODING, used, about=(), drop=True)
+        answer = asked(records, "y ~ x", psi=psi_with(records, needs.cliques, needs.sums))
+        assert answer.coefficients.names == ("Intercept", "x (3 groups)")
+        assert answer.notes[0].startswith("x: each level counts as one number")

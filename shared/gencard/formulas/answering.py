@@ -41,6 +41,7 @@ from gencard.formulas.evaluation import Levels, evaluated
 from gencard.formulas.formulas import read_factors, read_formula
 from gencard.formulas.functions import NotUsableError
 from gencard.formulas.numbers import (
+    SUMMED_KINDS,
     Needs,
     NumbersUsed,
     is_categorical,
@@ -94,8 +95,12 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     check_coded(options or {})
     margins = reconciled(margins)
     used = _numbers_used(written, kind, coding, values, where, options or {})
+    _check_response(written, kind, coding, used, values, options or {})
     if used.summed:
-        used, part, needs = _of_numbers(margins, written, kind, coding, used, where, missing)
+        pooled = (options or {}).get("test", "pooled") == "pooled"
+        used, part, needs = _of_numbers(
+            margins, written, kind, coding, used, where, missing, pooled=pooled
+        )
     else:
         part = _part(margins, formula, coding, values, where, missing)
         needs = Needs(sufficient_cliques(formula, kind, coding.domain))
@@ -145,11 +150,57 @@ def _numbers_used(
     """The wide numbers of a formula; those with numbers of their own, or in a condition, are grouped."""
     fixed = {*(values or {}), *(read_condition(where, coding, values)[0] if where else ())}
     cut = _cut(written, coding, values)
-    if _RANKED.intersection((name, str(value)) for name, value in options.items()):
+    if _is_ranked(options):
         kind = Analysis.QUANTILES
     used = numbers_used(written, kind, coding, fixed=fixed | cut)
     grouped = tuple(name for name in coding.domain.attributes if name in {*used.grouped, *cut})
     return replace(used, grouped=grouped)
+
+
+_OF_RESPONSES = {*SUMMED_KINDS, Analysis.POISSON}
+"""Kinds of which the response is a number, never an order of levels."""
+
+
+def _check_response(
+    written: Written,
+    kind: Analysis,
+    coding: Coding,
+    used: NumbersUsed,
+    values: Values | None,
+    options: Mapping[str, Option],
+) -> None:
+    """Refuse a response whose levels hold several values, and that no sums give.
+
+    Raises:
+        LevelsTooWideError: It is one.
+    """
+    factor = written.response
+    if factor is None or used.response or kind not in _OF_RESPONSES or _is_ranked(options):
+        return
+    wide = [name for name in written.attributes[factor] if is_wide(coding, name)]
+    own = [name for name in wide if name not in (values or {})]
+    if not own or (is_categorical(factor) and not _cuts(factor, coding, values)):
+        return
+    raise LevelsTooWideError(attribute=own[0], cliques=factor, advice=_OF_LEVELS)
+
+
+_OF_LEVELS = (
+    "Write the response as a linear function of one attribute, without a condition on its own levels; or "
+    "give its levels numbers with values={...}, which the answer says."
+)
+
+
+def _is_ranked(options: Mapping[str, Option]) -> bool:
+    return bool(_RANKED.intersection((name, str(value)) for name, value in options.items()))
+
+
+def _cuts(factor: str, coding: Coding, values: Values | None) -> bool:
+    """Whether a comparison is true of one value and false of another one of the same level."""
+    try:
+        read_condition(factor, coding, values)
+    except InvalidInputError:
+        return True
+    return False
 
 
 def _cut(written: Written, coding: Coding, values: Values | None) -> set[str]:
@@ -158,10 +209,7 @@ def _cut(written: Written, coding: Coding, values: Values | None) -> set[str]:
     for factor in {factor for term in written.terms for factor in term}:
         wide = {name for name in written.attributes[factor] if is_wide(coding, name)} - {*(values or {})}
         if wide and is_categorical(factor) and not is_coded(factor):
-            try:
-                read_condition(factor, coding, values)
-            except InvalidInputError:
-                cut |= wide
+            cut |= wide if _cuts(factor, coding, values) else set()
     return cut
 
 
@@ -173,6 +221,8 @@ def _of_numbers(
     used: NumbersUsed,
     where: str,
     missing: str,
+    *,
+    pooled: bool,
 ) -> tuple[NumbersUsed, Margins, Needs]:
     """The numbers that can be summed, the margins of the records that are asked for, and what they need.
 
@@ -186,12 +236,15 @@ def _of_numbers(
     _dropped(written.formula, coding, missing)
     about = read_condition(where, coding) if where else None
     part = within(margins, *about) if about else margins
+    drop = missing == "drop"
     while True:
-        drop = missing == "drop"
         names = population_of(written, coding, used, drop=drop)
         own = Present(part, names) if names else part
-        needs = needs_of(written, kind, coding, used, about=(), drop=drop)
-        lacking = [one for one in needs.sums if not _has(own, one)]
+        needs = needs_of(written, kind, coding, used, drop=drop)
+        lacking = _lacking(own, needs)
+        if lacking and pooled:
+            less = needs_of(written, kind, coding, used, drop=drop, pooled=True)
+            needs, lacking = (less, ()) if not _lacking(own, less) else (needs, lacking)
         numbers = {name for one in lacking for name in one.of if name in used.terms}
         if not numbers:
             break
@@ -207,13 +260,15 @@ def _of_numbers(
     return used, own, needs
 
 
-def _has(margins: Margins, one: Sum) -> bool:
-    """Whether margins determine a sum."""
-    try:
-        summed(margins).sums(one.of, one.by, one.present)
-    except LackingMarginalsError:
-        return False
-    return True
+def _lacking(margins: Margins, needs: Needs) -> tuple[Sum, ...]:
+    """The sums that margins do not determine."""
+    lacking = []
+    for one in needs.sums:
+        try:
+            summed(margins).sums(one.of, one.by, one.present)
+        except LackingMarginalsError:
+            lacking.append(one)
+    return tuple(lacking)
 
 
 def _grouped_note(used: NumbersUsed) -> tuple[str, ...]:

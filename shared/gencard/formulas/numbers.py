@@ -22,6 +22,12 @@ from gencard.formulas.functions import NotUsableError, function_of, parsed
 SUMMED_KINDS = {Analysis.LINEAR, Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
 """Kinds whose response is summed; a linear model's terms, too."""
 
+_OF_NUMBERS = {
+    *(Analysis.LINEAR, Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL, Analysis.POISSON),
+    *(Analysis.COX, Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.DISCRIMINANT),
+}
+"""Kinds that take numbers of terms as such; all others have their levels as groups or in their order."""
+
 CONSTANT = ""
 """The name of the constant among the coefficients of a linear function."""
 
@@ -168,7 +174,7 @@ def numbers_used(
     factors = {factor for term in written.terms for factor in term}
     numbers = {factor: wide.intersection(written.attributes[factor]) for factor in factors}
     free = _summed_in_terms(written, numbers, wide - fixed) if kind is Analysis.LINEAR else frozenset()
-    as_numbers = [factor for factor in factors if not is_categorical(factor)]
+    as_numbers = [one for one in factors if kind in _OF_NUMBERS and not is_categorical(one)]
     grouped = frozenset().union(*(numbers[factor] for factor in as_numbers)) - free
     order = coding.domain.attributes
     summed = tuple(name for name in order if name in free)
@@ -213,13 +219,21 @@ def _summed_in_terms(
 
 
 def needs_of(
-    written: Written, kind: Analysis, coding: Coding, used: NumbersUsed, *, about: Clique, drop: bool
+    written: Written,
+    kind: Analysis,
+    coding: Coding,
+    used: NumbersUsed,
+    *,
+    about: Clique = (),
+    drop: bool = False,
+    pooled: bool = False,
 ) -> Needs:
     """The marginals and sums that determine an analysis of summed numbers.
 
     Args:
         about: Attributes of the condition that chooses records.
         drop: Records with a missing value in the formula are left out.
+        pooled: One variance within all groups is enough, in place of each group's own.
     """
     parts = tuple(_cells(written, kind, used))
     several = kind is Analysis.ANOVA and len(written.formula.terms) > 1
@@ -228,7 +242,7 @@ def needs_of(
     wanted = [((*one[0], *other[0]), one[1] | other[1]) for one, other in pairs]
     if name := used.response:
         wanted += [((name, *number), cells) for number, cells in parts]
-        wanted += [((name, name), frozenset() if in_pairs else cells) for _, cells in parts]
+        wanted += [((name, name), frozenset() if in_pairs or pooled else cells) for _, cells in parts]
     elif written.response is not None:
         levels = written.attributes[written.response]
         wanted += [(number, cells.union(levels)) for number, cells in parts]

@@ -59,7 +59,7 @@ def answer_from(
         estimates = answer_of(
             question.formula,
             analysis_of(question.kind),
-            margins_of(psi),
+            margins_of(psi, coding),
             coding,
             values=question.values,
             where=question.where,
