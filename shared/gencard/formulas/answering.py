@@ -116,7 +116,8 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
         options=options,
         used=used,
     )
-    question = replace(question, needs=cliques) if used.summed else question
+    if used.summed:
+        question = replace(question, needs=cliques, sums=needs.sums)
     notes = (*_grouped_note(used), *_values_note(formula, where, coding, values))
     if bootstrap is None:
         answer = answered(question, part)

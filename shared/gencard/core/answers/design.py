@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gencard.core.answers.answer import CODED
 from gencard.core.answers.margins import Margins, Mask
+from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
@@ -98,12 +101,26 @@ class Block:
     Args:
         attributes: In the order of the axes.
         places: Positions of the columns in the design.
-        values: Shape ``(columns, cells)``, the cells in row-major order.
+        values: Shape ``(columns, cells)``, the cells in row-major order; floats, or whole numbers.
+        of: Numbers by whose units the values are multiplied, in each record.
     """
 
     attributes: Clique
     places: IntArray
-    values: FloatArray
+    values: NDArray[Any]
+    of: Clique = ()
+
+
+def lifted(block: Block, union: Clique, sizes: tuple[int, ...]) -> NDArray[Any]:
+    """The columns of a block in the cells of more attributes, shape ``(columns, cells)``."""
+    own = [sizes[union.index(name)] for name in block.attributes]
+    values = block.values.reshape(len(block.places), *own)
+    order = sorted(range(len(own)), key=lambda axis: union.index(block.attributes[axis]))
+    ordered = np.transpose(values, [0, *(1 + axis for axis in order)])
+    inside = {union.index(name) for name in block.attributes}
+    absent = tuple(1 + axis for axis in range(len(union)) if axis not in inside)
+    wide = np.broadcast_to(np.expand_dims(ordered, absent), (len(block.places), *sizes))
+    return wide.reshape(len(block.places), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +254,7 @@ class Question:
         response: The response as a column of slopes, where its numbers are summed as the records have
             them; None where its levels count.
         needs: Marginals that determine the answer, if they are not those of the formula alone.
+        sums: Sums that determine it, too.
     """
 
     kind: Analysis
@@ -249,6 +267,7 @@ class Question:
     grouping: Grouping | None = None
     response: Column | None = None
     needs: tuple[Clique, ...] | None = None
+    sums: tuple[Sum, ...] = ()
 
     @property
     def scales(self) -> dict[str, Scale]:

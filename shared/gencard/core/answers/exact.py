@@ -11,7 +11,7 @@ References:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import lcm
@@ -19,7 +19,7 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.answers.design import Column
+from gencard.core.answers.design import Block, Column, lifted
 from gencard.core.answers.margins import Margins, Units, summed
 from gencard.core.domain import Clique
 from gencard.core.scale import Scale
@@ -42,18 +42,23 @@ class Part:
     """The parts of columns that are functions of the same cells, times 1 or times the same units.
 
     Args:
-        number: The attribute whose units they are multiplied by; none for 1.
-        attributes: Of the cells.
-        places: Positions of the columns, some perhaps twice.
-        values: Shape ``(parts, cells)``, whole numbers.
+        block: Its values are whole numbers; places may repeat.
         factors: What each row is multiplied by.
     """
 
-    number: Clique
-    attributes: Clique
-    places: tuple[int, ...]
-    values: Whole
+    block: Block
     factors: tuple[Fraction, ...]
+
+    @property
+    def divisors(self) -> tuple[tuple[int, int], ...]:
+        """The place of each row, and what its factor is divided by."""
+        pairs = zip(self.block.places.tolist(), self.factors, strict=True)
+        return tuple((place, factor.denominator) for place, factor in pairs)
+
+    def wholes(self, divisors: Sequence[int]) -> Whole:
+        """The factors times the divisors of their columns."""
+        pairs = zip(self.block.places.tolist(), self.factors, strict=True)
+        return np.array([int(factor * divisors[place]) for place, factor in pairs], dtype=object)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,20 +67,29 @@ class Gram:
 
     Args:
         products: Shape ``(columns, columns)``, whole numbers.
-        divisors: The product of columns i and j is that of ``products`` by both of their divisors.
+        divisors: The product of columns i and j is that of ``products`` by both of their divisors, and
+            by ``common``.
+        common: 1 where counts and sums are whole numbers.
     """
 
     products: Whole
     divisors: tuple[int, ...]
+    common: int
 
     def product(self, one: int, other: int) -> Fraction:
-        return Fraction(self.products[one, other], self.divisors[one] * self.divisors[other])
+        under = self.divisors[one] * self.divisors[other] * self.common
+        return Fraction(self.products[one, other], under)
+
+    @property
+    def floats(self) -> FloatArray:
+        """The inner products, each rounded once."""
+        size = range(len(self.divisors))
+        return np.array([[float(self.product(one, other)) for other in size] for one in size])
 
     def of(self, places: Sequence[int]) -> "Gram":
         """The inner products of some of the columns."""
-        return Gram(
-            self.products[np.ix_(places, places)], tuple(self.divisors[place] for place in places)
-        )
+        divisors = tuple(self.divisors[place] for place in places)
+        return Gram(self.products[np.ix_(places, places)], divisors, self.common)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,26 +118,31 @@ def gram_of(margins: Margins, columns: Sequence[Column], scales: Mapping[str, Sc
     parts = tuple(_parts(columns, scales))
     divisors = [1] * len(columns)
     for part in parts:
-        for place, factor in zip(part.places, part.factors, strict=True):
-            divisors[place] = lcm(divisors[place], factor.denominator)
+        for place, divisor in part.divisors:
+            divisors[place] = lcm(divisors[place], divisor)
     products = np.zeros((len(columns), len(columns)), dtype=object)
-    for one, other in combinations_with_replacement(parts, 2):
-        inside = _products(one, other, _table(margins, scales, one, other))
-        left, right = (
-            np.array(
-                [
-                    int(factor * divisors[place])
-                    for place, factor in zip(part.places, part.factors, strict=True)
-                ],
-                dtype=object,
-            )
-            for part in (one, other)
-        )
-        inside = inside * left[:, None] * right[None, :]
-        np.add.at(products, np.ix_(one.places, other.places), inside)
+    tables = [_table(margins, scales, *pair) for pair in combinations_with_replacement(parts, 2)]
+    common = lcm(*(unit.denominator for _, unit in tables))
+    pairs = combinations_with_replacement(parts, 2)
+    for (one, other), (table, unit) in zip(pairs, tables, strict=True):
+        inside = _products(one.block, other.block, table) * int(unit * common)
+        inside = inside * one.wholes(divisors)[:, None] * other.wholes(divisors)[None, :]
+        np.add.at(products, np.ix_(one.block.places, other.block.places), inside)
         if one is not other:
-            np.add.at(products, np.ix_(other.places, one.places), inside.T)
-    return Gram(products, tuple(divisors))
+            np.add.at(products, np.ix_(other.block.places, one.block.places), inside.T)
+    return Gram(products, tuple(divisors), common)
+
+
+def blocks_of(columns: Sequence[Column], scales: Mapping[str, Scale]) -> tuple[Block, ...]:
+    """The same columns in floats, as sums of parts: those with ``of`` are multiplied by units."""
+    return tuple(
+        replace(part.block, values=part.block.values.astype(float) * _floats(part.factors)[:, None])
+        for part in _parts(columns, scales)
+    )
+
+
+def _floats(numbers: Sequence[Fraction]) -> FloatArray:
+    return np.array([float(number) for number in numbers])
 
 
 def _parts(columns: Sequence[Column], scales: Mapping[str, Scale]) -> Iterator[Part]:
@@ -141,8 +160,9 @@ def _parts(columns: Sequence[Column], scales: Mapping[str, Scale]) -> Iterator[P
                 constant = step * scale.centre
                 rows.setdefault(((), slope.attributes), []).append((place, values, constant))
     for (number, attributes), inside in rows.items():
-        places, rows_of, factors = zip(*inside, strict=True)
-        yield Part(number, attributes, places, np.array(rows_of, dtype=object), factors)
+        places, values_of, factors = zip(*inside, strict=True)
+        values = np.array(values_of, dtype=object).reshape(len(places), -1)
+        yield Part(Block(attributes, np.array(places, dtype=np.int64), values, number), factors)
 
 
 def _whole(values: FloatArray) -> tuple[Whole, Fraction]:
@@ -156,39 +176,32 @@ def _whole(values: FloatArray) -> tuple[Whole, Fraction]:
     return wholes, Fraction(1, divisor)
 
 
-def _table(margins: Margins, scales: Mapping[str, Scale], one: Part, other: Part) -> Units:
-    """Sums of the product of both parts' units in the cells of all attributes of both."""
-    by = one.attributes + tuple(name for name in other.attributes if name not in one.attributes)
-    of = one.number + other.number
-    if of:
-        return summed(margins).sums(tuple(sorted(of, key=list(scales).index)), by)
+def _table(
+    margins: Margins, scales: Mapping[str, Scale], one: Part, other: Part
+) -> tuple[Units, Fraction]:
+    """Sums of the product of both parts' units in the cells of all attributes of both.
+
+    Returns:
+        Whole numbers, and the unit that they count: 1, but of counts with noise, which are no wholes.
+    """
+    left, right = one.block, other.block
+    by = left.attributes + tuple(name for name in right.attributes if name not in left.attributes)
+    if of := left.of + right.of:
+        return summed(margins).sums(tuple(sorted(of, key=list(scales).index)), by), Fraction(1)
     counts = margins.counts(by)
-    return np.array([int(one) for one in counts.reshape(-1).tolist()], dtype=object).reshape(
-        counts.shape
-    )
+    wholes, unit = _whole(counts)
+    return wholes.reshape(counts.shape), unit
 
 
-def _products(one: Part, other: Part, table: Units) -> Whole:
+def _products(one: Block, other: Block, table: Units) -> Whole:
     """Sums over the cells of each row of one part times each of the other times the table."""
     common = tuple(name for name in one.attributes if name in other.attributes)
     union = one.attributes + tuple(name for name in other.attributes if name not in common)
     if not common:
         wide = table.reshape(one.values.shape[1], other.values.shape[1])
         return _dot(_dot(one.values, wide), other.values.T)
-    left, right = (_lifted(part, union, table.shape) for part in (one, other))
+    left, right = (lifted(block, union, table.shape) for block in (one, other))
     return _dot(left * table.reshape(-1), right.T)
-
-
-def _lifted(part: Part, union: Clique, sizes: tuple[int, ...]) -> Whole:
-    """The rows of a part in the cells of more attributes, the first of which are in order."""
-    own = [sizes[union.index(name)] for name in part.attributes]
-    values = part.values.reshape(-1, *own)
-    order = sorted(range(len(own)), key=lambda axis: union.index(part.attributes[axis]))
-    ordered = np.transpose(values, [0, *(1 + axis for axis in order)])
-    inside = {union.index(name) for name in part.attributes}
-    absent = tuple(1 + axis for axis in range(len(union)) if axis not in inside)
-    wide = np.broadcast_to(np.expand_dims(ordered, absent), (len(part.values), *sizes))
-    return wide.reshape(len(part.values), -1)
 
 
 _SAFE = 2**62
@@ -223,7 +236,7 @@ def solved(gram: Gram) -> Solved:
         ]
         for i in kept
     ]
-    rss = Fraction(rows[response][response], last) / under[response] ** 2
+    rss = Fraction(rows[response][response], last) / under[response] ** 2 / gram.common
     return Solved(
         tuple(kept), np.array(list(map(float, params))), np.array(inverse).reshape(len(kept), -1), rss
     )

@@ -13,10 +13,9 @@ import numpy as np
 from scipy import stats
 
 from gencard.core.answers.answer import Answer, Scalar, coefficients_of, finite
-from gencard.core.answers.design import INTERCEPT, Block, Column, Design, Question, value_notes
+from gencard.core.answers.design import INTERCEPT, Block, Column, Design, Question, lifted, value_notes
 from gencard.core.answers.exact import Gram, gram_of, solved
 from gencard.core.answers.margins import Margins, records_of
-from gencard.core.domain import Clique
 from gencard.core.errors import NoEstimateError
 from gencard.core.types import FloatArray, IntArray
 
@@ -117,6 +116,11 @@ class ExactModel:
     gram: Gram
     n: float
 
+    @property
+    def scale(self) -> FloatArray:
+        """Inner products of the columns of the design, in floats."""
+        return self.gram.floats[:-2, :-2]
+
     @classmethod
     def of(cls, margins: Margins, question: Question, design: Design) -> "ExactModel":
         """Raises NoEstimateError without records, LackingMarginalsError where a sum is absent."""
@@ -195,18 +199,6 @@ def products(margins: Margins, one: Block, other: Block) -> FloatArray:
         return np.asarray(one.values @ table @ other.values.T)
     left, right = (lifted(block, union, counts.shape) for block in (one, other))
     return np.asarray((left * counts.reshape(-1)) @ right.T)
-
-
-def lifted(block: Block, union: Clique, sizes: tuple[int, ...]) -> FloatArray:
-    """The columns of a block in the cells of more attributes, shape ``(columns, cells)``."""
-    own = [sizes[union.index(name)] for name in block.attributes]
-    values = block.values.reshape(len(block.places), *own)
-    order = sorted(range(len(own)), key=lambda axis: union.index(block.attributes[axis]))
-    ordered = np.transpose(values, [0, *(1 + axis for axis in order)])
-    inside = {union.index(name) for name in block.attributes}
-    absent = tuple(1 + axis for axis in range(len(union)) if axis not in inside)
-    wide = np.broadcast_to(np.expand_dims(ordered, absent), (len(block.places), *sizes))
-    return wide.reshape(len(block.places), -1)
 
 
 def independent(gram: FloatArray, norms: FloatArray | None = None) -> IntArray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import prod
 from typing import Protocol, cast
 
@@ -144,15 +145,20 @@ class PsiMargins:
         return self.psi.domain
 
     def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:
-        table, names = self._smallest(of, by, present).table(self.domain)
-        return _summed_out(table, names, by)
+        source = self.sum_source(of, by, present)
+        return _summed_out(source.table(self.domain), source.by, by)
 
     def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:
-        variance = self._smallest(of, by, present).variance_of(by, self.domain)
-        return np.full(tuple(self.domain.size(name) for name in by), variance)
+        source = self.sum_source(of, by, present)
+        cells = _summed_out(source.counting(self.domain).astype(object), source.by, by)
+        return source.stddev**2 * cells.astype(np.float64)
 
-    def _smallest(self, of: Clique, by: Clique, present: Clique) -> "_SumSource":
-        """The measurement that gives sums with the least noise, and of these the smallest."""
+    def sum_source(self, of: Clique, by: Clique, present: Clique) -> "SumSource":
+        """The measurement that gives sums with the least noise, and of these the smallest.
+
+        Raises:
+            LackingMarginalsError: None does.
+        """
         if self.coding is None:
             raise LackingMarginalsError.of([by])
         coding = self.coding
@@ -164,7 +170,7 @@ class PsiMargins:
             lacking = wanted.in_order_of(coding.domain) if wanted else None
             raise LackingMarginalsError.of([] if lacking else [by], [lacking] if lacking else [])
         chosen = min(usable, key=lambda one: (one.variance_of(by, self.domain), len(one.values)))
-        return replace(chosen, dropped=tuple(population - chosen.population))
+        return replace(chosen, dropped=tuple(population.intersection(chosen.by)))
 
     def shares(self, clique: Clique) -> tuple[tuple[int, float], ...]:
         """Positions in ``psi.measurements`` and weights, which sum to 1: how a count is made of them.
@@ -221,18 +227,20 @@ class PsiMargins:
 
 
 @dataclass(frozen=True, slots=True)
-class _SumSource:
+class SumSource:
     """Sums, or numbers of records, that psi has.
 
     Args:
+        place: Its own number among all that psi says.
         of: As in ``Sum``.
         by: Attributes of the cells, the last one running fastest.
         population: Attributes that are present in all records that count.
         values: One for each cell.
         stddev: Standard deviation of the noise on each.
-        dropped: Attributes of ``by`` whose last level, "missing", does not count.
+        dropped: Attributes of ``by`` whose last level, "missing", holds nobody who counts.
     """
 
+    place: int
     of: Clique
     by: Clique
     population: frozenset[str]
@@ -254,27 +262,35 @@ class _SumSource:
         """Of the noise on a sum by some of the attributes."""
         return self.stddev**2 * prod(domain.size(name) for name in self.by if name not in by)
 
-    def table(self, domain: Domain) -> tuple[Units, Clique]:
-        """The cells that count, and the attributes of the axes."""
-        sizes = tuple(domain.size(name) for name in self.by)
-        table = np.array(list(map(int, self.values)), dtype=object).reshape(sizes)
+    def table(self, domain: Domain) -> Units:
+        """Its cells, 0 where they do not count; axes in the order of ``by``."""
+        values = np.array(list(map(int, self.values)), dtype=object)
+        return np.where(self.counting(domain), values.reshape(self._sizes(domain)), 0)
+
+    def counting(self, domain: Domain) -> Mask:
+        """The cells that count."""
+        mask = np.ones(self._sizes(domain), dtype=bool)
         for name in self.dropped:
-            table = table.copy()
-            np.moveaxis(table, self.by.index(name), 0)[-1] = 0
-        return table, self.by
+            np.moveaxis(mask, self.by.index(name), 0)[-1] = False
+        return mask
+
+    def _sizes(self, domain: Domain) -> tuple[int, ...]:
+        return tuple(domain.size(name) for name in self.by)
 
 
-def _sum_sources(psi: Psi, coding: Coding) -> Iterator[_SumSource]:
+def _sum_sources(psi: Psi, coding: Coding) -> Iterator[SumSource]:
     """All that psi says about sums, and about the numbers of records beside them."""
     nobody: frozenset[str] = frozenset()
+    place = count()
     for marginal in psi.measurements:
         values = marginal.values.reshape(-1).tolist()
-        yield _SumSource((), marginal.clique, nobody, values, marginal.stddev)
+        yield SumSource(next(place), (), marginal.clique, nobody, values, marginal.stddev)
     for one in psi.sums:
         population = frozenset(one.sum.population(coding))
-        yield _SumSource(one.sum.of, one.sum.by, population, one.values, one.stddev)
+        yield SumSource(next(place), one.sum.of, one.sum.by, population, one.values, one.stddev)
         if one.counts:
-            yield _SumSource((), one.sum.by, population, one.counts, one.counts_stddev)
+            by, stddev = one.sum.by, one.counts_stddev
+            yield SumSource(next(place), (), by, population, one.counts, stddev)
 
 
 def _summed_out(table: Units, names: Clique, kept: Clique) -> Units:

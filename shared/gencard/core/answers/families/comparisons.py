@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
-from gencard.core.answers.design import Column, Question
+from gencard.core.answers.design import Column, Question, occurring
 from gencard.core.answers.families import groups as by_group
 from gencard.core.answers.families.groups import Comparable, Difference, GroupMeans, Groups, SummedGroups
 from gencard.core.answers.families.levels import (
@@ -58,27 +58,27 @@ def compared(margins: Margins, question: Question, term: Clique) -> Compared:
 def _compared_sums(margins: Margins, question: Question, response: Column, term: Clique) -> Compared:
     """The same of numbers as the records have them."""
     counts = margins.counts(term).reshape(-1)
-    some = np.flatnonzero(counts > 0)
-    if not len(some):
+    some = np.flatnonzero(occurring(margins, term))
+    if not counts.sum() > 0:
         raise NoEstimateError(kind=question.kind, problem="there are no records")
     (slope,) = response.slopes
-    scale = question.scales[slope.number]
+    scale, sums = question.scales[slope.number], summed(margins)
     factor = Fraction(float(slope.values)) * Fraction(scale.step)
     constant = Fraction(float(response.values)) + factor * scale.centre
-    tables = summed(margins)
-    sizes = [int(counts[place]) for place in some]
-    sums = [tables.sums((slope.number,), term).reshape(-1)[place] for place in some]
-    means = [float(factor * Fraction(total, n) + constant) for total, n in zip(sums, sizes, strict=True)]
-    centred = [Fraction(-total * total, n) for total, n in zip(sums, sizes, strict=True)]
+    sizes = [Fraction(one) for one in counts[some]]
+    totals = [Fraction(one) for one in sums.sums((slope.number,), term).reshape(-1)[some]]
+    ratios = [total / n if n else None for total, n in zip(totals, sizes, strict=True)]
+    means = [nan if ratio is None else float(factor * ratio + constant) for ratio in ratios]
+    centred = [-total * (ratio or 0) for total, ratio in zip(totals, ratios, strict=True)]
     names, of = level_names(question, term), (slope.number, slope.number)
     try:
-        whole = [int(one) for one in tables.sums(of, term).reshape(-1)[some]]
+        whole = [Fraction(one) for one in sums.sums(of, term).reshape(-1)[some]]
         squares = [float(factor**2 * (more + less)) for more, less in zip(whole, centred, strict=True)]
         within = float(factor**2 * (sum(whole) + sum(centred)))
     except LackingMarginalsError:
-        within = float(factor**2 * (int(tables.sums(of, ()).item()) + sum(centred)))
+        within = float(factor**2 * (Fraction(sums.sums(of, ()).item()) + sum(centred)))
         squares = [nan] * len(sizes)
-    groups = SummedGroups(np.array(sizes, float), np.array(means), np.array(squares), within)
+    groups = SummedGroups(np.array(list(map(float, sizes))), np.array(means), np.array(squares), within)
     answer = Answer(question.kind, question.text, float(sum(sizes)), notes=())
     return Compared(groups, tuple(names[place] for place in some), answer)
 

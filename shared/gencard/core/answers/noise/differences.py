@@ -23,7 +23,7 @@ from scipy import special
 
 from gencard.core.answers.answer import NOISE, Answer, Coefficients, Table, coefficients_of, table_of
 from gencard.core.answers.design import Block
-from gencard.core.answers.margins import Margins, Occupied, occupied_of
+from gencard.core.answers.margins import Margins, Occupied, Units, occupied_of, summed
 from gencard.core.answers.noise.numbers import (
     COEFFICIENTS,
     RECORDS,
@@ -85,23 +85,37 @@ def widening(moved: float) -> float:
     return float(np.interp(z, (_NEAR, _FAR), (_MOST_WIDENED, 1.0)))
 
 
+Held = tuple[Clique, Clique]
+"""A table: the numbers that it sums, none for counts, and the attributes of its cells."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Moved:
     """Margins of the tables of an analysis; narrower ones are summed out of the first that has them."""
 
     whole: Margins
-    tables: dict[Clique, FloatArray]
+    tables: dict[Held, FloatArray]
 
     @property
     def domain(self) -> Domain:
         return self.whole.domain
 
     def counts(self, clique: Clique) -> FloatArray:
-        for attributes, table in self.tables.items():
-            if set(clique) <= set(attributes):
-                counts: FloatArray = project(table, attributes, tuple(clique))
-                return counts
-        return self.whole.counts(clique)
+        counts = self._narrowed((), clique)
+        return self.whole.counts(clique) if counts is None else counts
+
+    def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:
+        sums = self._narrowed(of, by)
+        return summed(self.whole).sums(of, by, present) if sums is None else sums.astype(object)
+
+    def _narrowed(self, of: Clique, by: Clique) -> FloatArray | None:
+        for (numbers, attributes), table in self.tables.items():
+            if numbers == of and set(by) <= set(attributes):
+                return np.asarray(project(table, attributes, tuple(by)), dtype=np.float64)
+        return None
+
+    def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:
+        return summed(self.whole).sum_variances(of, by, present)
 
     def variances(self, clique: Clique) -> FloatArray:
         return self.whole.variances(clique)
@@ -138,7 +152,7 @@ def widened(
     answer: Answer,
     analysis: Analysis,
     margins: Margins,
-    cliques: Sequence[Clique],
+    tables: Sequence[Held],
     *,
     kind: Kind,
     alpha: float,
@@ -163,7 +177,7 @@ def widened(
     numbers: Numbers = {at: plain[at] for at, rule in rules.items() if rule and rule.use is Use.GIVEN}
     if all(address.place == RECORDS for address in chosen):
         return rebuilt(answer, numbers), float(margins.variances(())) ** 0.5
-    moves = _moves(list(chosen.items()), analysis, margins, cliques)
+    moves = _moves(list(chosen.items()), analysis, margins, tables)
     spreads = dict(zip(chosen, moves.spread, strict=True))
     noise: dict[str, float] = {}
     factors = np.ones(len(chosen))
@@ -204,43 +218,57 @@ def _moves(
     chosen: Sequence[tuple[Address, Rule]],
     analysis: Analysis,
     margins: Margins,
-    cliques: Sequence[Clique],
+    names: Sequence[Held],
 ) -> NoiseMoves:
-    if sum(margins.domain.project(clique).cells for clique in cliques) > MOST_CELLS:
+    if sum(margins.domain.project(by).cells if by else 1 for _, by in names) > MOST_CELLS:
         raise TooLargeError(
             what="The number of noisy counts of the analysis",
             limit=MOST_CELLS,
             advice="Use fewer attributes, or bootstrap=400 to have intervals of an answer from psi.",
         )
-    tables = {clique: margins.counts(clique) for clique in cliques}
+    tables = {held: _table(margins, held) for held in names}
+    steps = {held: _steps(margins, held) for held in names}
     middle = _values(analysis, Moved(margins, tables), chosen)
     gradients, shift, bend = [], np.zeros(len(chosen)), np.zeros(len(chosen))
-    for clique, table in tables.items():
-        steps = np.asarray(np.sqrt(margins.variances(clique)), dtype=np.float64)
+    for held, table in tables.items():
         slopes = np.zeros((len(chosen), table.size))
         for place, cell in enumerate(np.ndindex(table.shape)):
-            if not steps[cell]:
+            step = float(steps[held][cell])
+            if not step:
                 continue
             up, down = (
-                _values(analysis, Moved(margins, {**tables, clique: one}), chosen)
-                for one in (_stepped(table, cell, sign * float(steps[cell])) for sign in (1, -1))
+                _values(analysis, Moved(margins, {**tables, held: one}), chosen)
+                for one in (_stepped(table, cell, sign * step) for sign in (1, -1))
             )
-            slopes[:, place] = (up - down) / (2 * steps[cell])
+            slopes[:, place] = (up - down) / (2 * step)
             shift += (up + down - 2 * middle) / 2
             bend += (up + down - 2 * middle) ** 2
-        gradients.append(Block(clique, np.arange(len(chosen)), np.nan_to_num(slopes)))
+        of, by = held
+        gradients.append(Block(by, np.arange(len(chosen)), np.nan_to_num(slopes), of))
     together = [
-        _bent_together(analysis, margins, tables, chosen, middle, turn) for turn in range(_TURNS)
+        _bent_together(analysis, margins, tables, steps, chosen, middle, turn) for turn in range(_TURNS)
     ]
     joint = _OF_SQUARES * np.sqrt(np.mean(np.square(together), axis=0))
     covariance = covariance_of(margins, gradients, len(chosen))
     return NoiseMoves(covariance, shift, np.maximum(np.sqrt(bend), joint))
 
 
+def _table(margins: Margins, held: Held) -> FloatArray:
+    of, by = held
+    return np.asarray(summed(margins).sums(of, by) if of else margins.counts(by), dtype=np.float64)
+
+
+def _steps(margins: Margins, held: Held) -> FloatArray:
+    """Standard deviation of the noise in each cell."""
+    of, by = held
+    return np.sqrt(summed(margins).sum_variances(of, by) if of else margins.variances(by))
+
+
 def _bent_together(
     analysis: Analysis,
     margins: Margins,
-    tables: dict[Clique, FloatArray],
+    tables: dict[Held, FloatArray],
+    steps: dict[Held, FloatArray],
     chosen: Sequence[tuple[Address, Rule]],
     middle: FloatArray,
     turn: int,
@@ -251,14 +279,11 @@ def _bent_together(
     """
     values, start = [], 0
     signs = {}
-    for clique, table in tables.items():
-        signs[clique] = _signs(start, table.size, turn).reshape(table.shape)
+    for held, table in tables.items():
+        signs[held] = _signs(start, table.size, turn).reshape(table.shape)
         start += table.size
     for side in (1, -1):
-        moved = {
-            clique: table + side * signs[clique] * np.sqrt(margins.variances(clique))
-            for clique, table in tables.items()
-        }
+        moved = {held: table + side * signs[held] * steps[held] for held, table in tables.items()}
         values.append(_values(analysis, Moved(margins, moved), chosen))
     return (values[0] + values[1] - 2 * middle) / 2
 

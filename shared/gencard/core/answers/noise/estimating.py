@@ -11,8 +11,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from gencard.core.answers.design import Block, Design
-from gencard.core.answers.linear import lifted
+from gencard.core.answers.design import Block, Design, lifted
 from gencard.core.domain import Clique, Domain
 from gencard.core.types import FloatArray, IntArray
 
@@ -38,11 +37,15 @@ class Equations:
         information: Shape ``(coefficients, coefficients)``.
         gradients: Derivatives of each equation by the counts of some tables.
         curvature: Of the information, along directions of shape ``(directions, coefficients)``.
+        sampling: Covariance of the coefficients without the noise, where it is not that of the answer.
+        notes: What a reader of the answer has to know.
     """
 
     information: FloatArray
     gradients: tuple[Block, ...]
     curvature: Callable[[FloatArray], Curvature]
+    sampling: FloatArray | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,22 +85,30 @@ def on_both(one: Block, other: Block, domain: Domain) -> tuple[Clique, FloatArra
     return union, lifted(one, union, sizes), lifted(other, union, sizes)
 
 
+def residuals(blocks: tuple[Block, ...], response: tuple[Block, ...], params: FloatArray) -> list[Block]:
+    """The response less what is fitted, as single numbers in the cells of each block."""
+    fitted = [
+        replace(block, places=block.places[:1], values=-(params[block.places] @ block.values)[None])
+        for block in blocks
+    ]
+    return [*response, *fitted]
+
+
 def linear_equations(
-    blocks: tuple[Block, ...], response: Block, params: FloatArray, inverse: FloatArray, domain: Domain
+    blocks: tuple[Block, ...],
+    response: tuple[Block, ...],
+    params: FloatArray,
+    inverse: FloatArray,
+    domain: Domain,
 ) -> Equations:
     r"""Least squares: :math:`X'(y - X b) = 0`, from pairs of terms.
 
     Args:
-        response: Its number at each level.
+        response: Its number in each cell, in parts.
         inverse: :math:`(X'X)^{-1}`.
     """
-    gradients = [_product(block, response, domain) for block in blocks]
-    for other in blocks:
-        number = (params[other.places] @ other.values)[None]
-        fitted_block = Block(other.attributes, other.places[:1], number)
-        for block in blocks:
-            part = _product(block, fitted_block, domain)
-            gradients.append(replace(part, values=-part.values))
+    rest = residuals(blocks, response, params)
+    gradients = [product_of(block, part, domain) for block in blocks for part in rest]
     return Equations(
         np.asarray(np.linalg.inv(inverse), dtype=np.float64),
         tuple(gradients),
@@ -105,9 +116,14 @@ def linear_equations(
     )
 
 
-def _product(block: Block, number: Block, domain: Domain) -> Block:
+def product_of(block: Block, number: Block, domain: Domain) -> Block:
+    """The derivatives, by the counts or sums of a table, of sums of columns times a number."""
     union, left, right = on_both(block, number, domain)
-    return Block(union, block.places, left * right)
+    return Block(union, block.places, left * right, _numbers(block, number, domain))
+
+
+def _numbers(one: Block, other: Block, domain: Domain) -> Clique:
+    return tuple(sorted(one.of + other.of, key=domain.axis))
 
 
 def _linear_curvature(blocks: tuple[Block, ...], along: FloatArray, domain: Domain) -> Curvature:
@@ -115,7 +131,9 @@ def _linear_curvature(blocks: tuple[Block, ...], along: FloatArray, domain: Doma
     for one, other in combinations_with_replacement(range(len(blocks)), 2):
         union, left, right = on_both(blocks[one], blocks[other], domain)
         forms = (along[:, blocks[one].places] @ left) * (along[:, blocks[other].places] @ right)
-        parts.append(Block(union, np.arange(len(along)), forms if one == other else 2 * forms))
+        values = forms if one == other else 2 * forms
+        numbers = _numbers(blocks[one], blocks[other], domain)
+        parts.append(Block(union, np.arange(len(along)), values, numbers))
     return Curvature(tuple(parts), np.zeros_like(along))
 
 
@@ -136,7 +154,7 @@ def choice_equations(
     for equation, own in enumerate(responses.values):
         one = Block(responses.attributes, responses.places[:1], own[None])
         for block in blocks:
-            part = _product(block, one, domain)
+            part = product_of(block, one, domain)
             gradients.append(replace(part, places=part.places + equation * columns))
     size = params.size
     information = np.einsum("m,mkl,mi,mj->kilj", cells.counts, weights, cells.matrix, cells.matrix)
@@ -187,7 +205,7 @@ def count_equations(
         gradients = blocks
     else:
         fitted_block = cells.block(-rates[:, None] * cells.matrix)
-        gradients = (fitted_block, *(_product(block, response, domain) for block in blocks))
+        gradients = (fitted_block, *(product_of(block, response, domain) for block in blocks))
 
     def curvature(along: FloatArray) -> Curvature:
         forms = (cells.matrix @ along.T) ** 2

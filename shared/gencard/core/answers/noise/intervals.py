@@ -18,16 +18,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from gencard.core.answers.answer import NOISE, Answer, Coefficients, coefficients_of
+from gencard.core.answers.answer import NOISE, Answer, Coefficients, coefficients_of, table_of
 from gencard.core.answers.design import Block, Question
 from gencard.core.answers.families.levels import level
 from gencard.core.answers.margins import Margins
-from gencard.core.answers.noise.differences import MOST_MOVED, widened, widening
+from gencard.core.answers.noise.differences import MOST_MOVED, Held, widened, widening
 from gencard.core.answers.noise.estimating import Equations
 from gencard.core.answers.noise.numbers import Use, names_of, numbers_of, rebuilt, use_of
 from gencard.core.answers.noise.reconciled import covariance_of
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
+from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray
+
+NOISE_PART = "noise in coefficients"
+"""The table of the part of each coefficient's standard error that is noise."""
 
 NOTE = "standard errors, intervals and p values include the noise of psi"
 
@@ -65,18 +69,32 @@ def with_noise(
 
     answer = on_noisy_counts(analysis, margins)
     if equations is None or answer.coefficients is None:
-        cliques, alpha = question.cliques, level(question)
-        known, stddev = widened(answer, analysis, margins, cliques, kind=question.kind, alpha=alpha)
+        kind, alpha, tables = question.kind, level(question), _tables(question)
+        known, stddev = widened(answer, analysis, margins, tables, kind=kind, alpha=alpha)
     else:
         covariance = np.reshape(answer.coefficients.covariance, (len(answer.coefficients.names),) * 2)
-        total = covariance_with_noise(equations(margins, question, answer), margins, covariance)
+        own = equations(margins, question, answer)
+        sampling = covariance if own.sampling is None else own.sampling
+        total = covariance_with_noise(own, margins, sampling)
         known = _given(replace(answer, coefficients=_with(answer.coefficients, total)), question)
+        part = np.sqrt(np.maximum(np.diag(total) - np.diag(sampling), 0.0))
+        beside = table_of(NOISE_PART, answer.coefficients.names, ("std",), part[:, None])
+        known = replace(known, tables=(*known.tables, beside))
+        answer = replace(answer, notes=(*answer.notes, *own.notes))
         stddev = float(margins.variances(())) ** 0.5
     if tests is not None:
         known = tests(margins, question, known)
     if known.coefficients is None and not known.scalars and not known.tables:
         raise NoiseDrownsError
     return replace(known, notes=_notes(known, answer, stddev))
+
+
+def _tables(question: Question) -> list[Held]:
+    """The counts and the sums that an answer rests on."""
+    groups = [clique for clique in question.cliques if clique]
+    groups += [one.by for one in question.sums if one.by]
+    counts: list[Held] = [((), by) for by in maximal(groups) or ((),)]
+    return counts + [(one.of, one.by) for one in question.sums if one.of]
 
 
 def on_noisy_counts(analysis: Callable[[Margins], Answer], margins: Margins) -> Answer:

@@ -5,13 +5,14 @@ of :math:`X^\top X`. With noise of covariance V on the coefficients it is
 :math:`b^\top (s^2 C + V)^{-1} b / q`; a difference of residual sums of squares has no such form.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
 
 from gencard.core.answers.answer import Answer, Coefficients, Scalar, table_of
 from gencard.core.answers.design import Block, Design, Question, occurring
+from gencard.core.answers.exact import blocks_of
 from gencard.core.answers.families.anova import (
     TESTS,
     adjusted_for,
@@ -22,7 +23,15 @@ from gencard.core.answers.families.anova import (
 )
 from gencard.core.answers.families.levels import choice, number, numbers, response_of
 from gencard.core.answers.likelihood import events_of
-from gencard.core.answers.linear import Moments, linear_fit, moments, of_columns
+from gencard.core.answers.linear import (
+    ExactModel,
+    LinearFit,
+    Moments,
+    fitter,
+    moments,
+    of_columns,
+    response_column,
+)
 from gencard.core.answers.loglinear import open_cells
 from gencard.core.answers.margins import Margins, within
 from gencard.core.answers.newton import MOST_NUMBERS
@@ -33,27 +42,46 @@ from gencard.core.answers.noise.estimating import (
     count_equations,
     kept_blocks,
     linear_equations,
+    product_of,
+    residuals,
 )
 from gencard.core.answers.noise.intervals import covariance_with_noise
+from gencard.core.answers.noise.reconciled import covariance_of
 from gencard.core.errors import NoEstimateError, NoiseDrownsError, TooLargeError
 from gencard.core.types import FloatArray, IntArray
 
 
 def linear_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
     """The equations of an answer by ``linear_answer``."""
-    design, coefficients = question.model(), estimated(answer)
-    response = design.required_response()
-    numbers = one_number(response.attribute, response.numbers(margins))
-    _check_rank(moments(margins, design), len(coefficients.names))
-    size = len(coefficients.names)
-    inverse = np.reshape(coefficients.covariance, (size, size)) / answer["scale"]
-    return linear_equations(
-        kept_blocks(design, places_of(design, coefficients)),
-        numbers,
-        np.array(coefficients.params),
-        inverse,
-        margins.domain,
-    )
+    estimated(answer)
+    model = NoisyModel(margins, question, question.model())
+    columns = np.arange(len(model.design.columns))
+    return model.equations(model.fit(columns), columns)
+
+
+def summed_equations(
+    margins: Margins, question: Question, design: Design, fit: LinearFit, places: IntArray
+) -> Equations:
+    """Least squares of summed numbers, with the variance of the residuals at most.
+
+    Args:
+        places: Positions of the estimated columns in the design.
+    """
+    columns = [design.columns[place] for place in places]
+    blocks = blocks_of(columns, question.scales)
+    response = blocks_of([response_column(question, design, margins)], question.scales)
+    equations = linear_equations(blocks, response, fit.params, fit.inverse, margins.domain)
+    rest = residuals(blocks, response, fit.params)
+    squares = [product_of(one, other, margins.domain) for one in rest for other in rest]
+    own = [replace(part, places=np.zeros(1, dtype=np.int64)) for part in squares]
+    stddev = float(covariance_of(margins, own, 1)[0, 0]) ** 0.5
+    if fit.rss >= 2 * stddev:
+        return replace(equations, sampling=fit.inverse * (fit.rss / fit.degrees))
+    rss = max(fit.rss, 0.0) + 2 * stddev
+    return replace(equations, sampling=fit.inverse * (rss / fit.degrees), notes=(AT_MOST,))
+
+
+AT_MOST = "the noise is as large as the residuals: standard errors are at most those that are printed"
 
 
 def logistic_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
@@ -147,7 +175,10 @@ _SINGULAR = 1e-8
 
 def _check_rank(m: Moments, estimated: int) -> None:
     """Columns that others determine leave eigenvalues of 0; noise leaves negative ones."""
-    gram = m.xx + m.n * np.outer(m.centres, m.centres)
+    _check_eigenvalues(m.xx + m.n * np.outer(m.centres, m.centres), estimated)
+
+
+def _check_eigenvalues(gram: FloatArray, estimated: int) -> None:
     scale = np.diag(gram)
     some = scale != 0
     if np.any(scale[some] < 0):
@@ -179,11 +210,11 @@ def f_with_noise(margins: Margins, question: Question, known: Answer) -> Answer:
     if choice(question, "test", TESTS) != TESTS[0]:
         return known
     terms, typ = terms_of(question), typ_of(question)
-    margins = _with_response(margins, question)
-    design = cell_design(margins, question, terms)
-    sums, places = moments(margins, design), places_of_terms(margins, terms)
+    margins = margins if question.is_summed else _with_response(margins, question)
+    design, places = cell_design(margins, question, terms), places_of_terms(margins, terms)
+    model = NoisyModel(margins, question, design)
     try:
-        full = linear_fit(sums)
+        full = model.fit(np.arange(len(design.columns)))
     except NoEstimateError:
         raise NoiseDrownsError from None
     if full.degrees <= 0 or not full.rss > 0:
@@ -193,7 +224,7 @@ def f_with_noise(margins: Margins, question: Question, known: Answer) -> Answer:
         others = [places[1 + other] for other in adjusted_for(terms, place, typ)]
         columns = np.concatenate([places[0], *others, places[1 + place]])
         scale = full.rss / full.degrees
-        rows.append(_tested(margins, design, sums, columns, places[1 + place], scale, full.degrees))
+        rows.append(_tested(model, columns, places[1 + place], scale, full.degrees))
     names = tuple(":".join(term) for term in terms)
     table = table_of(
         "anova", (*names, "Residual"), _COLUMNS, np.array([*rows, (full.degrees, np.nan, np.nan)])
@@ -209,13 +240,7 @@ def _with_response(margins: Margins, question: Question) -> Margins:
 
 
 def _tested(
-    margins: Margins,
-    design: Design,
-    sums: Moments,
-    columns: IntArray,
-    own: IntArray,
-    scale: float,
-    degrees: float,
+    model: "NoisyModel", columns: IntArray, own: IntArray, scale: float, degrees: float
 ) -> tuple[float, float, float]:
     """Degrees of freedom, F and p value of a term.
 
@@ -225,21 +250,46 @@ def _tested(
         scale: Variance of the residuals.
         degrees: Of freedom of the residuals.
     """
-    inside = of_columns(sums, columns)
     try:
-        fit = linear_fit(inside)
+        fit = model.fit(columns)
     except NoEstimateError:
         raise NoiseDrownsError from None
-    _check_rank(inside, len(fit.kept))
     kept = columns[fit.kept]
-    response = design.required_response()
-    values = one_number(response.attribute, response.numbers(margins))
-    blocks = kept_blocks(design, kept)
-    equations = linear_equations(blocks, values, fit.params, fit.inverse, margins.domain)
-    covariance = covariance_with_noise(equations, margins, fit.inverse * scale)
+    equations = model.equations(fit, columns)
+    covariance = covariance_with_noise(equations, model.margins, fit.inverse * scale)
     tested = np.flatnonzero(np.isin(kept, own))
     if not len(tested):
         return 0.0, np.nan, np.nan
     b = fit.params[tested]
     f = float(b @ np.linalg.solve(covariance[np.ix_(tested, tested)], b)) / len(tested)
     return float(len(tested)), f, float(special.fdtrc(len(tested), degrees, f))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisyModel:
+    """Least squares on some columns of a design, by levels or of summed numbers.
+
+    Args:
+        margins: Of the records, with noise.
+        design: All columns; the response is that of the question.
+    """
+
+    margins: Margins
+    question: Question
+    design: Design
+
+    def fit(self, columns: IntArray) -> LinearFit:
+        return fitter(self.margins, self.question, self.design)(columns)
+
+    def equations(self, fit: LinearFit, columns: IntArray) -> Equations:
+        """The equations of a fit; raises NoiseDrownsError where noise made columns depend."""
+        margins, design, kept = self.margins, self.design, columns[fit.kept]
+        if self.question.is_summed:
+            model = ExactModel.of(margins, self.question, design)
+            _check_eigenvalues(model.scale[np.ix_(columns, columns)], len(fit.kept))
+            return summed_equations(margins, self.question, design, fit, kept)
+        _check_rank(of_columns(moments(margins, design), columns), len(fit.kept))
+        response = design.required_response()
+        values = one_number(response.attribute, response.numbers(margins))
+        blocks = kept_blocks(design, kept)
+        return linear_equations(blocks, (values,), fit.params, fit.inverse, margins.domain)

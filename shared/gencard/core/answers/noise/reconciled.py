@@ -11,8 +11,7 @@ from math import prod
 
 import numpy as np
 
-from gencard.core.answers.design import Block
-from gencard.core.answers.linear import lifted
+from gencard.core.answers.design import Block, lifted
 from gencard.core.answers.margins import (
     Margins,
     Occupied,
@@ -57,21 +56,51 @@ def is_noisy(margins: Margins) -> bool:
 
 
 def covariance_of(margins: Margins, gradients: Iterable[Block], functions: int) -> FloatArray:
-    """What noise does to linear functions of counts, perhaps of a part of the records.
+    """What noise does to linear functions of counts and sums, perhaps of a part of the records.
 
     Args:
-        gradients: See ``NoisyMargins.covariance``.
+        gradients: See ``NoisyMargins.covariance``; those with ``of`` are derivatives by each sum.
         functions: How many there are.
 
     Returns:
         Shape ``(functions, functions)``; zero where the margins have no noise.
     """
-    while isinstance(margins, Within):
-        gradients = [_inside(margins, part) for part in gradients]
+    present: Clique = ()
+    gradients = list(gradients)
+    while isinstance(margins, Within | Present):
+        if isinstance(margins, Within):
+            gradients = [_inside(margins, part) for part in gradients]
+        else:
+            present = (*present, *margins.names)
         margins = margins.whole
-    if isinstance(margins, NoisyMargins):
-        return margins.covariance(gradients, functions)
-    return np.zeros((functions, functions))
+    if not isinstance(margins, NoisyMargins):
+        return np.zeros((functions, functions))
+    summed = [part for part in gradients if part.of or present]
+    counted = [part for part in gradients if not part.of and not present]
+    covariance = margins.covariance(counted, functions)
+    return covariance + _covariance_of_sums(margins.measured, summed, present, functions)
+
+
+def _covariance_of_sums(
+    margins: PsiMargins, gradients: Iterable[Block], present: Clique, functions: int
+) -> FloatArray:
+    """The same of sums: each rests on the cells of one measurement, whose noise is independent."""
+    by_cells: dict[int, FloatArray] = {}
+    stddevs: dict[int, float] = {}
+    for part in gradients:
+        others = tuple(name for name in present if name not in part.of)
+        source = margins.sum_source(part.of, part.attributes, others)
+        sizes = tuple(margins.domain.size(name) for name in source.by)
+        values = lifted(part, source.by, sizes) * source.counting(margins.domain).reshape(-1)
+        if source.place not in by_cells:
+            by_cells[source.place] = np.zeros((functions, values.shape[1]))
+            stddevs[source.place] = source.stddev
+        np.add.at(by_cells[source.place], part.places, values)
+    covariance = np.zeros((functions, functions))
+    for place, values in by_cells.items():
+        scaled = values * stddevs[place]
+        covariance += scaled @ scaled.T
+    return covariance
 
 
 def noisy_whole(margins: Margins) -> "NoisyMargins | None":
@@ -102,7 +131,8 @@ def _inside(part: Within, block: Block) -> Block:
     choice = Block(
         part.attributes, np.zeros(1, dtype=np.int64), part.chosen.reshape(1, -1).astype(float)
     )
-    return Block(wider, block.places, lifted(block, wider, sizes) * lifted(choice, wider, sizes))
+    values = lifted(block, wider, sizes) * lifted(choice, wider, sizes)
+    return Block(wider, block.places, values, block.of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
