@@ -298,3 +298,22 @@ class TestRefusals:
         answer = asked(records, "y ~ x", psi=psi_with(records, needs.cliques, needs.sums))
         assert answer.coefficients.names == ("Intercept", "x (3 groups)")
         assert answer.notes[0].startswith("x: each level counts as one number")
+
+
+class TestCorrelations:
+    @pytest.mark.parametrize("text", ["y ~ x", "~ x + y + z", "~ x + k", "I(2 - 3*y) ~ z + k"])
+    def test_they_are_those_of_complete_records(self, records, text):
+        answer = asked(records, text, Analysis.CORRELATION)
+        names = list(answer.table("correlation").row_names)
+        chosen = complete_records(records, text)[names]
+        if "2 - 3*y" in text:
+            chosen = chosen.assign(y=2 - 3 * chosen.y)
+        own = np.array(answer.table("correlation").values, dtype=float)
+        assert np.allclose(own, chosen.corr().to_numpy(), rtol=1e-10)
+        assert answer.n == len(chosen)
+
+    def test_ranks_are_those_of_levels(self, records):
+        psi = psi_with(records, [("x", "y")], [])
+        options = {"method": "spearman"}
+        answer = asked(records, "y ~ x", Analysis.CORRELATION, options=options, psi=psi)
+        assert any("levels" in note for note in answer.notes)

@@ -36,7 +36,7 @@ from gencard.core.errors import (
 )
 from gencard.core.statistics.formula import Analysis, Formula, Written, sufficient_cliques
 from gencard.formulas.conditions import read_condition
-from gencard.formulas.design import Values, numbers_of, read_design, summed_response
+from gencard.formulas.design import Values, numbers_of, read_design, summed_columns
 from gencard.formulas.evaluation import Levels, evaluated
 from gencard.formulas.formulas import read_factors, read_formula
 from gencard.formulas.functions import NotUsableError
@@ -67,6 +67,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     missing: str = "level",
     options: Mapping[str, Option] | None = None,
     bootstrap: Bootstrap | None = None,
+    levels: bool = False,
 ) -> Answer:
     """The answer to a formula.
 
@@ -80,6 +81,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
         missing: "level", or "drop" to leave out records with a missing value in the formula.
         options: What else the kind of analysis takes.
         bootstrap: Gives each number an interval by bootstrap; where the margins have noise, only.
+        levels: Levels count as one number each, though the schema declares steps.
 
     Raises:
         LackingMarginalsError: The margins do not determine the answer; names all that are lacking.
@@ -94,8 +96,10 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     kind_of(kind, options or ())
     check_coded(options or {})
     margins = reconciled(margins)
-    used = _numbers_used(written, kind, coding, values, where, options or {})
-    _check_response(written, kind, coding, used, values, options or {})
+    used = NumbersUsed()
+    if not levels:
+        used = _numbers_used(written, kind, coding, values, where, options or {})
+        _check_response(written, kind, coding, used, values, options or {})
     if used.summed:
         pooled = (options or {}).get("test", "pooled") == "pooled"
         used, part, needs = _of_numbers(
@@ -136,7 +140,10 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     return replace(answer, notes=(*answer.notes, *notes))
 
 
-_RANKED = {("test", "mann-whitney"), ("test", "kruskal")}
+_RANKED = {
+    *(("test", "mann-whitney"), ("test", "kruskal")),
+    *(("method", "spearman"), ("method", "kendall")),
+}
 """Options of tests of ranks: those of the levels in their order."""
 
 
@@ -235,6 +242,8 @@ def _of_numbers(
         InvalidInputError: A record lacks a number and is not to be left out.
     """
     _dropped(written.formula, coding, missing)
+    if kind is Analysis.CORRELATION:
+        missing = "drop"  # all pairs of the same records
     about = read_condition(where, coding) if where else None
     part = within(margins, *about) if about else margins
     drop = missing == "drop"
@@ -314,13 +323,14 @@ def read_question(
         kind_of(kind, options or ()),
         dict(options or {}),
     )
-    response = summed_response(text, coding, used)
+    columns = summed_columns(text, coding, used)
     if not how.has_design:
         numbers = transformed_numbers(text, how, coding, values)
-        return Question(kind, text, formula, coding, numbers, options=own_options, response=response)
+        return Question(kind, text, formula, coding, numbers, options=own_options, columns=columns)
     design = read_design(text, coding, values=values, observed=observed, used=used)
     numbers = numbers_of(coding, values)
-    return Question(kind, text, formula, coding, numbers, design, own_options, response=response)
+    columns = {name: one for name, one in columns.items() if name == formula.response}
+    return Question(kind, text, formula, coding, numbers, design, own_options, columns=columns)
 
 
 def _part(

@@ -309,11 +309,15 @@ class _Maker:
         return Response(factor.strip("`"), attribute, names, finite)
 
 
-def summed_response(text: str, coding: Coding, used: NumbersUsed) -> Column | None:
-    """The response as a column, where it is a linear function of summed numbers."""
-    factor = read_factors(text, coding).response
-    function = linear_function(factor, {used.response}) if factor and used.response else None
-    return _sloped(Column(factor.strip("`"), (), np.ones(())), function) if factor and function else None
+def summed_columns(text: str, coding: Coding, used: NumbersUsed) -> dict[str, Column]:
+    """The response, and terms of one factor each, as columns where they are summed numbers."""
+    written, columns = read_factors(text, coding), {}
+    for factor in (written.response, *(term[0] for term in written.terms if len(term) == 1)):
+        function = linear_function(factor, used.summed) if factor else None
+        names = [name for name in function or () if name != CONSTANT]
+        if factor and function and len(names) == 1:
+            columns[names[0]] = _sloped(Column(factor.strip("`"), (), np.ones(())), function)
+    return columns
 
 
 def _sloped(column: Column, function: Mapping[str, Fraction]) -> Column:

@@ -19,8 +19,11 @@ from gencard.core.statistics.marginals import maximal
 from gencard.formulas.evaluation import CODINGS
 from gencard.formulas.functions import NotUsableError, function_of, parsed
 
-SUMMED_KINDS = {Analysis.LINEAR, Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
-"""Kinds whose response is summed; a linear model's terms, too."""
+SUMMED_KINDS = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, Analysis.LINEAR, Analysis.CORRELATION}
+"""Kinds whose response is summed."""
+
+_SUMMED_TERMS = {Analysis.LINEAR, Analysis.CORRELATION}
+"""Kinds whose terms are summed, too."""
 
 _OF_NUMBERS = {
     *(Analysis.LINEAR, Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL, Analysis.POISSON),
@@ -173,7 +176,7 @@ def numbers_used(
         response = name if linear and name in linear else ""
     factors = {factor for term in written.terms for factor in term}
     numbers = {factor: wide.intersection(written.attributes[factor]) for factor in factors}
-    free = _summed_in_terms(written, numbers, wide - fixed) if kind is Analysis.LINEAR else frozenset()
+    free = _summed_in_terms(written, numbers, wide - fixed) if kind in _SUMMED_TERMS else frozenset()
     as_numbers = [one for one in factors if kind in _OF_NUMBERS and not is_categorical(one)]
     grouped = frozenset().union(*(numbers[factor] for factor in as_numbers)) - free
     order = coding.domain.attributes
@@ -237,7 +240,7 @@ def needs_of(
     """
     parts = tuple(_cells(written, kind, used))
     several = kind is Analysis.ANOVA and len(written.formula.terms) > 1
-    in_pairs = kind is Analysis.LINEAR or several
+    in_pairs = kind in _SUMMED_TERMS or several
     pairs = combinations_with_replacement(parts, 2) if in_pairs else zip(parts, parts, strict=True)
     wanted = [((*one[0], *other[0]), one[1] | other[1]) for one, other in pairs]
     if name := used.response:
@@ -257,7 +260,7 @@ def _cells(
     yield (), frozenset()
     for term in written.terms:
         attributes = frozenset(written.attributes_of(term))
-        numbers = attributes.intersection(used.terms) if kind is Analysis.LINEAR else frozenset()
+        numbers = attributes.intersection(used.terms) if kind in _SUMMED_TERMS else frozenset()
         rest = attributes - numbers
         for number in ((), *((name,) for name in sorted(numbers))):
             if (number, rest) not in seen:

@@ -224,6 +224,7 @@ def _noisy(job: AnswerJob, privacy: Privacy, run: RunQuestion, coding: Coding) -
             where=job.question.where,
             missing=job.question.missing,
             options=question.options,
+            levels=True,
         )
     except GencardError:  # the noisy counts alone say so, and they are paid
         return _without_answer([Rule.DROWNED])

@@ -251,8 +251,8 @@ class Question:
         design: The model matrix; None for analyses that need none.
         options: What else was said, by name, such as the number of components.
         grouping: For runs on records, the groups that functions make; None where they make none.
-        response: The response as a column of slopes, where its numbers are summed as the records have
-            them; None where its levels count.
+        columns: Of attributes without a design, or of the response, that are summed as the records have
+            them: their numbers as columns of slopes.
         needs: Marginals that determine the answer, if they are not those of the formula alone.
         sums: Sums that determine it, too.
     """
@@ -265,7 +265,7 @@ class Question:
     design: Design | None = None
     options: Mapping[str, Option] = field(default_factory=dict)
     grouping: Grouping | None = None
-    response: Column | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict)
     needs: tuple[Clique, ...] | None = None
     sums: tuple[Sum, ...] = ()
 
@@ -282,7 +282,12 @@ class Question:
     def is_summed(self) -> bool:
         """Whether numbers are summed as the records have them, not by their levels alone."""
         slopes = self.design is not None and any(column.slopes for column in self.design.columns)
-        return self.response is not None or slopes
+        return bool(self.columns) or slopes
+
+    @property
+    def summed_response(self) -> Column | None:
+        """The response as a column of slopes; None where its levels count."""
+        return self.columns.get(self.formula.response or "")
 
     @property
     def cliques(self) -> tuple[Clique, ...]:

@@ -148,8 +148,8 @@ class ExactModel:
 
 def response_column(question: Question, design: Design, margins: Margins) -> Column:
     """The response of a model as a column of its design."""
-    if question.response is not None:
-        return question.response
+    if question.summed_response is not None:
+        return question.summed_response
     response = design.required_response()
     return Column(response.name, (response.attribute,), response.numbers(margins))
 

@@ -45,8 +45,8 @@ def compared(margins: Margins, question: Question, term: Clique) -> Compared:
         InvalidInputError: The response is no number.
         NoEstimateError: No record has one.
     """
-    if question.response is not None:
-        return _compared_sums(margins, question, question.response, term)
+    if question.summed_response is not None:
+        return _compared_sums(margins, question, question.summed_response, term)
     response = response_of(question)
     keys = {response: numbers(question, response)}
     table = level_table(margins, question, term, (response,), keys, signed=True)

@@ -6,17 +6,19 @@ ties.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
-from math import atanh, sqrt, tanh
+from itertools import combinations, combinations_with_replacement
+from math import atanh, copysign, sqrt, tanh
 
 import numpy as np
 from scipy import special
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
-from gencard.core.answers.design import Question
+from gencard.core.answers.design import INTERCEPT, Column, Question
+from gencard.core.answers.exact import gram_of
 from gencard.core.answers.families.levels import (
     LevelTable,
     attributes_of,
+    check_complete,
     choice,
     level,
     level_table,
@@ -26,7 +28,7 @@ from gencard.core.answers.families.levels import (
     test_scalar,
 )
 from gencard.core.answers.families.polychoric import polychoric
-from gencard.core.answers.margins import Margins
+from gencard.core.answers.margins import Margins, records_of
 from gencard.core.domain import Clique
 from gencard.core.errors import NoEstimateError
 from gencard.core.types import FloatArray
@@ -42,13 +44,21 @@ def correlation_answer(margins: Margins, question: Question) -> Answer:
     """
     attributes = attributes_of(question, 2)
     method = choice(question, "method", tuple(_NAMES))
-    tables, answer = _pairs(margins, question, attributes, numbers if method == "pearson" else order)
-    correlations = [_correlation(method, table) for table in tables]
-    pvalues = [_pvalue(method, *pair) for pair in zip(tables, correlations, strict=True)]
-    parts = {"correlation": correlations, "pvalues": pvalues, "nobs": [table.n for table in tables]}
+    if question.columns:
+        correlations, answer = _of_sums(margins, question, attributes)
+        sizes = [answer.n] * len(correlations)
+        pvalues = [correlation_pvalue(r, answer.n) for r in correlations]
+    else:
+        tables, answer = _pairs(margins, question, attributes, numbers if method == "pearson" else order)
+        correlations, sizes = (
+            [_correlation(method, table) for table in tables],
+            [table.n for table in tables],
+        )
+        pvalues = [_pvalue(method, *pair) for pair in zip(tables, correlations, strict=True)]
+    parts = {"correlation": correlations, "pvalues": pvalues, "nobs": sizes}
     if method == "pearson":
-        pairs = zip(correlations, tables, strict=True)
-        ends = [correlation_interval(r, table.n, level(question)) for r, table in pairs]
+        pairs = zip(correlations, sizes, strict=True)
+        ends = [correlation_interval(r, n, level(question)) for r, n in pairs]
         parts |= {"lower": [low for low, _ in ends], "upper": [high for _, high in ends]}
     answer = replace(answer, tables=_squares(attributes, parts))
     if len(attributes) > 2:
@@ -99,6 +109,43 @@ def _pairs(
         tables.append(table)
     n = max(table.n for table in tables)
     return tables, Answer(question.kind, question.text, n, notes=(CODED, *missing_note(margins, keys)))
+
+
+def _of_sums(margins: Margins, question: Question, attributes: Clique) -> tuple[list[float], Answer]:
+    """Pearson's correlation of each pair, of numbers as the records have them where they are summed.
+
+    Raises:
+        NoEstimateError: There are no records, or an attribute has a single value.
+    """
+    n = records_of(margins)
+    keys = {name: numbers(question, name) for name in attributes if name not in question.columns}
+    check_complete(margins, keys)
+    columns = [Column(INTERCEPT, (), np.ones(()))]
+    for name in attributes:
+        levels = Column(name, (name,), np.nan_to_num(keys[name])) if name in keys else None
+        columns.append(levels or question.columns[name])
+    gram = gram_of(margins, columns, question.scales)
+    whole = range(1, len(columns))
+    records = gram.product(0, 0)
+    if n <= 0 or records <= 0:
+        raise NoEstimateError(kind=question.kind, problem="there are no records")
+    centred = {
+        (i, j): gram.product(i, j) - gram.product(0, i) * gram.product(0, j) / records
+        for i, j in combinations_with_replacement(whole, 2)
+    }
+    for place in whole:
+        if not centred[place, place] > 0:
+            problem = f"'{attributes[place - 1]}' does not vary"
+            raise NoEstimateError(kind=question.kind, problem=problem)
+    correlations = []
+    for i, j in combinations(whole, 2):
+        square = float(centred[i, j] ** 2 / (centred[i, i] * centred[j, j]))
+        correlations.append(copysign(min(1.0, sqrt(square)), centred[i, j]))
+    left = [
+        one.name for one in question.coding.attributes if one.name in attributes and one.coding.missing
+    ]
+    notes = (f"of the records that have all of: {', '.join(attributes)}",) if left else ()
+    return correlations, Answer(question.kind, question.text, n, notes=notes)
 
 
 def _correlation(method: str, table: LevelTable) -> float:
