@@ -1,7 +1,8 @@
 """Answers from sums of psi: least squares of the records' own numbers, to the last digit."""
 
+from dataclasses import replace
 from decimal import Decimal
-from fractions import Fraction
+from math import ceil
 
 import numpy as np
 import pandas as pd
@@ -11,18 +12,19 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
+from gencard.core.answers.families.histograms import level_means, quantile_of_cells
 from gencard.core.answers.margins import PsiMargins
 from gencard.core.card.sums import Sum as SumOf
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
-from gencard.core.errors import InvalidInputError, LackingMarginalsError, LevelsTooWideError
+from gencard.core.errors import InvalidInputError, LevelsTooWideError
 from gencard.core.scale import Scale
 from gencard.core.statistics.formula import Analysis
-from gencard.core.statistics.psi import Measurement, Psi, SumMeasurement
+from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
 from gencard.core.statistics.unit_sums import UnitSums
 from gencard.formulas.answering import answer_of
 from gencard.formulas.conditions import read_condition
 from gencard.formulas.formulas import read_factors
-from gencard.formulas.numbers import linear_function, needs_of, numbers_used
+from gencard.formulas.numbers import needs_of, numbers_used
 
 N = 1_500
 CLOSE = 1e-9
@@ -55,7 +57,7 @@ def records() -> pd.DataFrame:
     k = rng.integers(0, 3, N).astype(float)
     noise = rng.gamma(1.5, 20, N)
     y = np.clip(np.round(5 + 3 * g + 0.5 * x + 2 * z + noise, 2), 0, 1000)
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         {
             "g": np.array(["a", "b", "c"])[g],
             "x": np.where(rng.random(N) < 0.05, np.nan, x),
@@ -65,7 +67,6 @@ def records() -> pd.DataFrame:
             "k": k,
         }
     )
-    return frame
 
 
 def coded(frame: pd.DataFrame) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -228,7 +229,7 @@ class TestGroups:
         answer = asked(records, "y ~ g * h + C(k)", Analysis.ANOVA, options={"typ": typ})
         fit = smf.ols("y ~ g * h + C(k)", complete_records(records, text)).fit()
         reference = sm.stats.anova_lm(fit, typ=typ)
-        own = {name: row for name, row in zip(answer.tables[0].row_names, answer.tables[0].values)}
+        own = dict(zip(answer.tables[0].row_names, answer.tables[0].values, strict=True))
         for name, row in reference.iterrows():
             ours = own["k" if name == "C(k)" else name]
             assert ours[0] == pytest.approx(row["sum_sq"], rel=1e-9), name
@@ -317,3 +318,49 @@ class TestCorrelations:
         options = {"method": "spearman"}
         answer = asked(records, "y ~ x", Analysis.CORRELATION, options=options, psi=psi)
         assert any("levels" in note for note in answer.notes)
+
+
+class TestHistograms:
+    SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+
+    def fine(self, records):
+        one = CODING.attribute("y").coding
+        counts = [int(n) for n in np.histogram(records.y.dropna(), [0, 10, 100, 1000])[0]]
+        return one, [*counts, int(records.y.isna().sum())]
+
+    def test_quantiles_lie_in_the_cell_of_the_value_of_their_rank(self, records):
+        _, counts = self.fine(records)
+        histogram = HistogramMeasurement("y", tuple(counts), 0.0)
+        psi = replace(psi_with(records, [("g",)], []), histograms=(histogram,))
+        options = {"q": self.SHARES}
+        answer = asked(records, "y ~ 1", Analysis.QUANTILES, options=options, psi=psi)
+        values = np.sort(records.y.dropna())
+        for share, row in zip(self.SHARES, answer.table("quantiles").values, strict=True):
+            true = values[max(1, ceil(share * len(values))) - 1]
+            value, lower, upper = row
+            assert lower <= true <= upper
+            assert lower <= value <= upper
+
+    def test_with_noise_they_hold_in_95_of_100_draws(self, records):
+        one, _counts = self.fine(records)
+        cells = tuple(Decimal(10 * i) for i in range(101))
+        scale = replace(one.scale, cells=cells)
+        fine = np.histogram(records.y.dropna(), [10 * i for i in range(101)])[0]
+        rng = np.random.default_rng(3)
+        values = np.sort(records.y.dropna())
+        for share in (0.1, 0.5, 0.9):
+            true = values[ceil(share * len(values)) - 1]
+            held = 0
+            for _ in range(400):
+                noisy = [int(n) for n in fine + np.rint(rng.normal(0, 8, len(fine))).astype(int)]
+                _, lower, upper = quantile_of_cells(scale, noisy, share, 8.0)
+                held += lower <= true <= upper
+            assert stats.binomtest(held, 400, 0.95, alternative="less").pvalue > 0.01
+
+    def test_a_group_counts_as_the_mean_of_its_values(self, records):
+        cells = tuple(map(Decimal, ["0", "5", "10", "20", "50", "100", "1000"]))
+        one = replace(CODING.attribute("y").coding, scale=Scale(Decimal("0.01"), cells))
+        means = level_means(one, HistogramMeasurement("y", (0, 3, 1, 1, 0, 0, 9), 0.0))
+        assert means[0] == pytest.approx((5 + 9.99) / 2)
+        assert means[1] == pytest.approx(((10 + 19.99) / 2 + (20 + 49.99) / 2) / 2)
+        assert means[2] == one.midpoints[2]

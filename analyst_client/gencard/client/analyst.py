@@ -19,6 +19,7 @@ from gencard.client.planning import Consent, Plan, rows_of, usual_purpose
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, proposed
 from gencard.core.card.budget import Price, Spend
+from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import analysis_of
@@ -259,26 +260,28 @@ class Analyst(Party):
         Raises:
             InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
                 with the formula, or with what it needs.
+            LevelsTooWideError: No card determines it.
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
         # both load pandas
-        from gencard.formulas.answering import question_cliques  # noqa: PLC0415
+        from gencard.formulas.answering import question_needs  # noqa: PLC0415
         from gencard.formulas.formulas import read_formula  # noqa: PLC0415
 
         analysis, entry = analysis_of(kind), self.dataset(dataset)
-        parsed_formula = read_formula(formula, entry.coding)
-        cliques = question_cliques(
-            parsed_formula, analysis, entry.coding, where=measured.get("where") or "", missing=missing
-        )
-        ask = partial(self.propose, entry.name, cliques, generator=generator, rows=rows, **measured)
+        where = measured.get("where") or ""
+        needs = question_needs(formula, analysis, entry.coding, where=where, missing=missing)
+        numbers: tuple[Histogram | Sum, ...] = (*map(Histogram, needs.histograms), *needs.sums)
+        statistics = (*needs.cliques, *numbers)
+        ask = partial(self.propose, entry.name, statistics, generator=generator, rows=rows, **measured)
         return Plan(
-            parsed_formula,
+            read_formula(formula, entry.coding),
             analysis,
-            cliques,
+            needs.cliques,
             entry.coding,
             ask(purpose="plan", dry_run=True),
             ask,
-            drops_missing=missing == "drop",
+            missing == "drop",
+            numbers,
         )
 
     @checked()

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 from rich.console import Console
@@ -18,13 +19,16 @@ from gencard.client.release import Release
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
 from gencard.core.card.noise import Mechanism
+from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import AwaitingStewardError, BudgetExceededError, NotAcceptedError
 from gencard.core.statistics.formula import Analysis, Formula
+from gencard.core.statistics.unit_sums import fine_cells
 
-_HEADS = ("Marginal", "Cells", "For")
+_HEADS = ("Statistic", "Cells", "For")
+_PURPOSES = {Histogram: "values inside levels", Sum: "values of the records"}
 _MOST_MARGINALS = 20
 
 
@@ -40,6 +44,7 @@ class Plan(Displayable):
         answer: The card that the controller would offer, priced only.
         ask: Proposes these marginals on the dataset.
         drops_missing: Records with a missing value are left out of the analysis.
+        numbers: The histograms and sums of Phi.
     """
 
     formula: Formula
@@ -49,6 +54,7 @@ class Plan(Displayable):
     answer: Card
     ask: Callable[..., Card] = field(repr=False)
     drops_missing: bool = False
+    numbers: tuple[Histogram | Sum, ...] = ()
 
     @checked()
     def propose(self, *, purpose: str, generator: str | None = None, rows: int | None = None) -> Card:
@@ -84,6 +90,19 @@ class Plan(Displayable):
         )
 
     @property
+    def lacking_sums(self) -> tuple[Sum, ...]:
+        """Sums that the offer does not determine; if any, the analysis is impossible."""
+        return self.lacking_sums_in(self.answer.terms)
+
+    def lacking_sums_in(self, terms: Proposal) -> tuple[Sum, ...]:
+        """Sums that some terms do not determine."""
+        return tuple(one for one in self.numbers if isinstance(one, Sum) and one not in terms.sums)
+
+    def lacking_words(self, terms: Proposal) -> str:
+        """What some terms do not determine, in words; "" where they determine the analysis."""
+        return ", ".join([*map(named, self.lacking_in(terms)), *map(str, self.lacking_sums_in(terms))])
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """Attributes of the formula that have a level "missing"."""
         attributes = map(self.coding.attribute, self.coding.domain.covered_by(self.marginals).attributes)
@@ -94,6 +113,10 @@ class Plan(Displayable):
         """The next step."""
         if self.lacking:
             return "plan a smaller formula: the offer would not determine this one"
+        if self.lacking_sums:
+            return (
+                "ask for sums as the policy offers them, such as with noise (rho=...): see the changes"
+            )
         return "propose(purpose=...)"
 
     def purposes(self) -> Iterator[tuple[Clique, str]]:
@@ -116,8 +139,8 @@ class Plan(Displayable):
             lines.append(
                 ("Missing", f"records without {names} are left out" if self.drops_missing else note)
             )
-        if self.lacking:
-            lines.append(("Not determined", "; ".join(" × ".join(clique) for clique in self.lacking)))
+        if words := self.lacking_words(self.answer.terms):
+            lines.append(("Not determined", words))
         return lines
 
     def __repr__(self) -> str:
@@ -126,13 +149,19 @@ class Plan(Displayable):
     def _beside_terms(self, clique: Clique) -> str:
         return "the response" if clique == (self.formula.response,) else "features together"
 
+    def _cells(self, one: Histogram | Sum) -> int:
+        if isinstance(one, Sum):
+            return prod(map(self.coding.domain.size, one.by))
+        return fine_cells(self.coding, one.attribute)
+
     def _grid(self) -> list[tuple[str, str, str]]:
         """The first marginals, as table lines."""
-        domain, more = self.coding.domain, len(self.marginals) - _MOST_MARGINALS
+        domain, more = self.coding.domain, len(self.marginals) + len(self.numbers) - _MOST_MARGINALS
         lines = [
             (" × ".join(clique), f"{domain.project(clique).cells:,}", purpose)
             for clique, purpose in self.purposes()
         ]
+        lines += [(str(one), f"{self._cells(one):,}", _PURPOSES[type(one)]) for one in self.numbers]
         return lines if more <= 0 else [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
@@ -286,7 +315,7 @@ def _agreed(plan: Plan, mine: Iterable[Card], budget: Budget, consent: Consent, 
     if card is None:
         _check_budget(plan, budget)
         with _noted("Nothing was proposed, signed or spent."):
-            consent.ask(plan, ", ".join(map(named, plan.lacking)))
+            consent.ask(plan, plan.lacking_words(plan.answer.terms))
         agreed_offer = (replace(plan.answer.terms, purpose=purpose), plan.price)
         card = plan.propose(purpose=purpose)
     with _noted(f"Card {card.name} stays open, and nothing is spent; the same call continues with it."):
@@ -294,7 +323,7 @@ def _agreed(plan: Plan, mine: Iterable[Card], budget: Budget, consent: Consent, 
             raise AwaitingStewardError(card=card.name)
         if agreed_offer != (card.terms, card.price):
             _check_budget(card, budget)
-            consent.ask(card, ", ".join(map(named, plan.lacking_in(card.terms))))
+            consent.ask(card, plan.lacking_words(card.terms))
         card.accept()
     if card.state in WAITING:
         raise AwaitingStewardError(card=card.name)

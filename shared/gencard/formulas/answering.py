@@ -12,6 +12,7 @@ import numpy as np
 
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Option, Question, observed_levels
+from gencard.core.answers.families.histograms import histogram_quantiles, level_means
 from gencard.core.answers.kinds import AnalysisKind, answered, kind_of, plain_answer
 from gencard.core.answers.margins import (
     Margins,
@@ -23,10 +24,10 @@ from gencard.core.answers.margins import (
     within,
 )
 from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
-from gencard.core.answers.noise.reconciled import noisy_whole, reconciled, wider_clique
+from gencard.core.answers.noise.reconciled import measured_of, noisy_whole, reconciled, wider_clique
 from gencard.core.answers.stored import check_coded
 from gencard.core.card.sums import Sum
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     InvalidFormulaError,
@@ -34,7 +35,14 @@ from gencard.core.errors import (
     LackingMarginalsError,
     LevelsTooWideError,
 )
-from gencard.core.statistics.formula import Analysis, Formula, Written, sufficient_cliques
+from gencard.core.statistics.formula import (
+    Analysis,
+    Formula,
+    Written,
+    sufficient_cliques,
+    written_name,
+)
+from gencard.core.statistics.marginals import maximal
 from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values, numbers_of, read_design, summed_columns
 from gencard.formulas.evaluation import Levels, evaluated
@@ -96,7 +104,11 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     kind_of(kind, options or ())
     check_coded(options or {})
     margins = reconciled(margins)
-    used = NumbersUsed()
+    used, placed = NumbersUsed(), None
+    if not levels:
+        placed = _histogram_answer(margins, written, text, kind, coding, values, where, options or {})
+    if placed is not None:
+        return placed
     if not levels:
         used = _numbers_used(written, kind, coding, values, where, options or {})
         _check_response(written, kind, coding, used, values, options or {})
@@ -115,7 +127,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
         text,
         kind,
         coding,
-        values=values,
+        values={**_histogram_means(margins, coding, used.grouped), **(values or {})},
         observed=observed_levels(part, attributes),
         options=options,
         used=used,
@@ -138,6 +150,41 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     wider = tuple(coding.domain.canonical(wider_clique(part, clique)) for clique in cliques)
     answer = bootstrapped(analysis, whole, wider, bootstrap)
     return replace(answer, notes=(*answer.notes, *notes))
+
+
+def _histogram_answer(
+    margins: Margins,
+    written: Written,
+    text: str,
+    kind: Analysis,
+    coding: Coding,
+    values: Values | None,
+    where: str,
+    options: Mapping[str, Option],
+) -> Answer | None:
+    """Quantiles of a whole column whose histogram psi has; None for any other question."""
+    name, measured = written.formula.response, measured_of(margins)
+    alone = kind is Analysis.QUANTILES and not written.formula.terms and not where
+    if not alone or name is None or written.response != written_name(name) or name in (values or {}):
+        return None
+    one = coding.attribute(name).coding
+    histogram = measured.histogram(name) if measured else None
+    if histogram is None or not isinstance(one, Edges) or one.scale is None:
+        return None
+    question = read_question(text, kind, coding, options=options)
+    answer = histogram_quantiles(question, one, histogram)
+    noise = f"noise of standard deviation {histogram.stddev:.3g} on each count"
+    return replace(answer, rests_on=((name,),), noise=noise if histogram.stddev else answer.noise)
+
+
+def _histogram_means(margins: Margins, coding: Coding, names: Clique) -> dict[str, list[float]]:
+    """For grouped numbers whose histogram psi has, the mean inside each level."""
+    measured, means = measured_of(margins), {}
+    for name in names:
+        one, histogram = coding.attribute(name).coding, measured.histogram(name) if measured else None
+        if histogram is not None and isinstance(one, Edges) and one.scale is not None:
+            means[name] = level_means(one, histogram)
+    return means
 
 
 _RANKED = {
@@ -193,7 +240,7 @@ def _check_response(
 
 
 _OF_LEVELS = (
-    "Write the response as a linear function of one attribute, without a condition on its own levels; or "
+    "Write the response as a linear function of one attribute, with no condition on its levels; or "
     "give its levels numbers with values={...}, which the answer says."
 )
 
@@ -357,24 +404,38 @@ def _dropped(formula: Formula, coding: Coding, missing: str) -> Clique:
     return tuple(name for name in names if missing == "drop" and coding.attribute(name).coding.missing)
 
 
-def question_cliques(
-    formula: Formula, kind: Analysis, coding: Coding, *, where: str = "", missing: str = "level"
-) -> tuple[Clique, ...]:
-    """The marginals that determine an analysis of a part of the records: each says who is in it.
+def question_needs(
+    text: str,
+    kind: Analysis,
+    coding: Coding,
+    *,
+    where: str = "",
+    missing: str = "level",
+    options: Mapping[str, Option] | None = None,
+) -> Needs:
+    """The statistics that determine an analysis of a part of the records, and that its rows rest on.
+
+    Numbers that are summed have their marginals by levels, too: rows are made of these.
 
     Args:
-        where, missing: As in ``answer_of``.
+        where, missing, options: As in ``answer_of``.
 
     Raises:
+        LevelsTooWideError: No card determines it.
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
     """
-    chosen_by = (
-        *(read_condition(where, coding)[0] if where else ()),
-        *_dropped(formula, coding, missing),
-    )
-    cliques = sufficient_cliques(formula, kind, coding.domain)
-    wider = (coding.domain.canonical({*clique, *chosen_by}) for clique in cliques)
-    return tuple(dict.fromkeys(wider))
+    written, options = read_factors(text, coding), options or {}
+    about = read_condition(where, coding)[0] if where else ()
+    dropped = _dropped(written.formula, coding, missing)
+    used = _numbers_used(written, kind, coding, None, where, options)
+    _check_response(written, kind, coding, used, None, options)
+    drop = missing == "drop" or kind is Analysis.CORRELATION
+    needs = needs_of(written, kind, coding, used, about=about, drop=drop) if used.summed else Needs(())
+    chosen_by = about if used.summed else (*about, *dropped)
+    cliques = sufficient_cliques(written.formula, kind, coding.domain)
+    wider = [coding.domain.canonical({*clique, *chosen_by}) for clique in cliques]
+    histograms = [name for name in coding.domain.attributes if name in {*used.summed, *used.grouped}]
+    return Needs(maximal([*wider, *needs.cliques]), needs.sums, tuple(histograms))
 
 
 _SEVERAL = "this analysis does not support functions of several attributes"

@@ -69,10 +69,12 @@ class Needs:
     Args:
         cliques: Marginals.
         sums: Sums, and numbers of records of which numbers are present.
+        histograms: Attributes whose values are placed inside their levels.
     """
 
     cliques: tuple[Clique, ...]
     sums: tuple[Sum, ...] = ()
+    histograms: Clique = ()
 
 
 def is_wide(coding: Coding, name: str) -> bool:

@@ -107,7 +107,7 @@ def _plan(card: "Card", question: Question) -> "Plan | None":
             rows=terms.rows,
             privacy=terms.privacy,
         )
-        return None if plan.lacking else plan
+        return None if plan.lacking or plan.lacking_sums else plan
     return None
 
 

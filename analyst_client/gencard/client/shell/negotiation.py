@@ -36,6 +36,7 @@ from gencard.client.shell.terminal import (
     console,
     is_interactive,
     measured,
+    number_option,
     requested_statistics,
     runs,
     say_json,
@@ -320,16 +321,29 @@ def plan(
 def plan_next(plan: Plan) -> str:
     """The command that proposes it, or what else to do."""
     terms = plan.answer.terms
-    if plan.lacking:
+    if plan.lacking or plan.lacking_sums:
         return plan.next_step
     if terms.privacy.noisy:
         return "gencard propose with these marginals and the same noise options"
     marginals = " ".join(f"--marginal {shlex.quote(','.join(clique))}" for clique in plan.marginals)
+    numbers = "".join(f" --moment {shlex.quote(number_option(one))}" for one in plan.numbers)
     part = f"--where {shlex.quote(terms.where)} " if terms.where else ""
     about = f"{part}--generator {terms.generator} --rows {terms.rows}"
-    return f'gencard propose {terms.dataset.partition("/")[2]} {marginals} {about} --purpose "..."'
+    return (
+        f'gencard propose {terms.dataset.partition("/")[2]} {marginals}{numbers} {about} --purpose "..."'
+    )
 
 
 def _plan_document(plan: Plan) -> Document:
-    names = ("kind", "marginals", "price", "changes", "lacking", "missing", "next_step")
+    names = (
+        "kind",
+        "marginals",
+        "numbers",
+        "price",
+        "changes",
+        "lacking",
+        "lacking_sums",
+        "missing",
+        "next_step",
+    )
     return {"formula": str(plan.formula), **json_of(plan, *names)}

@@ -104,7 +104,8 @@ Moments = Annotated[
     list[str] | None,
     typer.Option(
         help="A moment: mean=age, moment3=age, group-means=sex,age, ...; or of numbers with a step "
-        "histogram=pay, sum=pay:sex (by sex), sum=pay*age. Repeatable."
+        "histogram=pay, sum=pay:sex (by sex), sum=pay*age, sum=pay:sex:age (where age is present). "
+        "Repeatable."
     ),
 ]
 Measures = Annotated[
@@ -196,14 +197,27 @@ def moment_said(text: str) -> Moment | Histogram | Sum:
     if kind == "histogram" and names:
         return Histogram(names)
     if kind == "sum" and names:
-        of, _, by = names.partition(":")
-        return Sum(tuple(one.strip() for one in of.split("*")), names_in(by) if by else ())
+        of, by, present = (*names.split(":"), "", "")[:3]
+        numbers = tuple(one.strip() for one in of.split("*")) if of else ()
+        return Sum(numbers, *(names_in(part) if part else () for part in (by, present)))
     order = kind.removeprefix(MomentKind.MOMENT)
     if kind.startswith(MomentKind.MOMENT) and order.isascii() and order.isdigit() and len(order) < 3:
         return Moment(MomentKind.MOMENT, names_in(names), int(order))
     if kind not in set(MomentKind) - {MomentKind.MOMENT} or not names:
         raise InvalidInputError(field="moment", problem="must look like mean=age or moment3=age")
     return Moment(MomentKind(kind), names_in(names))
+
+
+def number_option(statistic: Histogram | Sum) -> str:
+    """What stands after ``--moment`` for a histogram or a sum: the inverse of ``moment_said``.
+
+    >>> number_option(Sum(("age", "pay"), ("sex",), ("health",)))
+    'sum=age*pay:sex:health'
+    """
+    if isinstance(statistic, Histogram):
+        return f"histogram={statistic.attribute}"
+    parts = ("*".join(statistic.of), ",".join(statistic.by), ",".join(statistic.present))
+    return f"sum={':'.join(parts).rstrip(':')}"
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
 """The answer to an analysis, the same from psi, from a checked run and from a reviewed one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
 
 from gencard.core.domain import Clique
-from gencard.core.json_codecs import Json
+from gencard.core.json_codecs import Json, written
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray
 
@@ -122,6 +122,7 @@ class Answer:
         rests_on: The measured marginals that were used.
         noise: "exact", or which noise the measurements have.
         notes: What a reader has to know, each a sentence.
+        sums: The sums of numbers that were used, in words.
     """
 
     kind: str
@@ -133,6 +134,7 @@ class Answer:
     rests_on: tuple[Clique, ...] = ()
     noise: str = EXACT
     notes: tuple[str, ...] = (CODED,)
+    sums: tuple[str, ...] = field(default=(), metadata=written(omit=True))
 
     def __getitem__(self, name: str) -> float | None:
         """The value of a scalar, such as ``answer["llf"]``.

@@ -15,7 +15,7 @@ from gencard.core.answers.families.discriminant import discriminant_answer
 from gencard.core.answers.likelihood import logistic_answer, multinomial_answer, poisson_answer
 from gencard.core.answers.linear import linear_answer
 from gencard.core.answers.loglinear import loglinear_answer
-from gencard.core.answers.margins import Margins, check_determined
+from gencard.core.answers.margins import Margins, check_determined, summed
 from gencard.core.answers.noise.estimating import Equations
 from gencard.core.answers.noise.intervals import Tests, with_noise
 from gencard.core.answers.noise.models import (
@@ -30,7 +30,6 @@ from gencard.core.answers.noise.models import (
 from gencard.core.answers.noise.reconciled import is_noisy
 from gencard.core.answers.ordinal import ordinal_answer
 from gencard.core.answers.survival import cox_answer, kaplan_meier_answer
-from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.statistics.formula import Analysis
 
@@ -140,16 +139,26 @@ def answered(question: Question, margins: Margins) -> Answer:
 
 
 def _resting(answer: Answer, question: Question, margins: Margins) -> Answer:
-    cliques = question.cliques
-    sources = tuple(dict.fromkeys(margins.source(clique) for clique in cliques))
-    return replace(answer, rests_on=sources, noise=_noise(margins, cliques))
+    sources = tuple(dict.fromkeys(margins.source(clique) for clique in question.cliques))
+    sums = tuple(str(one) for one in question.sums)
+    return replace(answer, rests_on=sources, sums=sums, noise=_noise(margins, question))
 
 
-def _noise(margins: Margins, cliques: Iterable[Clique]) -> str:
-    """What noise the counts of some cliques have."""
-    stddevs = [float(margins.variances(clique).max(initial=0.0)) ** 0.5 for clique in cliques]
-    if not any(stddevs):
-        return EXACT
+def _noise(margins: Margins, question: Question) -> str:
+    """What noise the counts and sums of a question have."""
+    variances = [margins.variances(clique) for clique in question.cliques]
+    stddevs = [float(one.max(initial=0.0)) ** 0.5 for one in variances]
+    if question.sums:
+        whole = summed(margins)
+        sums = [whole.sum_variances(one.of, one.by, one.present) for one in question.sums]
+        if any(one.any() for one in sums):
+            counts = [summed(margins).sum_variances((), one.by, one.present) for one in question.sums]
+            stddevs += [float(one.max(initial=0.0)) ** 0.5 for one in counts]
+            return f"{_spread(stddevs)}, and noise on each sum"
+    return _spread(stddevs) if any(stddevs) else EXACT
+
+
+def _spread(stddevs: list[float]) -> str:
     low, high = min(stddevs), max(stddevs)
     spread = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
     return f"noise of standard deviation {spread} on each count"

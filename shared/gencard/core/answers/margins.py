@@ -16,7 +16,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, TooLargeError
 from gencard.core.statistics.counting import MOST_CELLS
 from gencard.core.statistics.marginals import project
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi
 from gencard.core.types import FloatArray
 
 Mask = NDArray[np.bool_]
@@ -152,6 +152,10 @@ class PsiMargins:
         source = self.sum_source(of, by, present)
         cells = _summed_out(source.counting(self.domain).astype(object), source.by, by)
         return source.stddev**2 * cells.astype(np.float64)
+
+    def histogram(self, name: str) -> HistogramMeasurement | None:
+        """The histogram of an attribute, if psi has one."""
+        return next((one for one in self.psi.histograms if one.attribute == name), None)
 
     def sum_source(self, of: Clique, by: Clique, present: Clique) -> "SumSource":
         """The measurement that gives sums with the least noise, and of these the smallest.

@@ -24,14 +24,13 @@ from gencard.core.answers.families.levels import level
 from gencard.core.answers.margins import Margins
 from gencard.core.answers.noise.differences import MOST_MOVED, Held, widened, widening
 from gencard.core.answers.noise.estimating import Equations
-from gencard.core.answers.noise.numbers import Use, names_of, numbers_of, rebuilt, use_of
+from gencard.core.answers.noise.numbers import COEFFICIENTS, Use, names_of, numbers_of, rebuilt, use_of
 from gencard.core.answers.noise.reconciled import covariance_of
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
 from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray
 
-NOISE_PART = "noise in coefficients"
-"""The table of the part of each coefficient's standard error that is noise."""
+_TABLE = f"the table '{NOISE}' has the noise in standard errors, and in numbers without an interval"
 
 NOTE = "standard errors, intervals and p values include the noise of psi"
 
@@ -78,7 +77,8 @@ def with_noise(
         total = covariance_with_noise(own, margins, sampling)
         known = _given(replace(answer, coefficients=_with(answer.coefficients, total)), question)
         part = np.sqrt(np.maximum(np.diag(total) - np.diag(sampling), 0.0))
-        beside = table_of(NOISE_PART, answer.coefficients.names, ("std",), part[:, None])
+        rows = tuple(f"{COEFFICIENTS}: {name}" for name in answer.coefficients.names)
+        beside = table_of(NOISE, rows, ("std",), part[:, None])
         known = replace(known, tables=(*known.tables, beside))
         answer = replace(answer, notes=(*answer.notes, *own.notes))
         stddev = float(margins.variances(())) ** 0.5
@@ -133,7 +133,9 @@ def _notes(known: Answer, answer: Answer, stddev: float) -> tuple[str, ...]:
     ]
     notes = [*answer.notes, NOTE, f"n has noise of standard deviation {stddev:.3g}"]
     if any(table.name == NOISE for table in known.tables):
-        notes.append(f"the table '{NOISE}' has the noise in each number without an interval")
+        notes.append(
+            f"the table '{NOISE}' has the noise in standard errors and in numbers without an interval"
+        )
     if names := names_of(absent):
         notes.append(
             f"left out, in whole or in part, because the noise is not in them: {', '.join(names)}"

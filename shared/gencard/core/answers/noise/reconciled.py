@@ -50,6 +50,13 @@ def reconciled(margins: Margins) -> Margins:
     return margins_of(margins.psi, margins.coding) if isinstance(margins, PsiMargins) else margins
 
 
+def measured_of(margins: Margins) -> PsiMargins | None:
+    """The released statistics of which some margins are made; None for those of records."""
+    whole = _whole(margins)
+    whole = whole.measured if isinstance(whole, NoisyMargins) else whole
+    return whole if isinstance(whole, PsiMargins) else None
+
+
 def is_noisy(margins: Margins) -> bool:
     """Whether the noise of some margins is known to have a covariance."""
     return isinstance(_whole(margins), NoisyMargins)
