@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -200,10 +201,8 @@ def _rounded(coding: Edges, column: pd.Series) -> list[Fraction]:
     """Values rounded half up to the step: each is its shortest decimal."""
     step = Fraction(coding.scale.step) if coding.scale else Fraction(1)
     return [
-        Fraction(0)
-        if value != value
-        else (Fraction(repr(value)) / step + Fraction(1, 2)).__floor__() * step
-        for value in column.astype(float).tolist()
+        floor(Fraction(repr(value)) / step + Fraction(1, 2)) * step
+        for value in column.astype(float).fillna(0.0).tolist()
     ]
 
 

@@ -55,6 +55,7 @@ STATUS: Mapping[type[GencardError], grpc.StatusCode] = {
     errors.BoxNotReviewedError: _PRECONDITION,
     errors.NoPsiError: _PRECONDITION,
     errors.LackingMarginalsError: _PRECONDITION,
+    errors.LevelsTooWideError: _PRECONDITION,
     errors.ProposalRefusedError: _PRECONDITION,
     errors.NotAcceptedError: _PRECONDITION,
     errors.AwaitingStewardError: _PRECONDITION,
