@@ -1,5 +1,6 @@
 """Histograms and sums: judged, measured at files with noise, in documents and on the wire."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
@@ -13,14 +14,21 @@ from gencard.controller.records.schema_file import schema_of_text
 from gencard.controller.records.vault import Vault
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CounterOffer
-from gencard.core.card.mechanism import EXACT, InsideGenerator
+from gencard.core.card.mechanism import AS_COUNTED, EXACT, InsideGenerator, Transform
 from gencard.core.card.noise import gaussian, laplace
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import Proposal
-from gencard.core.errors import InvalidCodingError, InvalidInputError, InvalidPsiError, TooLargeError
+from gencard.core.errors import (
+    InvalidCodingError,
+    InvalidInputError,
+    InvalidPsiError,
+    MeasurementRefusedError,
+    TooLargeError,
+)
 from gencard.core.policy import NumbersOffer
 from gencard.core.statistics.measure import measure
-from gencard.core.statistics.psi import Psi
+from gencard.core.statistics.psi import Psi, rounding_stddev
+from gencard.core.statistics.unit_sums import fine_cells
 from gencard.wire.codecs import psi_codec
 from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
 from gencard.wire.documents.card_document import terms_document, terms_of_document
@@ -116,6 +124,22 @@ class TestJudgement:
             ({"histograms": "never"}, {}, {"HISTOGRAM_NOT_OFFERED"}),
             ({"sums": "never"}, {}, {"SUM_NOT_OFFERED"}),
             ({}, {"privacy": EXACT}, {"HISTOGRAM_NOT_OFFERED", "SUM_NOT_OFFERED"}),
+            ({"sums": "exact"}, {"privacy": EXACT}, {"HISTOGRAM_NOT_OFFERED"}),
+            ({"histograms": "exact"}, {"privacy": EXACT}, {"SUM_NOT_OFFERED"}),
+            (
+                {"histograms": "exact", "sums": "exact", "transform": Transform(rounding=5)},
+                {"privacy": EXACT},
+                {"TRANSFORM_REQUIRED", "ROUNDING"},
+            ),
+            (
+                {
+                    "histograms": "exact",
+                    "sums": "exact",
+                    "most_per_card": Price(statistics=13),
+                },
+                {"privacy": EXACT},
+                {"PRICE_TOO_HIGH"},
+            ),
             (
                 {"forbidden": (("sex", "hours"),)},
                 {"sums": (Sum(("hours",), ("sex",)),)},
@@ -136,7 +160,16 @@ class TestJudgement:
         offers = {name: NumbersOffer(policy[name]) for name in ("histograms", "sums") if name in policy}
         offer = judged(coding, asked(**changes), replace(POLICY, **(policy | offers)))
         assert {one.reason for one in offer.changes} == reasons
-        assert {one.field for one in offer.changes} <= {"histograms", "sums"}
+        assert {one.field for one in offer.changes} <= {"histograms", "sums", "transform"}
+
+    def test_exact_ones_cost_what_they_add_and_noise_goes_on(self, coding):
+        offers = {"histograms": NumbersOffer.EXACT, "sums": NumbersOffer.EXACT}
+        policy = replace(POLICY, **offers)
+        offer = judged(coding, asked(privacy=EXACT), policy)
+        fine = fine_cells(coding, "spent")
+        assert fine > 5
+        assert (offer.changes, offer.price) == ((), Price(statistics=2 * 5 + (fine - 5) + 2))
+        assert judged(coding, asked(), policy).price == Price(rho=Decimal("0.5"))
 
     def test_weights_stay_with_their_statistics(self, coding):
         sums = (Sum(("hours",), ("sex",), ("spent",)), Sum(("hours",)))
@@ -233,9 +266,30 @@ class TestMeasurement:
         spread = np.std([draw.histograms[0].counts for draw in draws], axis=0).mean()
         assert spread == pytest.approx(draws[0].histograms[0].stddev, rel=0.1)
 
-    def test_a_transform_of_counts_does_not_go_with_them(self):
+    def test_rounding_goes_with_histograms_and_not_with_sums(self, vault):
+        rounding = Transform(rounding=5)
         with pytest.raises(InvalidInputError):
-            asked(privacy=EXACT, transform=replace(asked().transform, rounding=5))
+            asked(privacy=EXACT, transform=rounding)
+        with pytest.raises(InvalidInputError):
+            measure(vault, [("sex",), *SUMS], vault.coding.domain, transform=rounding)
+        asked(privacy=EXACT, transform=Transform(threshold=10))
+        statistics = [("sex",), Histogram("spent")]
+        exact, psi = (
+            measure(vault, statistics, vault.coding.domain, transform=one)
+            for one in (AS_COUNTED, rounding)
+        )
+        assert psi.histograms[0].stddev == psi.measurements[0].stddev == rounding_stddev(5)
+        counts = np.array(exact.histograms[0].counts)
+        assert psi.histograms[0].counts == tuple((5 * ((counts + 2) // 5)).tolist())
+
+    def test_a_fine_cell_below_the_threshold_refuses_the_measurement(self, vault):
+        statistics = [("sex",), Histogram("spent")]
+        counts = np.array(measured(vault, EXACT).histograms[0].counts)
+        smallest = int(counts[counts > 0].min())
+        for threshold, refused in ((smallest, False), (smallest + 1, True)):
+            transform = Transform(threshold=threshold)
+            with pytest.raises(MeasurementRefusedError) if refused else nullcontext():
+                measure(vault, statistics, vault.coding.domain, transform=transform)
 
 
 class TestForms:

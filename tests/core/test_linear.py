@@ -182,7 +182,7 @@ class TestMeasuring:
             admitted(psi, RECORDS.domain)
 
     def test_they_are_not_rounded(self):
-        with pytest.raises(InvalidInputError, match="only for marginals"):
+        with pytest.raises(InvalidInputError, match="only for counts"):
             measure(None, [mean(AGE)], RECORDS.domain, transform=Transform(rounding=5))
 
     @pytest.mark.parametrize(

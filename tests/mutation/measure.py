@@ -6,6 +6,7 @@ MEASURE = "gencard.core.statistics.measure"
 DOOR = ("tests/core/test_measure.py",)
 LINEAR = ("tests/core/test_linear.py",)
 DISCLOSURE = ("tests/core/test_disclosure.py", "-k", "declared_zeros or drawn_by_nobody")
+NUMBERS = ("tests/core/test_numbers_agree.py", "-k", "contradict")
 NOISY = ("tests/core/test_noise.py::TestMeasure",)
 mutant = mutants_of("measure")
 
@@ -46,9 +47,16 @@ MUTANTS = (
         DOOR,
     ),
     mutant(
+        "numbers that contradict the counts are accepted",
+        MEASURE,
+        "        check_numbers_agree(exact, coding)\n",
+        "",
+        NUMBERS,
+    ),
+    mutant(
         "linear statistics are accepted beside a transform of counts",
         MEASURE,
-        "if (linear or histograms or sums) and transform != AS_COUNTED:",
+        "if (linear and transform != AS_COUNTED) or (sums and transform.rounding > 1):",
         "if linear and cliques and transform != AS_COUNTED:",
         LINEAR,
     ),

@@ -18,6 +18,7 @@ from gencard.controller.shell.main import app as steward_shell
 from gencard.core.card.sums import scale_of
 from gencard.core.errors import VerificationError
 from gencard.core.statistics.psi import Psi
+from gencard.core.statistics.rank import rank
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import configure
 
@@ -50,7 +51,7 @@ def house(records, tmp_path_factory) -> Iterator[House]:
     (built.folder / "schema.toml").write_text(text.replace("reviewed = false", "reviewed = true"))
     built.offer_private('["ipf", "maximum-entropy", "graphical", "independent"]')
     noise = '{ mechanism = "gaussian", neighbouring = "add-remove", rho = "0.5" }'
-    offered = {"histograms": '"noise"', "sums": '"noise"', "noise": noise}
+    offered = {"histograms": '"exact"', "sums": '"exact"', "noise": noise}
     configure(built, "datasets.policy", mechanisms='["exact", "gaussian"]', **offered)
     yield built.start()
     built.stop()
@@ -248,8 +249,64 @@ class TestSums:
             max(map(abs, scale.unit_ends)) * np.sqrt(1 / (2 * 0.5 * 3 / 6)), rel=1e-6
         )
 
-    def test_exact_ones_are_not_offered(self, house):
-        with house.analyst() as analyst:
-            card = analyst.propose("survey", PHI, purpose="A test", rows=600)
-            reasons = {change.reason for change in card.changes}
-        assert reasons >= {"HISTOGRAM_NOT_OFFERED", "SUM_NOT_OFFERED"}
+
+@pytest.fixture(scope="module")
+def exact_card(house):
+    """The same card with exact counts, a release and psi; its analyst holds no other card."""
+    house.enrol("bob")
+    with house.analyst("bob") as analyst:
+        card = analyst.propose("survey", PHI, purpose="A test", rows=600).accept()
+        release = card.release(600, seed=3, progress=False)
+        yield card, release, card.psi
+
+
+class TestExactSums:
+    """Exact histograms and sums of a card, over the wire, beside the records."""
+
+    def test_they_are_those_of_the_records(self, exact_card, records):
+        _, _, psi = exact_card
+        truth = TestSums.truth(records, psi)
+        for one in psi.sums:
+            assert (one.stddev, one.counts_stddev) == (0, 0)
+            np.testing.assert_array_equal(one.values, truth[str(one.sum)])
+        (counts,) = psi.histograms
+        assert counts.stddev == 0
+        assert sum(counts.counts) == len(records)
+        assert counts.counts[0] == (records.spent == 0).sum()
+
+    def test_the_card_costs_its_independent_statistics(self, exact_card):
+        agreed, _, psi = exact_card
+        names = agreed.agreement.card.terms
+        assert agreed.price.statistics == rank(psi.coding, names.marginals, names.histograms, names.sums)
+        assert agreed.changes == ()
+
+    def test_a_card_that_they_determine_costs_nothing_more(self, exact_card, house):
+        with house.analyst("bob") as analyst:
+            card = analyst.propose("survey", [("sex",), total("spent")], purpose="A test", rows=10)
+            assert card.price.statistics == 0
+            wider = [("sex",), total("spent", "spent")]
+            assert analyst.propose("survey", wider, purpose="A test", rows=10).price.statistics == 1
+
+    def test_it_replays_and_verifies_and_another_sum_does_not(self, exact_card, house, tmp_path):
+        agreed, release, _ = exact_card
+        assert agreed.replay(release)
+        folder = release.save(tmp_path / "kept", "rows.csv")
+        verify = ["verify", str(folder), "-c", str(house.person("bob"))]
+        assert CliRunner().invoke(analyst_shell, verify).exit_code == 0
+
+    def test_a_psi_that_contradicts_itself_is_not_that_of_the_card(self, exact_card):
+        agreement, psi = exact_card[0].agreement, exact_card[2]
+        check_psi(agreement.card, psi, agreement.coding)
+        for place, one in enumerate(psi.sums):
+            if one.sum.by:
+                continue
+            sums = list(psi.sums)
+            sums[place] = replace(one, values=(10**30,))
+            other = Psi(psi.domain, psi.measurements, psi.linear, psi.histograms, tuple(sums))
+            with pytest.raises(VerificationError, match="range"):
+                check_psi(agreement.card, other, agreement.coding)
+        (counts,) = psi.histograms
+        more = (replace(counts, counts=(counts.counts[0] + 1, *counts.counts[1:])),)
+        other = Psi(psi.domain, psi.measurements, psi.linear, more, psi.sums)
+        with pytest.raises(VerificationError, match="number of records"):
+            check_psi(agreement.card, other, agreement.coding)

@@ -295,7 +295,9 @@ def number_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
     Counts that a sum does not have count as exact.
     """
     if not isinstance(terms.privacy, AddedNoise):
-        return (0.0,) * (len(terms.histograms) + 2 * len(terms.sums))
+        rounding = terms.transform.rounding
+        of_counts = rounding_stddev(rounding) if rounding > 1 else 0.0
+        return (of_counts,) * len(terms.histograms) + (0.0,) * (2 * len(terms.sums))
     privacy = terms.privacy
     budgets = _budgets(terms, privacy)[len(terms.cliques) :]
     places = len(terms.histograms)

@@ -517,6 +517,10 @@ CHANGE_REASONS: Mapping[str, tuple[str, str]] = {
         "Propose the card without them, or request exact counts if they are offered as counted. "
         "Steward: `transform` and `analyses` in one policy exclude each other under exact counts.",
     ),
+    "ROUNDING": (
+        "The policy rounds exact counts, and exact sums of numbers would say more than rounded counts.",
+        "Request noise if the catalogue entry lists it, or a histogram, which is rounded as marginals.",
+    ),
     "RUNS_NOT_OFFERED": (
         "The policy offers no such runs on the records.",
         "Answer from psi (`gencard answer`), or ask the steward for `analyses` in the policy.",

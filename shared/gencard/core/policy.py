@@ -169,10 +169,12 @@ class Policy:
             noisy cards have its neighbouring relation.
         transform: Checks and rounding of exact counts.
         moments: Moments on offer. With checked or rounded counts, they are offered only with noise.
-        histograms: Counts of numbers with a step by the fine cells of the schema: ``never`` or
-            ``noise``. Their cells count as those of a marginal, and their number as that of moments.
-        sums: Sums of numbers with a step, and of products of two, by groups: ``never`` or ``noise``.
-            ``largest_order`` and ``forbidden`` cover all attributes of a sum.
+        histograms: Counts of numbers with a step by the fine cells of the schema: ``never``,
+            ``noise``, or ``exact``, which includes noise. Their cells count as those of a marginal, and
+            their number as that of moments.
+        sums: Sums of numbers with a step, and of products of two, by groups: ``never``, ``noise``, or
+            ``exact``, which includes noise and is refused beside rounding. ``largest_order`` and
+            ``forbidden`` cover all attributes of a sum.
         measures: Evaluations on offer, by the names in the table below. They need exact counts
             without checks or rounding.
         without_uniques: ``true`` lets a card request rows without replicated uniques.

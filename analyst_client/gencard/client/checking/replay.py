@@ -17,9 +17,10 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import computed_for, same_numbers, with_computed, zeros_for
 from gencard.core.domain import Domain
-from gencard.core.errors import NotReplayableError, VerificationError
+from gencard.core.errors import InvalidPsiError, NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
 from gencard.core.statistics.linear import are_functions_of
+from gencard.core.statistics.numbers_agree import check_numbers_agree
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.unit_sums import fine_cells
 from gencard.run.levels import Midpoints, Numbers, Values
@@ -86,7 +87,10 @@ def generator_of(card: CardTerms, coding: Coding) -> Generator:
 
 
 def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
-    """Raises VerificationError if psi does not hold the card's statistics, measured as agreed."""
+    """Raises VerificationError if psi does not hold the card's statistics, measured as agreed.
+
+    Exact histograms and sums must agree with the marginals, and with each other.
+    """
     linear = tuple(linear.statistic for linear in psi.linear)
     same = psi.cliques == card.terms.marginals and are_functions_of(linear, card.terms.moments, coding)
     if not same or psi.domain != _domain(card, coding) or not _same_numbers(card.terms, psi, coding):
@@ -99,8 +103,16 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
     agreed_stddevs = (*agreed_stddevs, *number_stddevs(card.terms, coding))
     if not np.allclose([*recorded, *sums, *recorded_numbers], agreed_stddevs, rtol=_ROUNDING, atol=0):
         raise VerificationError(problem="psi does not have the noise that the card names")
-    if any(np.any(m.values % card.terms.transform.rounding) for m in psi.measurements):
+    counts = [
+        *(one.values for one in psi.measurements),
+        *(np.array(one.counts) for one in psi.histograms),
+    ]
+    if any(np.any(values % card.terms.transform.rounding) for values in counts):
         raise VerificationError(problem="psi is not rounded as the card says")
+    try:
+        check_numbers_agree(psi, coding)
+    except InvalidPsiError as error:
+        raise VerificationError(problem=error.message) from None
 
 
 def _domain(card: CardTerms, coding: Coding) -> Domain:

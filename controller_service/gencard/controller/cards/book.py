@@ -183,7 +183,8 @@ class CardBook:
         self, tx: Connection, analyst: str, dataset_entry: DatasetEntry, terms: Proposal
     ) -> Charge:
         """What terms cost an analyst beside all that the analyst holds already."""
-        return charge(terms, dataset_entry.domain, self.held(tx, analyst, dataset_entry))
+        held = self.held(tx, analyst, dataset_entry)
+        return charge(terms, dataset_entry.domain, held, dataset_entry.schema.coding)
 
     def offered(
         self, tx: Connection, card: Card, dataset_entry: DatasetEntry, outcome: CounterOffer, actor: str

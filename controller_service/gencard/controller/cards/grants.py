@@ -13,7 +13,7 @@ from functools import lru_cache
 from sqlalchemy import Connection
 
 from gencard.controller.policy.generators import is_black_box
-from gencard.controller.policy.statistics import NEIGHBOURING, price_of, sums_price
+from gencard.controller.policy.statistics import NEIGHBOURING, price_of, required, sums_price
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.state.cards import (
     STANDING,
@@ -28,10 +28,12 @@ from gencard.core.card.card import CardState
 from gencard.core.card.mechanism import AS_COUNTED, Privacy
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms, Proposal
+from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ProposalRefusedError, TooLargeError
 from gencard.core.moment import Moment
 from gencard.core.statistics.marginals import Grant, dimension, shows_a_difference
+from gencard.core.statistics.rank import rank
 from gencard.wire.codecs.card_codec import card_of_bytes
 
 DIFFERENCING = "DIFFERENCING"
@@ -172,13 +174,18 @@ def held_cards(
     )
 
 
-def charge(terms: Proposal, domain: Domain, held: Sequence[CardTerms]) -> Charge:
+def charge(
+    terms: Proposal, domain: Domain, held: Sequence[CardTerms], coding: Coding | None = None
+) -> Charge:
     """The price of what is new in terms, beside all that the analyst holds.
 
     A black box reads the records once more, so the rows of its card tell more than psi: its card is
     never cheaper. Nor is one without replicated uniques, which tells of the table of all attributes.
+
+    Args:
+        coding: The schema, which exact histograms and sums need.
     """
-    full = price_of(terms, domain)
+    full = price_of(terms, domain, coding)
     if is_black_box(terms.generator) or terms.without_uniques:
         return Charge(full)
     if terms.privacy.noisy:
@@ -188,7 +195,7 @@ def charge(terms: Proposal, domain: Domain, held: Sequence[CardTerms]) -> Charge
     for card in (card for card in reversed(held) if _tells_counts(card.terms, terms)):
         if not least:  # nothing is new beside the cards that share already
             break
-        new = _new_statistics(terms, domain, [one.terms for one in (*sharing, card)])
+        new = _new_statistics(terms, domain, [one.terms for one in (*sharing, card)], coding)
         if new < least:
             least = new
             sharing.append(card)
@@ -223,16 +230,26 @@ def _tells_counts(held: Proposal, terms: Proposal) -> bool:
     return not held.privacy.noisy and held.transform in {AS_COUNTED, terms.transform}
 
 
-def _new_statistics(terms: Proposal, domain: Domain, held: Sequence[Proposal]) -> int:
+def _new_statistics(
+    terms: Proposal, domain: Domain, held: Sequence[Proposal], coding: Coding | None
+) -> int:
     """Independent statistics of the terms outside the span of all that is held."""
     known = [clique for one in held for clique in one.marginals]
     together = [*known, *terms.marginals]
     moments = [moment for moment in terms.moments if not _is_held(moment, held)]
+    histograms = [name for one in held for name in one.histograms]
+    sums = [total for one in held for total in one.sums]
     try:
-        number = dimension(domain, together) - dimension(domain, known)
+        if terms.numbers or histograms or sums:
+            schema = required(coding)
+            number = rank(
+                schema, together, [*histograms, *terms.histograms], [*sums, *terms.sums]
+            ) - rank(schema, known, histograms, sums)
+        else:
+            number = dimension(domain, together) - dimension(domain, known)
         return number + sums_price(together, moments, domain)
     except TooLargeError:  # too many subsets to list: no discount
-        return price_of(terms, domain).statistics
+        return price_of(terms, domain, coding).statistics
 
 
 def _is_held(moment: Moment, held: Sequence[Proposal]) -> bool:

@@ -18,6 +18,7 @@ from gencard.controller.policy.statistics import (
     TRANSFORM,
     acceptable_cliques,
     affordable_moments,
+    affordable_numbers,
     check_values,
     chosen,
     measured_as,
@@ -238,7 +239,8 @@ def _acceptable_statistics(
     changes = (*changes, *fewer, *dropped)
     if not cliques and not moments:
         return _nothing_left(changes)
-    return chosen(terms, cliques, moments), changes, transform_changes
+    terms, dear = affordable_numbers(chosen(terms, cliques, moments), policy, domain, coding)
+    return terms, (*changes, *dear), transform_changes
 
 
 def _nothing_left(changes: Iterable[Change]) -> Refusal:

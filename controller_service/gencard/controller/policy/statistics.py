@@ -28,6 +28,7 @@ MOMENT = "MOMENT_NOT_OFFERED"
 NUMBER = "TOO_MANY_MARGINALS"
 ORDER = "ORDER_TOO_HIGH"
 PRICE = "PRICE_TOO_HIGH"
+ROUNDING = "ROUNDING"
 SUM = "SUM_NOT_OFFERED"
 
 _Kept = TypeVar("_Kept", bound=Hashable)
@@ -255,11 +256,43 @@ def offered_numbers(
         place = NUMBER if terms.histograms.index(name) >= policy.most_marginals else None
         return refused or objection((name,), policy, domain, fine[name]) or place
 
+    rounded = isinstance(privacy, Exact) and policy.transform.rounding > 1
+
     def of_sum(one: Sum) -> str | None:
         refused = None if _is_offered(policy.sums, privacy) else SUM
+        refused = refused or (ROUNDING if rounded else None)
         place = NUMBER if terms.sums.index(one) >= policy.most_marginals else None
         return refused or objection(one.attributes, policy, domain, by[one]) or place
 
+    return _with_numbers(terms, of_histogram, of_sum)
+
+
+def affordable_numbers(
+    terms: Proposal, policy: Policy, domain: Domain, coding: Coding | None
+) -> tuple[Proposal, list[Change]]:
+    """Keep exact histograms, then exact sums, while the price allows, after marginals and moments."""
+    if terms.privacy.noisy or price_of(terms, domain, coding).fits(policy.most_per_card):
+        return terms, []
+    kept = replace(terms, histograms=(), sums=())
+
+    def costs(wider: Proposal) -> str | None:
+        nonlocal kept
+        if not price_of(wider, domain, coding).fits(policy.most_per_card):
+            return PRICE
+        kept = wider
+        return None
+
+    return _with_numbers(
+        terms,
+        lambda name: costs(replace(kept, histograms=(*kept.histograms, name))),
+        lambda one: costs(replace(kept, sums=(*kept.sums, one))),
+    )
+
+
+def _with_numbers(
+    terms: Proposal, of_histogram: Callable[[str], str | None], of_sum: Callable[[Sum], str | None]
+) -> tuple[Proposal, list[Change]]:
+    """The terms with the histograms and sums to which there is no objection, and their weights."""
     histograms, changes = _sorted_out("histograms", terms.histograms, of_histogram)
     sums, others = _sorted_out("sums", terms.sums, of_sum)
     kept = {*map(Histogram, histograms), *sums}

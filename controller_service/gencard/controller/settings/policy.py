@@ -18,7 +18,7 @@ from gencard.core.card.noise import NOISES, AddedNoise, Mechanism
 from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.output_checks.rules import USUAL_RULES
-from gencard.core.policy import AnalysesPolicy, MomentPolicy, NumbersOffer
+from gencard.core.policy import AnalysesPolicy, MomentPolicy
 from gencard.core.statistics.formula import Analysis
 
 MEASURES = TableOf(attacks=Annotated[int, Field(ge=10, le=10_000)])
@@ -102,15 +102,6 @@ ANALYSES = TableOf(
 """Table of ``AnalysesPolicy``."""
 
 
-def _without_exact(offer: NumbersOffer) -> NumbersOffer:
-    """Exact sums need rules on dominance and influence, which are not there yet."""
-    if offer is NumbersOffer.EXACT:
-        raise ValueError("must be never or noise: exact histograms and sums are not possible yet")
-    return offer
-
-
-_OFFER = Annotated[NumbersOffer, AfterValidator(_without_exact)]
-
 POLICY = TableOf(
     largest_order=PositiveInt,
     largest_marginal_cells=PositiveInt,
@@ -121,8 +112,6 @@ POLICY = TableOf(
     mechanisms=tuple[Annotated[Mechanism, _one_of([Mechanism.EXACT, *_ADDED])], ...],
     noise=Annotated[NoiseTable, AfterValidator(NoiseTable.noise), PlainSerializer(NoiseTable.of)] | None,
     moments=Annotated[MomentPolicy, TableOf(highest=PositiveInt)],
-    histograms=_OFFER,
-    sums=_OFFER,
     measures=tuple[Annotated[str, AfterValidator(_measure)], ...],
     analyses=Annotated[AnalysesPolicy, ANALYSES],
     valid_days=Annotated[int, Field(ge=1, le=MOST_DAYS)],

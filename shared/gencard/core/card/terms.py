@@ -209,10 +209,12 @@ class Proposal:
             raise InvalidNumberError(
                 field="weights", expected=f"whole numbers from 1 to {LARGEST_WEIGHT}"
             )
-        if self.transform != AS_COUNTED and (self.moments or self.histograms or self.sums):
-            raise InvalidInputError(
-                field="transform", problem="is allowed only for marginals, not for moments or numbers"
-            )
+        if self.transform != AS_COUNTED and self.moments:
+            problem = "is allowed only for counts, not for moments"
+            raise InvalidInputError(field="transform", problem=problem)
+        if self.transform.rounding > 1 and self.sums:
+            problem = "must be 1 beside exact sums"
+            raise InvalidInputError(field="transform.rounding", problem=problem)
 
     def _check_measures(self) -> None:
         """What looks at the records once more: no rounding binds it."""

@@ -19,6 +19,7 @@ from gencard.core.noise import noisy
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
+from gencard.core.statistics.numbers_agree import check_numbers_agree
 from gencard.core.statistics.psi import (
     HistogramMeasurement,
     LinearMeasurement,
@@ -111,8 +112,9 @@ def measure(
 
     Raises:
         InvalidInputError: A noise source is required and missing, the noise is a generator's own, a
-            linear statistic does not fit the domain, or it is combined with a transform of counts.
-        InvalidPsiError: The source gave tables that cannot come from one set of records, or there
+            linear statistic does not fit the domain, or it is combined with a transform of counts, or
+            a sum with rounding.
+        InvalidPsiError: The source gave numbers that cannot come from one set of records, or there
             is no record and no noise.
         MeasurementRefusedError: Exact counts do not pass the transform's checks.
         UnknownAttributeError: A clique names an attribute that is not declared.
@@ -125,14 +127,15 @@ def measure(
     histograms = [one.attribute for one in statistics if isinstance(one, Histogram)]
     sums = [one for one in statistics if isinstance(one, Sum)]
     cliques, linear = divided([one for one in statistics if not isinstance(one, Histogram | Sum)])
-    if (linear or histograms or sums) and transform != AS_COUNTED:
-        raise InvalidInputError(field="transform", problem="is allowed only for marginals")
+    if (linear and transform != AS_COUNTED) or (sums and transform.rounding > 1):
+        raise InvalidInputError(field="transform", problem="is allowed only for counts")
     # Without noise an empty dataset is an error; with noise the error would disclose the last record.
     exact = _counted(source, cliques, linear, domain, may_be_empty=privacy.noisy)
     coding = None
     if histograms or sums:
         numbers = _with_coding(source)
         exact, coding = with_numbers(exact, numbers, histograms, sums), numbers.coding
+        check_numbers_agree(exact, coding)
     if noise is not None and not isinstance(privacy, Exact):
         return noisy(exact, privacy, noise, weights, coding)
     return transformed(exact, transform, zeros)

@@ -208,6 +208,8 @@ Mask = NDArray[np.bool_]
 def transformed(psi: Psi, transform: Transform, zeros: Sequence[StructuralZeros] = ()) -> Psi:
     """Exact psi as the card agrees that it leaves: checked for disclosure control, and rounded.
 
+    A histogram is a marginal on finer cells. Sums are never rounded.
+
     Each check follows from one count c alone, for every record adds 1 to its cell. The n largest
     contributions are min(n, c) of c records; without the two largest, c - 2 are left.
 
@@ -225,14 +227,20 @@ def transformed(psi: Psi, transform: Transform, zeros: Sequence[StructuralZeros]
         for m in psi.measurements
     ):
         raise MeasurementRefusedError
-    if transform.rounding == 1:
+    if any(failing(np.array(one.counts), transform).any() for one in psi.histograms):
+        raise MeasurementRefusedError
+    base = transform.rounding
+    if base == 1:
         return psi
-    stddev = rounding_stddev(transform.rounding)
+    stddev = rounding_stddev(base)
     return Psi(
         psi.domain,
-        tuple(
-            Measurement(m.clique, rounded(m.values, transform.rounding), stddev)
-            for m in psi.measurements
+        tuple(Measurement(m.clique, rounded(m.values, base), stddev) for m in psi.measurements),
+        histograms=tuple(
+            HistogramMeasurement(
+                one.attribute, tuple(rounded(np.array(one.counts), base).tolist()), stddev
+            )
+            for one in psi.histograms
         ),
     )
 

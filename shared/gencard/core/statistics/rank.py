@@ -17,6 +17,8 @@ from math import prod
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
+from gencard.core.errors import TooLargeError
+from gencard.core.statistics.marginals import MOST_SUBSETS
 
 _ONE, _PRESENT, _LEVELS, _CELLS, _UNITS, _SQUARES = "1", "present", "levels", "cells", "u", "u^2"
 
@@ -53,8 +55,17 @@ class _Blocks:
         return self.levels - {_ONE} if self.may_be_missing else self.levels
 
 
-def _blocks_of(coding: Coding, name: str) -> _Blocks:
+def _blocks_of(coding: Coding, name: str, *, apart: bool) -> _Blocks:
+    """Return the blocks of an attribute.
+
+    Args:
+        apart: A histogram or sum tells contrasts of its levels apart; else all of them are one block.
+    """
     own = coding.attribute(name).coding
+    if not apart:
+        whole = frozenset({_ONE, _LEVELS})
+        sizes = {_ONE: 1, _LEVELS: own.size - 1}
+        return _Blocks(sizes, whole, whole, (_UNITS, _SQUARES), own.missing)
     present_levels = own.size - own.missing
     sizes = {_ONE: 1, _PRESENT: int(own.missing), _LEVELS: present_levels - 1}
     base = frozenset({_ONE, _LEVELS} | ({_PRESENT} if own.missing else set()))
@@ -89,18 +100,20 @@ def rank(
 
     Raises:
         UnknownAttributeError: An attribute is not declared.
+        TooLargeError: There are more than ``MOST_SUBSETS`` products of blocks.
     """
-    names = coding.domain.attributes
-    blocks = {name: _blocks_of(coding, name) for name in names}
-    products: set[Product] = set()
-    for clique in marginals:
-        products |= _products({name: blocks[name].levels for name in clique})
-    for name in histograms:
-        products |= _products({name: blocks[name].cells})
+    histograms = tuple(histograms)
+    apart = {*histograms, *(name for one in sums for name in (*one.of, *one.present))}
+    blocks = {name: _blocks_of(coding, name, apart=name in apart) for name in coding.domain.attributes}
+    spans = [{name: blocks[name].levels for name in clique} for clique in marginals]
+    spans += [{name: blocks[name].cells} for name in histograms]
     for one in sums:
         counted = _population_blocks(one, blocks)
         numbers = {name: frozenset({blocks[name].number[one.of.count(name) - 1]}) for name in one.of}
-        products |= _products(counted) | _products({**counted, **numbers})
+        spans += [counted, {**counted, **numbers}]
+    if sum(prod(map(len, span.values())) for span in spans) > MOST_SUBSETS:
+        raise TooLargeError(what="The number of subsets of the cliques", limit=MOST_SUBSETS)
+    products = {one for span in spans for one in _products(span)}
     return sum(prod(blocks[name].sizes[block] for name, block in one) for one in products)
 
 

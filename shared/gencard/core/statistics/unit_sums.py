@@ -3,8 +3,9 @@
 Records are added in batches, so that they need not fit in memory.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from math import prod
 from operator import add
 
@@ -12,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.card.sums import Sum, scale_of
-from gencard.core.coding import Coding, intervals_of
+from gencard.core.coding import Coding, Edges, intervals_of
+from gencard.core.scale import Scale, shortest, steps_of
 from gencard.core.statistics.counting import cell_numbers
 from gencard.core.types import FloatArray, IntArray
 
@@ -130,6 +132,29 @@ def fine_cells(coding: Coding, name: str) -> int:
         UnknownAttributeError, InvalidCodingError: The attribute is not declared, or has no step.
     """
     return len(scale_of(coding, name).cells) - 1 + coding.attribute(name).coding.missing
+
+
+def level_of_cells(coding: Coding, name: str) -> IntArray:
+    """Return the code of the level that each cell of an attribute's histogram lies in.
+
+    Raises:
+        UnknownAttributeError, InvalidCodingError: The attribute is not declared, or has no step.
+    """
+    scale, own = scale_of(coding, name), coding.attribute(name).coding
+    starts = own.edges[:-1] if isinstance(own, Edges) else ()
+    cells = list(map(float, scale.cells[:-1]))
+    levels = np.searchsorted(starts, cells, side="right") - 1
+    return np.append(levels, [len(starts)] * own.missing).astype(np.int64)
+
+
+def unit_bounds(scale: Scale, starts: Iterable[Decimal | float]) -> list[tuple[int, int]]:
+    """Return the first and the last unit of each level or cell that begins with a number of ``starts``.
+
+    Args:
+        starts: Ascending, without the last edge.
+    """
+    firsts = [steps_of(shortest(float(start)), scale.step) - scale.centre for start in starts]
+    return list(zip(firsts, [*(first - 1 for first in firsts[1:]), scale.unit_ends[1]], strict=True))
 
 
 def _totals(products: IntArray, cells: NDArray[np.integer], size: int) -> list[int]:
