@@ -1,0 +1,103 @@
+"""A question about numbers, from the plan to the answer: what psi says is what the file says."""
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import statsmodels.formula.api as smf
+from typer.testing import CliRunner
+
+from gencard.client import answer as answer_of_folder
+from gencard.client.card import Card
+from gencard.client.shell.main import app as analyst_shell
+from gencard.core.errors import LevelsTooWideError
+from tests.system.house import House
+from tests.system.test_numbers import expenditures, house, records  # noqa: F401 - fixtures
+
+FORMULA = "spent ~ sex + hours"
+
+
+@pytest.fixture(scope="module")
+def analyst(house: House) -> Iterator[object]:  # noqa: F811 - a fixture
+    with house.analyst() as analyst:
+        yield analyst
+
+
+@pytest.fixture(scope="module")
+def release(analyst):
+    return analyst.synthesize("survey", FORMULA, kind="linear", rows=1_000, accept=True, progress=False)
+
+
+@pytest.fixture(scope="module")
+def card(analyst, release) -> Card:
+    return next(one for one in analyst.cards() if one.name == release.card)
+
+
+def same(answer, reference) -> bool:
+    """Whether coefficients and standard errors are those of statsmodels."""
+    errors = reference.bse
+    near = (answer.params[errors.index] - reference.params).abs() <= 1e-6 * errors
+    return bool(near.all() and np.allclose(answer.bse[errors.index], errors, rtol=1e-6))
+
+
+def test_it_is_least_squares_of_the_file(card, records):  # noqa: F811
+    assert same(card.answer(FORMULA, "linear"), smf.ols(FORMULA, records).fit())
+    assert same(card.answer("spent ~ sex", "linear"), smf.ols("spent ~ sex", records).fit())
+    assert same(card.answer("spent ~ hours", "linear"), smf.ols("spent ~ hours", records).fit())
+
+
+def test_a_saved_release_gives_the_same(card, release, records, house, tmp_path):  # noqa: F811
+    folder = release.save(tmp_path / "kept", "rows.csv")
+    own = answer_of_folder(folder, FORMULA, "linear", connection=house.person("ana"))
+    assert same(own, smf.ols(FORMULA, records).fit())
+    assert not any("levels" in note for note in own.estimates.notes)
+    assert "sum of spent * hours" in str(own.estimates.sums) or "sum of hours * spent" in str(
+        own.estimates.sums
+    )
+
+
+def test_what_a_card_lacks_is_named_and_planned(analyst, card):
+    with pytest.raises(LevelsTooWideError, match="sum of spent by health") as raised:
+        card.answer("spent ~ health", "linear")
+    plan = raised.value.plan
+    assert plan is not None
+    assert not plan.lacking_sums
+
+
+def test_a_function_of_the_response_has_no_card(analyst, card):
+    for formula in ("log(spent + 1) ~ sex", "I(spent ** 2) ~ sex"):
+        with pytest.raises(LevelsTooWideError):
+            analyst.plan("survey", formula, kind="linear")
+        with pytest.raises(LevelsTooWideError):
+            card.answer(formula, "linear")
+
+
+def test_noise_is_in_the_standard_error_and_stands_beside_it(analyst, records):  # noqa: F811
+    noise = {"rho": 0.5, "neighbouring": "add-remove"}
+    release = analyst.synthesize(
+        "survey", "hours ~ sex", kind="linear", rows=500, accept=True, progress=False, **noise
+    )
+    card = next(one for one in analyst.cards() if one.name == release.card)
+    answer = card.answer("hours ~ sex", "linear")
+    reference = smf.ols("hours ~ sex", records).fit()
+    part = {row: values[0] for row, values in zip(*_noise(answer), strict=True)}
+    for name in reference.params.index:
+        off = abs(answer.params[name] - reference.params[name])
+        assert 0 < off < 5 * part[f"coefficients: {name}"]
+        assert answer.bse[name] > reference.bse[name] * 0.9
+
+
+def _noise(answer):
+    table = answer.estimates.table("noise")
+    return table.row_names, table.values
+
+
+def test_the_shell_plans_sums(house, card):  # noqa: F811
+    command = ["plan", "survey", FORMULA, "--kind", "linear", "-c", str(house.person("ana"))]
+    (house.person("ana") / "connection.toml").write_text(f'address = "{house.address}"\n')
+    shown = CliRunner().invoke(analyst_shell, command)
+    assert shown.exit_code == 0, shown.output
+    assert "sum of spent by sex" in shown.output
+    document = json.loads(CliRunner().invoke(analyst_shell, [*command, "--json"]).output)
+    assert {"of": ["spent", "spent"], "by": []} in document["numbers"]
