@@ -183,6 +183,17 @@ def test_conditions_choose_records(records, text, where):
     assert np.allclose(own.coefficients.bse, reference.bse, rtol=1e-9)
 
 
+def test_above_forty_columns_floats_are_corrected_by_exact_residuals(records, monkeypatch):
+    text = "y ~ g * z + x + h"
+    exact = asked(records, text)
+    monkeypatch.setattr("gencard.core.answers.exact.MOST_EXACT", 2)
+    near = asked(records, text)
+    assert near.coefficients.names == exact.coefficients.names
+    assert np.allclose(near.coefficients.params, exact.coefficients.params, rtol=1e-14)
+    assert np.allclose(near.coefficients.bse, exact.coefficients.bse, rtol=1e-12)
+    assert near["ssr"] == pytest.approx(exact["ssr"], rel=1e-14)
+
+
 class TestGroups:
     @pytest.mark.parametrize("term", ["g", "h", "g:h", "k", ""])
     def test_means_and_deviations_are_those_of_pandas(self, records, term):

@@ -23,7 +23,7 @@ from gencard.core.answers.design import Block, Column, lifted
 from gencard.core.answers.margins import Margins, Units, summed
 from gencard.core.domain import Clique
 from gencard.core.scale import Scale
-from gencard.core.types import FloatArray
+from gencard.core.types import FloatArray, IntArray
 
 MOST_EXACT = 40
 """Columns up to which elimination is exact; above, floats are corrected by exact residuals."""
@@ -93,20 +93,31 @@ class Gram:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Solved:
-    """Least squares of the last column on some of the others.
+class LinearFit:
+    """Least squares.
 
     Args:
         kept: Positions of the columns that are estimated.
         params: One for each of them.
-        inverse: Of their inner products.
+        inverse: :math:`(X'X)^{-1}` of them.
         rss: Residual sum of squares.
+        tss: Sum of squares of the response, about its mean where there is a constant.
+        constant: Whether the columns span a constant.
+        n: Number of records.
     """
 
-    kept: tuple[int, ...]
+    kept: IntArray
     params: FloatArray
     inverse: FloatArray
-    rss: Fraction
+    rss: float
+    tss: float
+    constant: bool
+    n: float
+
+    @property
+    def degrees(self) -> float:
+        """Residual degrees of freedom."""
+        return self.n - len(self.kept)
 
 
 def gram_of(margins: Margins, columns: Sequence[Column], scales: Mapping[str, Scale]) -> Gram:
@@ -220,26 +231,42 @@ def _largest(values: Whole) -> int:
     return max(int(values.max(initial=0)), -int(values.min(initial=0)), 1)
 
 
-def solved(gram: Gram) -> Solved:
-    """Regress the last column on the others, leaving out those that earlier ones determine."""
+_Solution = tuple[list[int], FloatArray, FloatArray, Fraction]
+"""Positions of the columns that are estimated, estimates, inverse, and residual sum of squares."""
+
+
+def least_squares(gram: Gram, n: float) -> LinearFit:
+    """Regress the last column on all but the last two, leaving out those that earlier ones determine.
+
+    Args:
+        gram: Of the columns, then a constant, then the response.
+        n: Number of records.
+    """
+    *columns, one, response = range(len(gram.divisors))
+    kept, params, inverse, rss = _solved(gram.of([*columns, response]))
+    records, y1 = gram.product(one, one), gram.product(one, response)
+    constant = _solved(gram.of([*columns, one]))[-1] * 10**9 < records
+    tss = gram.product(response, response) - (y1 * y1 / records if constant else 0)
+    places = np.array(kept, dtype=np.int64)
+    return LinearFit(places, params, inverse, float(rss), float(tss), constant, n)
+
+
+def _solved(gram: Gram) -> _Solution:
+    """Regress the last column on the others."""
     if len(gram.divisors) - 1 > MOST_EXACT:
         return _solved_in_floats(gram)
     kept, rows, last = _eliminated(gram.products)
-    response = len(gram.divisors) - 1
-    under = gram.divisors
-    params = [Fraction(rows[i][response], last) * under[i] / under[response] for i in kept]
-    columns = [response + 1 + place for place in kept]
+    response, under = len(gram.divisors) - 1, gram.divisors
+    params = [float(Fraction(rows[i][response], last) * under[i] / under[response]) for i in kept]
     inverse = [
         [
-            float(Fraction(rows[i][j], last) * under[i] * under[k])
-            for j, k in zip(columns, kept, strict=True)
+            float(Fraction(rows[i][response + 1 + j], last) * under[i] * under[j] * gram.common)
+            for j in kept
         ]
         for i in kept
     ]
     rss = Fraction(rows[response][response], last) / under[response] ** 2 / gram.common
-    return Solved(
-        tuple(kept), np.array(list(map(float, params))), np.array(inverse).reshape(len(kept), -1), rss
-    )
+    return kept, np.array(params), np.array(inverse).reshape(len(kept), -1), rss
 
 
 def _eliminated(products: Whole) -> tuple[list[int], list[list[int]], int]:
@@ -264,7 +291,7 @@ def _eliminated(products: Whole) -> tuple[list[int], list[list[int]], int]:
     return kept, rows, last
 
 
-def _solved_in_floats(gram: Gram) -> Solved:
+def _solved_in_floats(gram: Gram) -> _Solution:
     """The same by Cholesky's decomposition, with estimates corrected by exact residuals."""
     size = len(gram.divisors) - 1
     exact = [[gram.product(i, j) for j in range(size + 1)] for i in range(size + 1)]
@@ -294,9 +321,8 @@ def _solved_in_floats(gram: Gram) -> Solved:
         ),
         Fraction(0),
     )
-    return Solved(
-        tuple(kept), np.array(list(map(float, params))), inverse, exact[size][size] - explained
-    )
+    estimates = np.array(list(map(float, params)))
+    return kept, estimates, inverse, exact[size][size] - explained
 
 
 def _centred(exact: Sequence[Sequence[Fraction]]) -> FloatArray:

@@ -14,7 +14,7 @@ from scipy import stats
 
 from gencard.core.answers.answer import Answer, Scalar, coefficients_of, finite
 from gencard.core.answers.design import INTERCEPT, Block, Column, Design, Question, lifted, value_notes
-from gencard.core.answers.exact import Gram, gram_of, solved
+from gencard.core.answers.exact import Gram, LinearFit, gram_of, least_squares
 from gencard.core.answers.margins import Margins, records_of
 from gencard.core.errors import NoEstimateError
 from gencard.core.types import FloatArray, IntArray
@@ -48,34 +48,6 @@ class Moments:
     yy: float
     x1: FloatArray
     y1: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LinearFit:
-    """Least squares.
-
-    Args:
-        kept: Positions of the columns that are estimated.
-        params: One for each of them.
-        inverse: :math:`(X'X)^{-1}` of them.
-        rss: Residual sum of squares.
-        tss: Sum of squares of the response, about its mean where there is a constant.
-        constant: Whether the columns span a constant.
-        n: Number of records.
-    """
-
-    kept: IntArray
-    params: FloatArray
-    inverse: FloatArray
-    rss: float
-    tss: float
-    constant: bool
-    n: float
-
-    @property
-    def degrees(self) -> float:
-        """Residual degrees of freedom."""
-        return self.n - len(self.kept)
 
 
 def linear_answer(margins: Margins, question: Question) -> Answer:
@@ -133,17 +105,11 @@ class ExactModel:
 
     def fit(self, places: IntArray) -> LinearFit:
         """Least squares on some of the columns; raises NoEstimateError where no column is left."""
-        gram = self.gram
-        last = len(gram.divisors) - 1
-        fit = solved(gram.of([*places, last]))
-        if not fit.kept:
+        last = len(self.gram.divisors) - 1
+        fit = least_squares(self.gram.of([*places, last - 1, last]), self.n)
+        if not len(fit.kept):
             raise NoEstimateError(kind="linear", problem="the model matrix has no column left")
-        of_ones = solved(gram.of([*places, last - 1]))
-        constant = of_ones.rss * 10**9 < gram.product(last - 1, last - 1)
-        y1, yy = gram.product(last - 1, last), gram.product(last, last)
-        tss = yy - (y1 * y1 / gram.product(last - 1, last - 1) if constant else 0)
-        kept = np.array(fit.kept, dtype=np.int64)
-        return LinearFit(kept, fit.params, fit.inverse, float(fit.rss), float(tss), constant, self.n)
+        return fit
 
 
 def response_column(question: Question, design: Design, margins: Margins) -> Column:

@@ -14,11 +14,12 @@ from scipy import special
 
 from gencard.core.answers.answer import Answer, Scalar, Table, table_of
 from gencard.core.answers.design import INTERCEPT, Column, Design, Question, Response
+from gencard.core.answers.exact import LinearFit
 from gencard.core.answers.families import groups as by_group
 from gencard.core.answers.families.comparisons import compared, means_table
 from gencard.core.answers.families.groups import Groups, SummedGroups
 from gencard.core.answers.families.levels import choice, number, numbers, response_of, test_scalar
-from gencard.core.answers.linear import LinearFit, fitter
+from gencard.core.answers.linear import fitter
 from gencard.core.answers.margins import Margins
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, NoEstimateError, TooLargeError

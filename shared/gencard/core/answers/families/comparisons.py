@@ -73,12 +73,16 @@ def _compared_sums(margins: Margins, question: Question, response: Column, term:
     names, of = level_names(question, term), (slope.number, slope.number)
     try:
         whole = [Fraction(one) for one in sums.sums(of, term).reshape(-1)[some]]
-        squares = [float(factor**2 * (more + less)) for more, less in zip(whole, centred, strict=True)]
-        within = float(factor**2 * (sum(whole) + sum(centred)))
+        squares = [more + less for more, less in zip(whole, centred, strict=True)]
+        parts = zip(squares, sizes, strict=True)
+        variances = [float(factor**2 * one / (n - 1)) if n > 1 else nan for one, n in parts]
+        within = float(factor**2 * sum(squares))
     except LackingMarginalsError:
         within = float(factor**2 * (Fraction(sums.sums(of, ()).item()) + sum(centred)))
-        squares = [nan] * len(sizes)
-    groups = SummedGroups(np.array(list(map(float, sizes))), np.array(means), np.array(squares), within)
+        variances = [nan] * len(sizes)
+    groups = SummedGroups(
+        np.array(list(map(float, sizes))), np.array(means), np.array(variances), within
+    )
     answer = Answer(question.kind, question.text, float(sum(sizes)), notes=())
     return Compared(groups, tuple(names[place] for place in some), answer)
 

@@ -38,23 +38,17 @@ class SummedGroups:
     """Records by group, of which sums of the values and of their squares are known.
 
     Args:
-        sizes: Records of each group; none is 0.
+        sizes: Records of each group.
         means: Of the values.
-        squares: Sum of squared differences from the group's mean; NaN where only ``within`` is known.
-        within: Their sum over all groups.
+        variances: With one degree of freedom less than records; NaN for a single record, and where
+            only ``within`` is known.
+        within: Sum of squared differences from the group's mean, over all groups.
     """
 
     sizes: FloatArray
     means: FloatArray
-    squares: FloatArray
+    variances: FloatArray
     within: float
-
-    @property
-    def variances(self) -> FloatArray:
-        """Of each group, with one degree of freedom less than records; NaN where not known."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            variances: FloatArray = self.squares / (self.sizes - 1)
-        return np.where(self.sizes > 1, variances, np.nan)
 
 
 @dataclass(frozen=True, slots=True)

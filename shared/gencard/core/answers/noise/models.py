@@ -12,7 +12,7 @@ from scipy import special
 
 from gencard.core.answers.answer import Answer, Coefficients, Scalar, table_of
 from gencard.core.answers.design import Block, Design, Question, occurring
-from gencard.core.answers.exact import blocks_of
+from gencard.core.answers.exact import LinearFit, blocks_of
 from gencard.core.answers.families.anova import (
     TESTS,
     adjusted_for,
@@ -25,7 +25,6 @@ from gencard.core.answers.families.levels import choice, number, numbers, respon
 from gencard.core.answers.likelihood import events_of
 from gencard.core.answers.linear import (
     ExactModel,
-    LinearFit,
     Moments,
     fitter,
     moments,
