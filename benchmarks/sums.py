@@ -37,8 +37,9 @@ from gencard.core.domain import Clique
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
 from gencard.core.types import FloatArray
-from gencard.formulas.answering import answer_of, question_needs
+from gencard.formulas.answering import answer_of
 from gencard.formulas.formulas import read_factors
+from gencard.formulas.summing import question_needs
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -264,8 +264,8 @@ class Analyst(Party):
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
         # both load pandas
-        from gencard.formulas.answering import question_needs  # noqa: PLC0415
         from gencard.formulas.formulas import read_formula  # noqa: PLC0415
+        from gencard.formulas.summing import question_needs  # noqa: PLC0415
 
         analysis, entry = analysis_of(kind), self.dataset(dataset)
         where = measured.get("where") or ""

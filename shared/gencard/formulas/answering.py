@@ -17,23 +17,17 @@ from gencard.core.answers.kinds import AnalysisKind, answered, kind_of, plain_an
 from gencard.core.answers.margins import (
     Margins,
     Mask,
-    Present,
     check_determined,
-    records_of,
-    summed,
     within,
 )
 from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
 from gencard.core.answers.noise.reconciled import measured_of, noisy_whole, reconciled, wider_clique
 from gencard.core.answers.stored import check_coded
-from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     InvalidFormulaError,
     InvalidInputError,
-    LackingMarginalsError,
-    LevelsTooWideError,
 )
 from gencard.core.statistics.formula import (
     Analysis,
@@ -42,26 +36,13 @@ from gencard.core.statistics.formula import (
     sufficient_cliques,
     written_name,
 )
-from gencard.core.statistics.marginals import maximal
 from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values, numbers_of, read_design, summed_columns
 from gencard.formulas.evaluation import Levels, evaluated
 from gencard.formulas.formulas import read_factors, read_formula
 from gencard.formulas.functions import NotUsableError
-from gencard.formulas.numbers import (
-    SUMMED_KINDS,
-    Needs,
-    NumbersUsed,
-    is_categorical,
-    is_coded,
-    is_wide,
-    needs_of,
-    numbers_used,
-    population_of,
-)
-
-MISSING_CHOICES = ("level", "drop")
-"""What is done with missing values: a level of its own, or their records are left out."""
+from gencard.formulas.numbers import Needs, NumbersUsed
+from gencard.formulas.summing import Asked, dropped_of
 
 
 def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
@@ -104,19 +85,16 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     kind_of(kind, options or ())
     check_coded(options or {})
     margins = reconciled(margins)
-    used, placed = NumbersUsed(), None
-    if not levels:
-        placed = _histogram_answer(margins, written, text, kind, coding, values, where, options or {})
-    if placed is not None:
+    asked = Asked(written, kind, coding, values or {}, where, missing, options or {})
+    if not levels and (placed := _histogram_answer(margins, text, asked)) is not None:
         return placed
-    if not levels:
-        used = _numbers_used(written, kind, coding, values, where, options or {})
-        _check_response(written, kind, coding, used, values, options or {})
+    used = NumbersUsed() if levels else asked.numbers()
+    notes: tuple[str, ...] = ()
+    if used.summed and bootstrap is not None:
+        problem = "does not cover sums of numbers; standard errors have their noise without it"
+        raise InvalidInputError(field="bootstrap", problem=problem)
     if used.summed:
-        pooled = (options or {}).get("test", "pooled") == "pooled"
-        used, part, needs = _of_numbers(
-            margins, written, kind, coding, used, where, missing, pooled=pooled
-        )
+        used, part, needs, notes = asked.summed(margins, used)
     else:
         part = _part(margins, formula, coding, values, where, missing)
         needs = Needs(sufficient_cliques(formula, kind, coding.domain))
@@ -134,7 +112,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     )
     if used.summed:
         question = replace(question, needs=cliques, sums=needs.sums)
-    notes = (*_grouped_note(used), *_values_note(formula, where, coding, values))
+    notes = (*notes, *_grouped_note(used), *_values_note(formula, where, coding, values))
     if bootstrap is None:
         answer = answered(question, part)
         return replace(answer, notes=(*answer.notes, *notes))
@@ -152,26 +130,18 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     return replace(answer, notes=(*answer.notes, *notes))
 
 
-def _histogram_answer(
-    margins: Margins,
-    written: Written,
-    text: str,
-    kind: Analysis,
-    coding: Coding,
-    values: Values | None,
-    where: str,
-    options: Mapping[str, Option],
-) -> Answer | None:
+def _histogram_answer(margins: Margins, text: str, asked: Asked) -> Answer | None:
     """Quantiles of a whole column whose histogram psi has; None for any other question."""
+    written, coding = asked.written, asked.coding
     name, measured = written.formula.response, measured_of(margins)
-    alone = kind is Analysis.QUANTILES and not written.formula.terms and not where
-    if not alone or name is None or written.response != written_name(name) or name in (values or {}):
+    whole = asked.kind is Analysis.QUANTILES and not written.formula.terms and not asked.where
+    if not whole or name is None or written.response != written_name(name) or name in asked.values:
         return None
     one = coding.attribute(name).coding
     histogram = measured.histogram(name) if measured else None
     if histogram is None or not isinstance(one, Edges) or one.scale is None:
         return None
-    question = read_question(text, kind, coding, options=options)
+    question = read_question(text, asked.kind, coding, options=asked.options)
     answer = histogram_quantiles(question, one, histogram)
     noise = f"noise of standard deviation {histogram.stddev:.3g} on each count"
     return replace(answer, rests_on=((name,),), noise=noise if histogram.stddev else answer.noise)
@@ -185,147 +155,6 @@ def _histogram_means(margins: Margins, coding: Coding, names: Clique) -> dict[st
         if histogram is not None and isinstance(one, Edges) and one.scale is not None:
             means[name] = level_means(one, histogram)
     return means
-
-
-_RANKED = {
-    *(("test", "mann-whitney"), ("test", "kruskal")),
-    *(("method", "spearman"), ("method", "kendall")),
-}
-"""Options of tests of ranks: those of the levels in their order."""
-
-
-def _numbers_used(
-    written: Written,
-    kind: Analysis,
-    coding: Coding,
-    values: Values | None,
-    where: str,
-    options: Mapping[str, Option],
-) -> NumbersUsed:
-    """The wide numbers of a formula; those with numbers of their own, or in a condition, are grouped."""
-    fixed = {*(values or {}), *(read_condition(where, coding, values)[0] if where else ())}
-    cut = _cut(written, coding, values)
-    if _is_ranked(options):
-        kind = Analysis.QUANTILES
-    used = numbers_used(written, kind, coding, fixed=fixed | cut)
-    grouped = tuple(name for name in coding.domain.attributes if name in {*used.grouped, *cut})
-    return replace(used, grouped=grouped)
-
-
-_OF_RESPONSES = {*SUMMED_KINDS, Analysis.POISSON}
-"""Kinds of which the response is a number, never an order of levels."""
-
-
-def _check_response(
-    written: Written,
-    kind: Analysis,
-    coding: Coding,
-    used: NumbersUsed,
-    values: Values | None,
-    options: Mapping[str, Option],
-) -> None:
-    """Refuse a response whose levels hold several values, and that no sums give.
-
-    Raises:
-        LevelsTooWideError: It is one.
-    """
-    factor = written.response
-    if factor is None or used.response or kind not in _OF_RESPONSES or _is_ranked(options):
-        return
-    wide = [name for name in written.attributes[factor] if is_wide(coding, name)]
-    own = [name for name in wide if name not in (values or {})]
-    if not own or (is_categorical(factor) and not _cuts(factor, coding, values)):
-        return
-    raise LevelsTooWideError(attribute=own[0], cliques=factor, advice=_OF_LEVELS)
-
-
-_OF_LEVELS = (
-    "Write the response as a linear function of one attribute, with no condition on its levels; or "
-    "give its levels numbers with values={...}, which the answer says."
-)
-
-
-def _is_ranked(options: Mapping[str, Option]) -> bool:
-    return bool(_RANKED.intersection((name, str(value)) for name, value in options.items()))
-
-
-def _cuts(factor: str, coding: Coding, values: Values | None) -> bool:
-    """Whether a comparison is true of one value and false of another one of the same level."""
-    try:
-        read_condition(factor, coding, values)
-    except InvalidInputError:
-        return True
-    return False
-
-
-def _cut(written: Written, coding: Coding, values: Values | None) -> set[str]:
-    """Wide numbers that a comparison in a term cuts inside a level: the levels count in its place."""
-    cut: set[str] = set()
-    for factor in {factor for term in written.terms for factor in term}:
-        wide = {name for name in written.attributes[factor] if is_wide(coding, name)} - {*(values or {})}
-        if wide and is_categorical(factor) and not is_coded(factor):
-            cut |= wide if _cuts(factor, coding, values) else set()
-    return cut
-
-
-def _of_numbers(
-    margins: Margins,
-    written: Written,
-    kind: Analysis,
-    coding: Coding,
-    used: NumbersUsed,
-    where: str,
-    missing: str,
-    *,
-    pooled: bool,
-) -> tuple[NumbersUsed, Margins, Needs]:
-    """The numbers that can be summed, the margins of the records that are asked for, and what they need.
-
-    A number of the terms whose sums are lacking is grouped.
-
-    Raises:
-        LevelsTooWideError: Sums of the response are lacking.
-        LackingMarginalsError: Marginals are lacking.
-        InvalidInputError: A record lacks a number and is not to be left out.
-    """
-    _dropped(written.formula, coding, missing)
-    if kind is Analysis.CORRELATION:
-        missing = "drop"  # all pairs of the same records
-    about = read_condition(where, coding) if where else None
-    part = within(margins, *about) if about else margins
-    drop = missing == "drop"
-    while True:
-        names = population_of(written, coding, used, drop=drop)
-        own = Present(part, names) if names else part
-        needs = needs_of(written, kind, coding, used, drop=drop)
-        lacking = _lacking(own, needs)
-        if lacking and pooled:
-            less = needs_of(written, kind, coding, used, drop=drop, pooled=True)
-            needs, lacking = (less, ()) if not _lacking(own, less) else (needs, lacking)
-        numbers = {name for one in lacking for name in one.of if name in used.terms}
-        if not numbers:
-            break
-        used = used.without(max(numbers, key=lambda name: sum(name in one.of for one in lacking)))
-    wanted = needs_of(written, kind, coding, used, about=about[0] if about else (), drop=drop)
-    if used.response and any(used.response in one.of for one in lacking):
-        raise LevelsTooWideError.of(wanted.cliques, wanted.sums, attribute=used.response)
-    if lacking:
-        raise LackingMarginalsError.of([], lacking)
-    if names and not drop and records_of(own) != records_of(part):
-        problem = f"a record that counts has no number ({', '.join(names)}); use missing='drop'"
-        raise InvalidInputError(field="formula", problem=problem)
-    return used, own, needs
-
-
-def _lacking(margins: Margins, needs: Needs) -> tuple[Sum, ...]:
-    """The sums that margins do not determine."""
-    lacking = []
-    for one in needs.sums:
-        try:
-            summed(margins).sums(one.of, one.by, one.present)
-        except LackingMarginalsError:
-            lacking.append(one)
-    return tuple(lacking)
 
 
 def _grouped_note(used: NumbersUsed) -> tuple[str, ...]:
@@ -384,7 +213,7 @@ def _part(
     margins: Margins, formula: Formula, coding: Coding, values: Values | None, where: str, missing: str
 ) -> Margins:
     """The margins of the records that are asked for."""
-    dropped = _dropped(formula, coding, missing)
+    dropped = dropped_of(formula, coding, missing)
     part = margins
     if where:
         part = within(part, *read_condition(where, coding, values))
@@ -392,50 +221,6 @@ def _part(
         size = coding.domain.size(name)
         part = within(part, (name,), np.arange(size) != size - 1)
     return part
-
-
-def _dropped(formula: Formula, coding: Coding, missing: str) -> Clique:
-    """The attributes without which a record is left out."""
-    if missing not in MISSING_CHOICES:
-        problem = f"must be one of {', '.join(MISSING_CHOICES)}"
-        raise InvalidInputError(field="missing", problem=problem)
-    response = () if formula.response is None else (formula.response,)
-    names = dict.fromkeys((*response, *(name for term in formula.terms for name in term)))
-    return tuple(name for name in names if missing == "drop" and coding.attribute(name).coding.missing)
-
-
-def question_needs(
-    text: str,
-    kind: Analysis,
-    coding: Coding,
-    *,
-    where: str = "",
-    missing: str = "level",
-    options: Mapping[str, Option] | None = None,
-) -> Needs:
-    """The statistics that determine an analysis of a part of the records, and that its rows rest on.
-
-    Numbers that are summed have their marginals by levels, too: rows are made of these.
-
-    Args:
-        where, missing, options: As in ``answer_of``.
-
-    Raises:
-        LevelsTooWideError: No card determines it.
-        InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
-    """
-    written, options = read_factors(text, coding), options or {}
-    about = read_condition(where, coding)[0] if where else ()
-    dropped = _dropped(written.formula, coding, missing)
-    used = _numbers_used(written, kind, coding, None, where, options)
-    _check_response(written, kind, coding, used, None, options)
-    drop = missing == "drop" or kind is Analysis.CORRELATION
-    needs = needs_of(written, kind, coding, used, about=about, drop=drop) if used.summed else Needs(())
-    chosen_by = about if used.summed else (*about, *dropped)
-    cliques = sufficient_cliques(written.formula, kind, coding.domain)
-    wider = [coding.domain.canonical({*clique, *chosen_by}) for clique in cliques]
-    histograms = [name for name in coding.domain.attributes if name in {*used.summed, *used.grouped}]
-    return Needs(maximal([*wider, *needs.cliques]), needs.sums, tuple(histograms))
 
 
 _SEVERAL = "this analysis does not support functions of several attributes"

@@ -98,10 +98,10 @@ def linear_function(code: str, numbers: Set[str]) -> Mapping[str, Fraction] | No
         tree, quoted = parsed(code)
     except NotUsableError:
         return None
-    return _Linear(numbers, quoted).of(tree)
+    return _LinearReader(numbers, quoted).of(tree)
 
 
-class _Linear:
+class _LinearReader:
     def __init__(self, numbers: Set[str], quoted: Mapping[str, str]) -> None:
         self._numbers, self._quoted = numbers, quoted
 

@@ -38,7 +38,7 @@ Whole = NDArray[np.object_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Piece:
     """The parts of columns that are functions of the same cells, times 1 or times the same units.
 
     Args:
@@ -156,7 +156,7 @@ def _floats(numbers: Sequence[Fraction]) -> FloatArray:
     return np.array([float(number) for number in numbers])
 
 
-def _parts(columns: Sequence[Column], scales: Mapping[str, Scale]) -> Iterator[Part]:
+def _parts(columns: Sequence[Column], scales: Mapping[str, Scale]) -> Iterator[Piece]:
     """The columns, cut into parts; a number is its units and the centre of its scale, times the step."""
     rows: dict[tuple[Clique, Clique], list[tuple[int, Whole, Fraction]]] = {}
     for place, column in enumerate(columns):
@@ -173,7 +173,7 @@ def _parts(columns: Sequence[Column], scales: Mapping[str, Scale]) -> Iterator[P
     for (number, attributes), inside in rows.items():
         places, values_of, factors = zip(*inside, strict=True)
         values = np.array(values_of, dtype=object).reshape(len(places), -1)
-        yield Part(Block(attributes, np.array(places, dtype=np.int64), values, number), factors)
+        yield Piece(Block(attributes, np.array(places, dtype=np.int64), values, number), factors)
 
 
 def _whole(values: FloatArray) -> tuple[Whole, Fraction]:
@@ -188,7 +188,7 @@ def _whole(values: FloatArray) -> tuple[Whole, Fraction]:
 
 
 def _table(
-    margins: Margins, scales: Mapping[str, Scale], one: Part, other: Part
+    margins: Margins, scales: Mapping[str, Scale], one: Piece, other: Piece
 ) -> tuple[Units, Fraction]:
     """Sums of the product of both parts' units in the cells of all attributes of both.
 

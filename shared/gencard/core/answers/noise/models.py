@@ -53,7 +53,7 @@ from gencard.core.types import FloatArray, IntArray
 def linear_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
     """The equations of an answer by ``linear_answer``."""
     estimated(answer)
-    model = NoisyModel(margins, question, question.model())
+    model = NoisyFits(margins, question, question.model())
     columns = np.arange(len(model.design.columns))
     return model.equations(model.fit(columns), columns)
 
@@ -211,7 +211,7 @@ def f_with_noise(margins: Margins, question: Question, known: Answer) -> Answer:
     terms, typ = terms_of(question), typ_of(question)
     margins = margins if question.is_summed else _with_response(margins, question)
     design, places = cell_design(margins, question, terms), places_of_terms(margins, terms)
-    model = NoisyModel(margins, question, design)
+    model = NoisyFits(margins, question, design)
     try:
         full = model.fit(np.arange(len(design.columns)))
     except NoEstimateError:
@@ -239,7 +239,7 @@ def _with_response(margins: Margins, question: Question) -> Margins:
 
 
 def _tested(
-    model: "NoisyModel", columns: IntArray, own: IntArray, scale: float, degrees: float
+    model: "NoisyFits", columns: IntArray, own: IntArray, scale: float, degrees: float
 ) -> tuple[float, float, float]:
     """Degrees of freedom, F and p value of a term.
 
@@ -265,7 +265,7 @@ def _tested(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisyModel:
+class NoisyFits:
     """Least squares on some columns of a design, by levels or of summed numbers.
 
     Args:
