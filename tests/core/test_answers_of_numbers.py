@@ -16,7 +16,7 @@ from gencard.core.answers.families.histograms import level_means, quantile_of_ce
 from gencard.core.answers.margins import PsiMargins
 from gencard.core.card.sums import Sum as SumOf
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
-from gencard.core.errors import InvalidInputError, LevelsTooWideError
+from gencard.core.errors import LevelsTooWideError
 from gencard.core.scale import Scale
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement

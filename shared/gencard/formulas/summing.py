@@ -113,9 +113,8 @@ class Asked:
             raise LevelsTooWideError.of(wanted.cliques, wanted.sums, attribute=used.response)
         if lacking:
             raise LackingMarginalsError.of([], lacking)
-        left = bool(names) and records_of(own) != records_of(part)
-        notes = (f"of the records that have {', '.join(names)}",) if left else ()
-        return used, own, needs, notes
+        is_said = not names or self.missing == "drop" or _are_all(own, part)
+        return used, own, needs, () if is_said else (f"of the records that have {', '.join(names)}",)
 
     def needs(self) -> Needs:
         """The statistics that determine the answer, and on which rows for it rest.
@@ -209,6 +208,14 @@ def dropped_of(formula: Formula, coding: Coding, missing: str) -> Clique:
     if missing != "drop":
         return ()
     return tuple(name for name in formula.attributes if coding.attribute(name).coding.missing)
+
+
+def _are_all(own: Margins, part: Margins) -> bool:
+    """Whether some margins are known to be of the same records as wider ones."""
+    try:
+        return records_of(own) == records_of(part)
+    except LackingMarginalsError:
+        return False
 
 
 def _lacking(margins: Margins, needs: Needs) -> tuple[Sum, ...]:

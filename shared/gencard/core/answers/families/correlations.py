@@ -141,11 +141,7 @@ def _of_sums(margins: Margins, question: Question, attributes: Clique) -> tuple[
     for i, j in combinations(whole, 2):
         square = float(centred[i, j] ** 2 / (centred[i, i] * centred[j, j]))
         correlations.append(copysign(min(1.0, sqrt(square)), centred[i, j]))
-    left = [
-        one.name for one in question.coding.attributes if one.name in attributes and one.coding.missing
-    ]
-    notes = (f"of the records that have all of: {', '.join(attributes)}",) if left else ()
-    return correlations, Answer(question.kind, question.text, n, notes=notes)
+    return correlations, Answer(question.kind, question.text, n, notes=())
 
 
 def _correlation(method: str, table: LevelTable) -> float:
