@@ -56,6 +56,9 @@ class AnswerRelease(StrEnum):
 
 
 _CHECKS = USUAL_RULES.checks
+_OF_SUMS = ("threshold", "dominance_count", "dominance_percent", "remainder_percent")
+"""Checks of counts that sums must pass too."""
+
 _PRIVATE = written(private=True)
 
 
@@ -230,6 +233,14 @@ class Policy:
         """
         analyses = _without_private(self.analyses)
         return replace(_without_private(self), analyses=analyses, two_stewards=self.decided_by_two)
+
+    @property
+    def sum_rules(self) -> Rules:
+        """Rules by which exact sums are judged: checks of exact counts, else those of checked runs."""
+        checks = {name: getattr(self.transform, name) for name in _OF_SUMS}
+        rules = self.analyses.rules
+        declared = {name: value for name, value in checks.items() if value}
+        return replace(rules, checks=replace(rules.checks, **declared))
 
     def for_persons(self, most_records: int) -> "Policy":
         """Return the policy of a dataset of which at most so many records of a person count."""

@@ -14,8 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.answers.decisions import Decisions, rules_of
+from gencard.controller.answers.decisions import Decisions
 from gencard.controller.cards.book import CardBook
+from gencard.controller.cards.released import rules_of
 from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.records.source import NOT_COVERED

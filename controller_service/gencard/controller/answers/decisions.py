@@ -11,12 +11,12 @@ its card ends.
 
 import json
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
+from gencard.controller.cards.released import question_of
 from gencard.controller.state import results
 from gencard.controller.state.cards import ENDED, offer_of
 from gencard.controller.state.ledger import Ledger
@@ -26,14 +26,12 @@ from gencard.core.card.card import Card, CardState
 from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.output_checks.rules import OUTPUT_RULES, RULES_VERSION, Colour, Rule
 from gencard.wire.documents.answer_document import (
-    Question,
     SignedAnswer,
     Verdict,
-    answer_of_document,
     answer_statement,
 )
-from gencard.wire.signatures.canonical import digest_of, document_of, time_text
-from gencard.wire.signatures.dsse import ANSWER, DOCUMENT, opened, predicate_of, sign
+from gencard.wire.signatures.canonical import digest_of, time_text
+from gencard.wire.signatures.dsse import sign
 
 STEWARD = "STEWARD_DECISION"
 CARD_ENDED = "card-ended"
@@ -205,22 +203,3 @@ def _is_over(row: RunRow, card: Card) -> bool:
 
 def _without_answer(outcome: Outcome, reasons: tuple[str, ...]) -> Outcome:
     return replace(outcome, answer=None, numbers=0, reasons=tuple(sorted(set(reasons))))
-
-
-def rules_of(row: RunRow) -> str:
-    """The version of the output rules under which a run has ended or waits; "" where it has not."""
-    if row.outcome is not None:
-        return str(json.loads(row.outcome)["rules"])
-    if row.envelope is None:
-        return ""
-    return answer_of_document(predicate_of(opened(row.envelope)[0], ANSWER)).rules
-
-
-def question_of(row: RunRow) -> Question:
-    """What a run was asked."""
-    return _question_of(row.request)
-
-
-@lru_cache(maxsize=1000)  # each run reads the questions of all earlier ones
-def _question_of(request: bytes) -> Question:
-    return DOCUMENT.read(Question, document_of(request, "question"), field="question")

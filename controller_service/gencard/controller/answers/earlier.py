@@ -11,11 +11,13 @@ import numpy as np
 from gencard.controller.answers.run_question import Population, RunQuestion
 from gencard.controller.jobs.tasks import Before
 from gencard.core.answers.margins import RecordMargins
+from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import impossible
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
+from gencard.core.output_checks.card_sums import NumberedRecords, ReleasedNumbers, sum_groups
 from gencard.core.output_checks.differencing import chain_of_sums, differences, nearly_natural
 from gencard.core.output_checks.groups import group_populations
 from gencard.core.output_checks.judgement import SUMMED
@@ -26,6 +28,7 @@ from gencard.core.output_checks.populations import (
     Rounded,
     ToldOutput,
     cell_numbers,
+    not_missing,
 )
 from gencard.core.output_checks.rules import PASSED, Rules, Verdict
 from gencard.core.output_checks.small_counts import facts
@@ -51,6 +54,8 @@ class Earlier:
         refused: Populations of runs that were refused: a refusal says that a rule was broken, so two
             refusals about almost the same records would say what the difference does.
         rounded: Marginals of everybody, rounded.
+        histograms: Attributes whose histograms were released, exactly.
+        sums: Sums that cards have released, exactly.
     """
 
     coding: Coding
@@ -58,13 +63,16 @@ class Earlier:
     cliques: tuple[Clique, ...]
     refused: tuple[Population, ...] = ()
     rounded: tuple[Rounded, ...] = ()
+    histograms: Clique = ()
+    sums: tuple[Sum, ...] = ()
 
     @classmethod
     def of(cls, before: Before, coding: Coding) -> "Earlier":
         """Read the questions by the schema."""
         runs = (RunQuestion.of(one.question, coding, one.rules) for one in before.earlier)
         refused = (Population.of(one.question, coding, one.rules) for one in before.refused)
-        return cls(coding, tuple(runs), before.released, tuple(refused), before.rounded)
+        exact = before.histograms, before.sums
+        return cls(coding, tuple(runs), before.released, tuple(refused), before.rounded, *exact)
 
     @property
     def tables(self) -> tuple[Clique, ...]:
@@ -77,7 +85,48 @@ class Earlier:
         cliques = (clique for one in runs for clique in one.output.cliques)
         names = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
         chosen = (population.attributes for population in self.refused)
-        return tuple(dict.fromkeys(chain(names, *cliques, *self.tables, *chosen)))
+        sums = (one.attributes for one in self.sums)
+        return tuple(dict.fromkeys(chain(names, *cliques, *self.tables, *chosen, *sums)))
+
+    def attributes_with_sums(self, sums: Sequence[Sum], cliques: Sequence[Clique]) -> Clique:
+        """All attributes that must be read to judge exact sums of a card.
+
+        Args:
+            cliques: The card's own exact marginals.
+        """
+        numbers = {one.of for one in sums if one.of}
+        names = chain(*(one.attributes for one in sums))
+        runs = (one for one in self.runs if self._sums_one(one, numbers))
+        of_runs = ((*clique, *one.attributes) for one in runs for clique in one.output.cliques)
+        counted = (*cliques, *self.cliques)
+        tables = (clique for clique in counted if any({*of} <= {*clique} for of in numbers))
+        told = (one.attributes for one in self.sums if one.of in numbers)
+        return tuple(dict.fromkeys(chain(names, *of_runs, *tables, *told)))
+
+    @staticmethod
+    def _sums_one(run: RunQuestion, numbers: Iterable[Clique]) -> bool:
+        """Whether a run tells sums of one of some numbers."""
+        response = run.question.formula.response or ""
+        return run.question.kind in SUMMED and (response,) in numbers
+
+    def beside_sums(
+        self, sums: Sequence[Sum], records: NumberedRecords, cliques: Sequence[Clique], own: Clique
+    ) -> ReleasedNumbers:
+        """All that tells sums of a card's numbers, besides the card's own sums.
+
+        Args:
+            cliques: The card's own exact marginals; ``own``: its histograms.
+        """
+        means: dict[str, list[IntArray]] = {}
+        numbers = [one.of for one in sums]
+        for run in self.runs:
+            if self._sums_one(run, numbers):
+                response = run.question.formula.response or ""
+                known = ~np.isnan(records.numbers[response])
+                means.setdefault(response, []).extend(_tables_of(run, records.dataset, known))
+        counted = tuple(dict.fromkeys((*cliques, *self.cliques)))
+        histograms = tuple(dict.fromkeys((*own, *self.histograms)))
+        return ReleasedNumbers(counted, histograms, self.sums, means)
 
     def stored_with(self, run: RunQuestion) -> Clique:
         """The number whose stored values must be read to judge a run: its own, or of earlier means."""
@@ -99,6 +148,7 @@ class Earlier:
         if not related:
             return PASSED
         response = question.formula.response or ""
+        of_cards = [sum_groups(one, dataset, self.coding) for one in self._sums_of(response)]
         coding = self.coding.attribute(response).coding
         known = np.ones(len(dataset), dtype=bool)
         if coding.missing:
@@ -106,20 +156,36 @@ class Earlier:
         values = numbers.get(response)
         return chain_of_sums(
             list(_tables_of(run, dataset, known)),
-            [table for one in related if one is not run for table in _tables_of(one, dataset, known)],
+            [
+                *(
+                    table
+                    for one in related
+                    if one is not run
+                    for table in _tables_of(one, dataset, known)
+                ),
+                *of_cards,
+            ],
             None if values is None else contributed(question, values),
             rules,
         )
 
     def _summed(self, run: RunQuestion) -> list[RunQuestion]:
-        """The run and the earlier ones that tell sums of its response, if any is of stored numbers."""
+        """The run and the earlier ones that tell sums of its response.
+
+        None if neither a run nor a card tells sums of its stored numbers.
+        """
         response = run.question.formula.response
         related = [
             one
             for one in (run, *self.runs)
             if one.question.kind in SUMMED and one.question.formula.response == response
         ]
-        return related if run in related and any(one.stored for one in related) else []
+        stored = any(one.stored for one in related) or self._sums_of(response)
+        return related if run in related and stored else []
+
+    def _sums_of(self, response: str | None) -> list[Sum]:
+        """Sums of a number that cards have released."""
+        return [one for one in self.sums if one.of == (response,)]
 
     def differs_by_few(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
         """Whether the population is that of an earlier output, or of a natural group, but for a few."""
@@ -131,6 +197,10 @@ class Earlier:
             return True
         outputs = [output for one in self.runs for output in one.outputs]
         outputs.append(ToldOutput((EVERYBODY,), self.tables))
+        domain = self.coding.domain
+        for total in self.sums:
+            present = total.population(self.coding)
+            outputs.append(ToldOutput((EVERYBODY, *not_missing(present, domain)), (total.by,)))
         for one in run.outputs:  # its groups may be a chain by themselves
             if differences(one, outputs, dataset, threshold):
                 return True

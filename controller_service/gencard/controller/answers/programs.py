@@ -16,9 +16,10 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from gencard.controller.answers.answers import PROGRAM, Answers, check_numbers
-from gencard.controller.answers.decisions import Outcome, question_of
+from gencard.controller.answers.decisions import Outcome
 from gencard.controller.answers.review import answer_of, marks_document, numbers_in
 from gencard.controller.answers.run import AnswerRun
+from gencard.controller.cards.released import question_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.tasks import ProgramJob, RehearsalJob
 from gencard.controller.operations.run import Run

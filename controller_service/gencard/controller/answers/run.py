@@ -1,27 +1,27 @@
 """One run at the records: a job, its outcome, the decision."""
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
 from gencard.controller.answers.answers import Answers
-from gencard.controller.answers.decisions import PRICE, Outcome, question_of, rules_of
+from gencard.controller.answers.decisions import PRICE, Outcome
+from gencard.controller.cards.released import question_of, released_before
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.jobs.tasks import JOBS, AnswerResult, Before, EndedQuestion
+from gencard.controller.jobs.tasks import JOBS, AnswerResult
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
 from gencard.controller.operations.run import Run
 from gencard.controller.state import requests, results
-from gencard.controller.state.cards import in_force, names_of_measured, offer_of, signed_card
+from gencard.controller.state.cards import in_force, offer_of
 from gencard.controller.state.requests import OperationRow
-from gencard.controller.state.results import RunRow, RunState, RunTier
+from gencard.controller.state.results import RunRow, RunState
 from gencard.core.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, Spend, SpendState
-from gencard.core.domain import Clique
 from gencard.core.errors import (
     CardExpiredError,
     CardStateError,
@@ -30,8 +30,7 @@ from gencard.core.errors import (
     OperationCancelledError,
     ProgramRunFailedError,
 )
-from gencard.core.output_checks.populations import Rounded
-from gencard.core.output_checks.rules import OF_PRESENT, Rule
+from gencard.core.output_checks.rules import Rule
 
 AT_RECORDS = ("answer", "read")
 """Stages that jobs of runs report before they read records."""
@@ -62,7 +61,9 @@ class AnswerRun:
         with answers.cards.database.reading() as tx:
             row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
-            before = self._before(tx, row)
+            before = released_before(
+                tx, answers.cards, dataset=row.dataset, version=row.version, but=row.name
+            )
         analyses = offer_of(card).terms.analyses
         job = self.jobs.answer(
             answers.cards.entry_of(card),
@@ -150,43 +151,6 @@ class AnswerRun:
             else:
                 ended_row = decisions.release(tx, row, outcome, by)
             answers.operations.finish(tx, run.row.name, self.response(ended_row))
-
-    def _before(self, tx: Connection, row: RunRow) -> Before:
-        """All that was or may be released of the same records, to any analyst, each once."""
-        released, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
-        for one in results.runs_of_dataset(tx, row.dataset):
-            same = one.version == row.version and one.tier is RunTier.CHECKED
-            if same and one.name != row.name:
-                ended = one.state in (RunState.REFUSED, RunState.FAILED)
-                (refused if ended else released).update(dict.fromkeys(_populations(one)))
-        return self._beside_cards(tx, row, Before(tuple(released), tuple(refused)))
-
-    def _beside_cards(self, tx: Connection, row: RunRow, before: Before) -> Before:
-        """The same, with the marginals of the same records that cards have released."""
-        cards, exact, rounded = self.answers.cards, set[Clique](), set[Rounded]()
-        for name in names_of_measured(tx, row.dataset):
-            signed = signed_card(cards.card(tx, name))
-            terms = signed.terms
-            if signed.version != row.version or terms.privacy.noisy:
-                continue
-            if terms.transform.rounding <= 1:
-                exact.update(terms.marginals)
-            else:
-                rounded.update(Rounded(clique, terms.transform) for clique in terms.marginals)
-        return replace(before, released=tuple(sorted(exact)), rounded=tuple(sorted(rounded, key=str)))
-
-
-def _populations(row: RunRow) -> Iterator[EndedQuestion]:
-    """The question of a run, with the rules by which its condition chose records.
-
-    Which those were is not known of a run that has failed: it counts by both.
-    """
-    question = question_of(row)
-    rules = rules_of(row) if question.where else ""
-    if rules not in OF_PRESENT:
-        yield EndedQuestion(question)
-    if rules in OF_PRESENT or (question.where and row.state is RunState.FAILED):
-        yield EndedQuestion(question, rules or max(OF_PRESENT))
 
 
 def outcome_of(result: AnswerResult, analyses: Analyses) -> Outcome:

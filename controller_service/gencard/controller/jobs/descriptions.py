@@ -41,6 +41,9 @@ from gencard.core.statistics.linear import statistics_of
 from gencard.wire.box_request import Values
 from gencard.wire.documents.answer_document import Question
 
+NOTHING = Before()
+"""Nothing was released."""
+
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:
@@ -63,8 +66,15 @@ class Descriptions:
         """Address of each worker of the cluster, by its name."""
         return self.cluster.workers if self.cluster else {}
 
-    def measure(self, dataset_entry: DatasetEntry, version: str, terms: Proposal) -> MeasureJob:
-        """The version is the card's: records that have changed since are not measured."""
+    def measure(
+        self, dataset_entry: DatasetEntry, version: str, terms: Proposal, before: Before = NOTHING
+    ) -> MeasureJob:
+        """The version is the card's: records that have changed since are not measured.
+
+        Args:
+            before: What was released of the same records, beside which exact sums are judged.
+        """
+        judged = bool(terms.sums) and not terms.privacy.noisy
         linear = tuple(statistics_of(terms.moments, dataset_entry.schema.coding))
         records, weights = self._records(dataset_entry, version), tuple(terms.weights)
         return MeasureJob(
@@ -76,6 +86,8 @@ class Descriptions:
             terms.transform,
             terms.histograms,
             terms.sums,
+            dataset_entry.policy.sum_rules if judged else None,
+            before if judged else NOTHING,
         )
 
     def synthesise(

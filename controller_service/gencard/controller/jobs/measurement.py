@@ -13,6 +13,9 @@ from gencard.core.card.noise import Noise
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.errors import MeasurementRefusedError
+from gencard.core.output_checks.card_sums import JudgedSum, NumberedRecords, judged_sums
+from gencard.core.output_checks.rules import PASSED
 from gencard.core.statistics import measure as door
 from gencard.core.statistics.linear import Statistic
 from gencard.core.statistics.psi import Psi
@@ -21,7 +24,11 @@ from gencard.wire.documents.psi_document import psi_document
 
 
 def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
-    """Records -> psi; they are the version named before and after, or nothing leaves."""
+    """Records -> psi; they are the version named before and after, or nothing leaves.
+
+    Raises:
+        MeasurementRefusedError: Exact counts fail a check of the card, or exact sums a rule.
+    """
     progress("measure", 0.0)
     psi = measured(
         job.records,
@@ -30,7 +37,34 @@ def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
         weights=job.weights,
         transform=job.transform,
     )
+    if any(one.verdict != PASSED for one in judged(job)):
+        raise MeasurementRefusedError
     return MeasureResult(psi_document(psi))
+
+
+def judged(job: MeasureJob) -> tuple[JudgedSum, ...]:
+    """Judge exact sums of a card at the records; empty if there are none.
+
+    Raises:
+        TooManyRecordsError: There are more than a job holds.
+    """
+    if job.rules is None:
+        return ()
+    # What reads the questions of runs loads pandas.
+    from gencard.controller.answers.earlier import Earlier  # noqa: PLC0415
+
+    records, coding = job.records, job.records.schema.coding
+    earlier = Earlier.of(job.before, coding)
+    attributes = coding.domain.canonical(earlier.attributes_with_sums(job.sums, job.cliques))
+    numbers = tuple(dict.fromkeys(name for one in job.sums for name in one.of))
+    with opened(records) as source:
+        check_values(source, numbers)
+        most = records.most_records
+        dataset, values, persons = source.read_owned(attributes, numbers, most_records=most)
+    of_person = records.schema.most_records if persons is not None else 1
+    numbered = NumberedRecords(coding, dataset, values, persons, of_person)
+    beside = earlier.beside_sums(job.sums, numbered, job.cliques, job.histograms)
+    return judged_sums(job.sums, numbered, job.rules, job.transform, beside)
 
 
 def measured(

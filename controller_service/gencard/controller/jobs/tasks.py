@@ -156,11 +156,47 @@ class ClusterPart:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedQuestion:
+    """Question of an earlier run, and how its condition is read.
+
+    Args:
+        rules: Version of the output rules under which it ended; empty if its condition means the same
+            now.
+    """
+
+    question: Question
+    rules: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """All that was or may be released of the same records before.
+
+    Args:
+        earlier: Questions of runs that are answered, or may be.
+        refused: Questions of runs that were refused or have failed; their populations are remembered.
+        released: Marginals that cards have released exactly.
+        rounded: Marginals that cards have released rounded.
+        histograms: Attributes whose histograms cards have released exactly.
+        sums: Sums that cards have released exactly.
+    """
+
+    earlier: tuple[EndedQuestion, ...] = ()
+    refused: tuple[EndedQuestion, ...] = ()
+    released: tuple[Clique, ...] = ()
+    rounded: tuple[Rounded, ...] = ()
+    histograms: Clique = ()
+    sums: tuple[Sum, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MeasureJob:
     """Measure psi of the records.
 
     Args:
         weights: One for each statistic, by which noise is divided; empty for equal ones.
+        rules: By which exact sums are judged; None where there are none.
+        before: What was released of the same records, beside which they are judged.
     """
 
     records: Records
@@ -171,6 +207,8 @@ class MeasureJob:
     transform: Transform
     histograms: Clique = ()
     sums: tuple[Sum, ...] = ()
+    rules: Rules | None = None
+    before: Before = Before()
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,36 +320,6 @@ class CompareResult:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedQuestion:
-    """Question of an earlier run, and how its condition is read.
-
-    Args:
-        rules: Version of the output rules under which it ended; empty if its condition means the same
-            now.
-    """
-
-    question: Question
-    rules: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """All that was or may be released of the same records before.
-
-    Args:
-        earlier: Questions of runs that are answered, or may be.
-        refused: Questions of runs that were refused or have failed; their populations are remembered.
-        released: Marginals that cards have released exactly.
-        rounded: Marginals that cards have released rounded.
-    """
-
-    earlier: tuple[EndedQuestion, ...] = ()
-    refused: tuple[EndedQuestion, ...] = ()
-    released: tuple[Clique, ...] = ()
-    rounded: tuple[Rounded, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class AnswerJob:
     """Answer one question from the records, beside all that was released of them before.
 
@@ -410,12 +418,16 @@ class RiskJob:
     Args:
         own: Tables of the card itself, which its checks may refuse.
         transform: Checks and rounding of the card.
+        histograms: Those that are released, the card's own among them.
+        numbers: The card's own histograms and sums, as its measurement would judge them.
     """
 
     records: Records
     cliques: tuple[Clique, ...]
     own: tuple[Clique, ...]
     transform: Transform
+    histograms: Clique = ()
+    numbers: MeasureJob | None = None
 
 
 @dataclass(frozen=True, slots=True)

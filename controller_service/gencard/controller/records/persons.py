@@ -142,6 +142,11 @@ class Gathered:
         records = len(self.columns[0]) if self.columns else 0
         return np.diff(self.first, append=records)
 
+    @property
+    def owners(self) -> IntArray:
+        """Place of each record's person among the persons."""
+        return np.repeat(np.arange(len(self.first)), self._numbers)
+
     def kept(self, most_records: int) -> NDArray[np.intp]:
         """Positions of the records that count, at most so many of each person."""
         numbers = self._numbers

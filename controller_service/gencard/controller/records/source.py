@@ -34,7 +34,7 @@ from gencard.core.scale import Adjustments
 from gencard.core.statistics.counting import Counter
 from gencard.core.statistics.measure import MarginalSource
 from gencard.core.statistics.unit_sums import UnitSums
-from gencard.core.types import FloatArray, VersionKind
+from gencard.core.types import FloatArray, IntArray, VersionKind
 
 
 class RecordSource(MarginalSource, Protocol):
@@ -94,6 +94,12 @@ class RecordSource(MarginalSource, Protocol):
         self, attributes: Clique, uncoded: Clique, *, most_records: int
     ) -> tuple[Dataset, dict[str, FloatArray]]:
         """The same, and numbers of some attributes as they are stored; raises TooManyRecordsError."""
+        ...
+
+    def read_owned(
+        self, attributes: Clique, uncoded: Clique, *, most_records: int
+    ) -> tuple[Dataset, dict[str, FloatArray], IntArray | None]:
+        """The same, and whose each record is, if persons may have several; raises as ``read``."""
         ...
 
 
@@ -184,7 +190,7 @@ class StreamedRecords(ABC):
         counter = Counter(domain, cliques)
         records = 0
         for batch in self._batches(domain.attributes):
-            counter.add(batch)
+            counter.add(batch[: len(domain)])
             records += len(batch[0])
         if not records:
             raise EmptyDatasetError()
@@ -227,6 +233,17 @@ class StreamedRecords(ABC):
             TooManyRecordsError: There are more than ``most_records``.
             InvalidInputError: An uncoded attribute is not one of numbers.
         """
+        dataset, numbers, _ = self.read_owned(attributes, uncoded, most_records=most_records)
+        return dataset, numbers
+
+    def read_owned(
+        self, attributes: Clique, uncoded: Clique, *, most_records: int
+    ) -> tuple[Dataset, dict[str, FloatArray], IntArray | None]:
+        """The same, and the number of each record's person; None if each record is protected by itself.
+
+        Raises:
+            TooManyRecordsError, InvalidInputError: As ``read``.
+        """
         check_numbers(self.coding, uncoded)
         batches: list[list[NDArray[Any]]] = []
         records = 0
@@ -238,8 +255,9 @@ class StreamedRecords(ABC):
         if not records:
             raise EmptyDatasetError()
         columns = [np.concatenate(parts) for parts in zip(*batches, strict=True)]
+        owners = columns.pop() if self.persons else None
         dataset = Dataset.of_columns(self.coding.domain.project(attributes), columns[: len(attributes)])
-        return dataset, dict(zip(uncoded, columns[len(attributes) :], strict=True))
+        return dataset, dict(zip(uncoded, columns[len(attributes) :], strict=True)), owners
 
     def _undeclared(self) -> tuple[str, ...]:
         """Attributes some values of which have no level, in their order."""
@@ -255,18 +273,20 @@ class StreamedRecords(ABC):
     def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[list[NDArray[Any]]]:
         """Codes of the attributes, then numbers of the uncoded ones, batch by batch as in the file.
 
-        Of persons, the records that count, by ranges of the hashes of persons.
+        Of persons, the records that count, by ranges of the hashes of persons; then whose each one is.
         """
         sources = sources_of(self.coding, attributes)
         if self.persons is None:
             for batch in self._coded(sources, uncoded):
                 yield with_derived(self.coding, attributes, sources, batch)
             return
+        persons = 0
         for part in self._gathered(self.persons, sources, uncoded):
             rows = part.kept(self.persons.most_records)
             if len(rows):
                 columns = with_derived(self.coding, attributes, sources, part.columns, part.levels)
-                yield [column[rows] for column in columns]
+                yield [column[rows] for column in (*columns, persons + part.owners)]
+                persons += len(part.first)
 
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
         """What ``_coded`` yields, sorted by person, in parts that have all records of their persons."""

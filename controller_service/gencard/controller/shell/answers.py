@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from gencard.controller.answers.decisions import STEWARD, question_of
+from gencard.controller.answers.decisions import STEWARD
+from gencard.controller.cards.released import question_of
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,

@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.answers.decisions import STEWARD, Decisions, Outcome, question_of
+from gencard.controller.answers.decisions import STEWARD, Decisions, Outcome
 from gencard.controller.answers.review import Review
+from gencard.controller.cards.released import question_of
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import results
 from gencard.controller.state.results import RunRow, RunTier

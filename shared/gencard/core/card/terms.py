@@ -10,6 +10,7 @@ from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Price, check_most_records, counted, decimal_of
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, InsideGenerator, Privacy, Transform
 from gencard.core.card.sums import Histogram, Sum
+from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
@@ -186,6 +187,15 @@ class Proposal:
     def numbers(self) -> tuple[Histogram | Sum, ...]:
         """Histograms and sums, which no row is made from."""
         return (*map(Histogram, self.histograms), *self.sums)
+
+    def counted(self, coding: Coding) -> tuple[Clique, ...]:
+        """Marginals that psi tells, each once: its own, levels of histograms, groups of sums.
+
+        Groups of a sum are told only if every record is in its population.
+        """
+        levels = ((name,) for name in self.histograms)
+        groups = (one.by for one in self.sums if one.by and not one.population(coding))
+        return tuple(dict.fromkeys((*self.marginals, *levels, *groups)))
 
     @property
     def number_cliques(self) -> tuple[Clique, ...]:

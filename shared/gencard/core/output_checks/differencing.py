@@ -250,7 +250,12 @@ def _has_small_support(basis: FloatArray, sizes: NDArray[np.integer], threshold:
 
 
 def chain_of_sums(
-    new: Sequence[IntArray], earlier: Sequence[IntArray], values: FloatArray | None, rules: Rules
+    new: Sequence[IntArray],
+    earlier: Sequence[IntArray],
+    values: FloatArray | None,
+    rules: Rules,
+    *,
+    most_records: int = 1,
 ) -> Verdict:
     """Return whether sums that are released, too, determine the numbers of too few records.
 
@@ -258,6 +263,8 @@ def chain_of_sums(
         new: For each table of means of the answer, the group of each record; -1 outside all groups.
         earlier: The same of all means of the number that were released before.
         values: The number of each record; None where only how many records add to a sum is judged.
+        most_records: Most records of a person. What is left must be enough for persons, also where each
+            of them has so many of the largest records.
 
     Returns:
         ``DIFFERENCING`` where they do, ``UNDECIDED`` where that is not decided within the bounds.
@@ -272,9 +279,9 @@ def chain_of_sums(
     sums = _GroupSums.of([*fresh, *before], len(fresh), values)
     if sums is None:
         return Verdict((Rule.UNDECIDED,))
-    parts = [sums.sizes_left(rules.checks.threshold)]
+    parts = [sums.sizes_left(most_records * rules.checks.threshold)]
     if values is not None:
-        parts.append(sums.contributions_left(_most_of(rules.checks)))
+        parts.append(sums.contributions_left(most_records * (1 + _most_of(rules.checks)) - 1))
     broken = {rule for rule in parts if rule is not None}
     return Verdict(tuple(rule for rule in Rule if rule in broken))
 

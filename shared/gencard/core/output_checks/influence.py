@@ -110,6 +110,46 @@ def of_means(
     return _largest(figure, place, values, counts, cells, outside)
 
 
+def of_person_means(place: IntArray, values: FloatArray, persons: IntArray, *, cells: int) -> float:
+    """Return the same of persons, who are left out and put into a group with all of their records.
+
+    Args:
+        place: Group of each record, 0 to ``cells - 1``; -1 for records that the population leaves out.
+        values: One for each record; NaN is left out.
+        persons: Whose each record is.
+    """
+    known = ~np.isnan(values)
+    place, values = np.asarray(place)[known], np.asarray(values, dtype=np.float64)[known]
+    owners = np.unique(persons[known], return_inverse=True)[1].reshape(-1)
+    numbers, totals = (np.bincount(owners, values**power).astype(np.float64) for power in (0, 1))
+    inside = place >= 0
+    place, own, owners = place[inside], values[inside], owners[inside]
+    groups = GroupSums.of(place, own, np.ones(len(own)), cells)
+
+    def figures(groups: GroupSums, number: FloatArray, total: FloatArray) -> FloatArray:
+        change = np.abs(total - number * groups.means) / (groups.sizes + number)
+        return groups.ratio(change, groups.deviations / np.sqrt(groups.sizes))
+
+    largest = [0.0]
+    for number in np.unique(numbers):  # persons of other groups: the figure is convex in their total
+        some = totals[numbers == number]
+        largest += [
+            figures(groups, number, total).max(initial=0.0) for total in (some.min(), some.max())
+        ]
+    pairs, at = np.unique(owners * cells + place, return_inverse=True)
+    person, group = pairs // max(cells, 1), pairs % max(cells, 1)
+    away = own - groups.means[place]
+    fewer, moved, squares = (np.bincount(at.reshape(-1), away**power) for power in (0, 1, 2))
+    left = groups.sizes[group] - fewer
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = groups.means[group] - moved / left
+        rest = groups.squares[group] - squares - moved**2 / left
+    rest = np.where(rest < 1e-10 * groups.squares[group], 0.0, rest)  # nothing but rounding errors
+    without = figures(GroupSums(left, means, rest, groups.scale), numbers[person], totals[person])
+    largest.append(np.where(left < 2, np.inf, without).max(initial=0.0))
+    return float(max(largest))
+
+
 def of_spreads(
     place: IntArray,
     values: FloatArray,

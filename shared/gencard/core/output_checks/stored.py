@@ -24,7 +24,7 @@ from gencard.core.answers.answer import Answer, Table
 from gencard.core.answers.design import Question
 from gencard.core.answers.families.comparisons import quantile_shares
 from gencard.core.answers.stored import ERRORS, StoredGroups, step_of, stored_answer
-from gencard.core.coding import Edges
+from gencard.core.coding import Edges, Labels
 from gencard.core.output_checks import influence, models, rounding, tables
 from gencard.core.output_checks.judgement import Judgement, clique_name
 from gencard.core.output_checks.released import released
@@ -79,7 +79,11 @@ def contributed(question: Question, values: FloatArray) -> FloatArray:
 
 
 def _origin(question: Question) -> float:
-    coding = question.coding.attribute(question.formula.response or "").coding
+    return origin_of(question.coding.attribute(question.formula.response or "").coding)
+
+
+def origin_of(coding: Labels | Edges) -> float:
+    """Return 0 moved into the declared edges; of dates the first edge, since no date is 0."""
     if not isinstance(coding, Edges):
         return 0.0
     low, high = coding.edges[0], coding.edges[-1]

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from gencard.controller.answers.decisions import question_of
+from gencard.controller.cards.released import question_of
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.answers.answer import Answer

@@ -204,6 +204,12 @@ class Table:
         coded = [codes[name][order].astype(code_dtype(domain.size(name))) for name in attributes]
         return Dataset.of_columns(domain, coded), {name: one[order] for name, one in numbers.items()}
 
+    def read_owned(
+        self, attributes: Clique, uncoded: Clique, *, most_records: int
+    ) -> tuple[Dataset, dict[str, FloatArray], None]:
+        """The same; each record is protected by itself. Raises as ``read``."""
+        return *self.read(attributes, uncoded, most_records=most_records), None
+
     def number(self) -> int:
         """Of all records."""
         (batch,) = self._batches(self.records.aggregate(records=self.records.count()))
