@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError
@@ -219,7 +219,8 @@ class TestDefinition:
     def test_numbers_are_those_of_the_slow_definition(self, case, words):
         reference, places = Reference(case), places_of(case.psi, case.coding)["x"]
         levels, r = len(case.levels), reference.position()
-        codes = np.arange(len(words)) % (levels + case.missing)
+        size = levels + case.missing
+        codes = (np.arange(len(words)) % size).astype(code_dtype(size))
         pairs = [(a << 32 | b, c << 32 | d) for a, b, c, d in words]
         drawn = places.steps(codes, np.array(pairs, dtype=np.uint64).ravel())
         for code, pair, one in zip(codes.tolist(), pairs, drawn.tolist(), strict=True):

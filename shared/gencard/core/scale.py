@@ -241,14 +241,18 @@ class Places:
             codes: Shape ``(n,)``.
             words: Shape ``(2 n,)``.
         """
-        cells = np.where(codes == self.levels, 0, codes).astype(np.int64)
+        cells = np.where(codes == self.levels, 0, codes)
         cell_words, place_words = words[::WORDS_A_NUMBER], words[1::WORDS_A_NUMBER]
+        firsts, counts = self.firsts, self.counts
         if len(self.begins) > self.levels:
             picked = (cells.astype(np.uint64) << _HALF) | (cell_words >> _HALF)
             cells = np.searchsorted(self.begins, picked, side="right") - 1
-        pieces = 2 * cells + (place_words >> _HALF >= self.splits[cells])
-        places = (place_words & _LOW) * self.counts[pieces] >> _HALF
-        return self.firsts[pieces] + places.astype(np.int64)
+        if self.splits.min() == 2**32:  # no cell has a second piece
+            pieces, firsts, counts = cells, firsts[::2], counts[::2]
+        else:
+            pieces = 2 * cells.astype(np.int64) + (place_words >> _HALF >= self.splits[cells])
+        places = (place_words & _LOW) * counts[pieces] >> _HALF
+        return firsts[pieces] + places.astype(np.int64)
 
 
 def steps_of(number: Decimal, step: Decimal) -> int:

@@ -62,20 +62,20 @@ def _level_counts(psi: Psi, names: Sequence[str]) -> dict[str, list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cells:
+class _FineCells:
     """Cells of one level, or of all, in their order: first numbers in steps, and numbers of each."""
 
     firsts: tuple[int, ...]
     units: tuple[int, ...]
 
-    def part(self, begin: int, end: int) -> "_Cells":
-        return _Cells(self.firsts[begin:end], self.units[begin:end])
+    def part(self, begin: int, end: int) -> "_FineCells":
+        return _FineCells(self.firsts[begin:end], self.units[begin:end])
 
 
-def _cells(scale: Scale) -> _Cells:
+def _cells(scale: Scale) -> _FineCells:
     *firsts, last = [steps_of(number, scale.step) for number in scale.cells]
     ends = [*firsts, last + 1]
-    return _Cells(tuple(firsts), tuple(high - low for low, high in pairwise(ends)))
+    return _FineCells(tuple(firsts), tuple(high - low for low, high in pairwise(ends)))
 
 
 def _placed(
@@ -116,20 +116,20 @@ class _Level:
         records: Records of each cell as far as they are known.
     """
 
-    cells: _Cells
+    cells: _FineCells
     weights: Sequence[int]
     records: Sequence[Fraction]
     even: bool = False
 
 
-def _exact_level(cells: _Cells, counts: Sequence[int]) -> _Level:
+def _exact_level(cells: _FineCells, counts: Sequence[int]) -> _Level:
     """Cells are picked as often as they hold records; without a record, all numbers equally often."""
     if not sum(counts):
-        return _Level(_Cells(cells.firsts[:1], (sum(cells.units),)), (1,), (Fraction(),), even=True)
+        return _Level(_FineCells(cells.firsts[:1], (sum(cells.units),)), (1,), (Fraction(),), even=True)
     return _Level(cells, counts, [Fraction(count) for count in counts])
 
 
-def _noisy_level(cells: _Cells, counts: Sequence[int], records: int) -> _Level:
+def _noisy_level(cells: _FineCells, counts: Sequence[int], records: int) -> _Level:
     """Cells are picked by the nearest counts from 0 up with the same total.
 
     Args:
