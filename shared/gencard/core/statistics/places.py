@@ -200,6 +200,8 @@ def _assembled(levels: Sequence[_Level], position: int) -> Places:
         for before, first, units in zip(
             accumulate(level.weights, initial=0), level.cells.firsts, level.cells.units, strict=False
         ):
+            # floor(half x total / 2^32) is at least a whole number c if and only if half is at least
+            # c x 2^32 / total; rounded up, it is compared without a product that could overflow
             begins.append(place * WHOLE - (-before * WHOLE // total))
             split, left = (WHOLE, units) if level.even else _split(units, position)
             splits.append(split)
