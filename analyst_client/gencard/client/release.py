@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ class Release(Displayable):
     documents: Callable[[], dict[str, bytes]]
     derivations: bool = False
     histograms: Clique = ()
-    places: PlacesOf = dict
+    places: PlacesOf = field(default_factory=lambda: dict)
 
     @property
     def name(self) -> str:
