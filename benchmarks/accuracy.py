@@ -99,7 +99,7 @@ def ours(dataset: Dataset, psi: Psi, weights: Sequence[int] = ()) -> Accuracy:
 def peer(mechanism: str, dataset: Dataset, psi: Psi) -> Figures:
     """One run of a mechanism of ``dpmm``, in its own environment and process."""
     python = str(peers_python(".venv-peers-private"))
-    command = [python, private_once.__file__, mechanism, "JOB", str(EPSILON), str(DELTA)]
+    command = [python, *bench.by_file(private_once.__file__), mechanism, "JOB", str(EPSILON), str(DELTA)]
     return figures([once(dataset, psi, command, _ROWS, 1)])
 
 

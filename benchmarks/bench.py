@@ -134,6 +134,15 @@ def finish(name: str, run: Callable[..., Result], options: argparse.Namespace) -
     sys.exit(0 if all(target.met for target in result.targets) else 1)
 
 
+def by_file(path: str) -> list[str]:
+    """Arguments by which any interpreter runs a file, without the other modules of its folder.
+
+    Here they would hide modules of Python of the same name, such as ``numbers``.
+    """
+    program = "import runpy, sys; del sys.path[0], sys.argv[0]"
+    return ["-c", f"{program}; runpy.run_path(sys.argv[0], run_name='__main__')", path]
+
+
 def defined(value: float | None) -> float:
     """A measure for a target: one that is not defined is no number, which meets no bound."""
     return float("nan") if value is None else value

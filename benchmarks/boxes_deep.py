@@ -81,7 +81,7 @@ def _ctgan(program: str, dataset: Dataset, epochs: int, seed: int) -> Run:
         words = [program, str(job), str(epochs), str(len(dataset)), str(seed)]
         begin = bench.processor_seconds(children=True)
         subprocess.run(
-            [str(python), ctgan_once.__file__, *words],
+            [str(python), *bench.by_file(ctgan_once.__file__), *words],
             check=True,
             capture_output=True,
             env=os.environ | ONE_THREAD,

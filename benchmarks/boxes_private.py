@@ -65,7 +65,7 @@ RACES = (
             f"dpmm {mechanism}",
             settings,
             ".venv-peers-private",
-            (private_once.__file__, mechanism, *_PRIVATE),
+            (*bench.by_file(private_once.__file__), mechanism, *_PRIVATE),
             3 if mechanism == "MST" else 2,
         )
         for mechanism, settings in DPMM.items()
@@ -75,7 +75,7 @@ RACES = (
         "DataSynthesizer",
         f"epsilon {EPSILON}, degree 1",
         ".venv-peers-bayes",
-        (bayes_once.__file__, "1", "JOB", str(EPSILON)),
+        (*bench.by_file(bayes_once.__file__), "1", "JOB", str(EPSILON)),
         2,
     ),
 )

@@ -139,7 +139,7 @@ def measured(program: str, job: Path, left: int, right: int, rows: int = 0) -> R
     """One program on the first records of a job; seconds are scaled to ``rows`` by ``rows``."""
     ours = program == "gencard"
     python = Path(sys.executable) if ours else peers_python(f".venv-peers-{program}")
-    command = [str(python), dcr_once.__file__, program, str(job), str(left), str(right)]
+    command = [str(python), *bench.by_file(dcr_once.__file__), program, str(job), str(left), str(right)]
     output = subprocess.run(
         command, capture_output=True, text=True, check=True, cwd=job.parent, env=environ | ONE_THREAD
     ).stdout

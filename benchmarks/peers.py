@@ -207,7 +207,7 @@ def fitted(
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.npz"
         write_job(job, psi, domain)
-        arguments = [fit_once.__file__, program, str(job), str(iterations), str(repeats)]
+        arguments = [*bench.by_file(fit_once.__file__), program, str(job), str(iterations), str(repeats)]
         command = [str(python), *arguments]
         outputs = [
             subprocess.run(

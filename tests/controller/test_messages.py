@@ -175,6 +175,7 @@ REQUESTS = [
     DrawJob(PROGRAM, ROWS.domain, {}, 10, Path("/kept"), Path("/rows")),
     RiskJob(RECORDS, CLIQUES, CLIQUES[:1], USUAL_CHECKS),
     RehearsalJob(PART, Path("/rows"), SCHEMA, 2**63),
+    RehearsalJob(PART, Path("/rows"), SCHEMA, 0, b"{}"),
     ProgramJob(PART, RECORDS, ("sex", "age")),
 ]
 MARKS = (Mark("sex × age", Colour.RED, (Rule.THRESHOLD, Rule.ZERO)), Mark("sums", Colour.GREEN, ()))

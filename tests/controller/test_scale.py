@@ -5,6 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from math import floor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.client.files.rows import read_rows, write_rows
+from gencard.controller.jobs import programs
+from gencard.controller.jobs.tasks import ProgramPart, RehearsalJob
 from gencard.controller.records.declared_scale import (
     DeclaredScale,
     declared_of,
@@ -19,13 +22,17 @@ from gencard.controller.records.declared_scale import (
     ladder,
     starts_of,
 )
+from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError
 from gencard.core.scale import LARGEST_STEPS, MOST_STEPS, Scale
 from gencard.core.statistics.linear import numbers
+from gencard.core.statistics.places import places_of
+from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi
 from gencard.run.frames import dataset_of_frame, frame_of
 from gencard.run.levels import Numbers, values_of
+from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document
 
 STEPS = st.sampled_from([*map(Decimal, ("1", "0.01", "0.25", "5", "0.1", "1000", "0.0000001", "3"))])
@@ -193,6 +200,35 @@ class TestRows:
         codes = np.arange(5_000) % coding.size
         drawn = Numbers(20261127).of("a name", coding, codes)
         assert hashlib.sha256(drawn.astype("<f8").tobytes()).hexdigest()[:16] == digest
+
+
+def test_a_rehearsed_program_gets_the_numbers_that_psi_places(monkeypatch, tmp_path):
+    """Those of the analyst's own dry run."""
+    coding = Coding((Attribute("amount", on_scale("1", "0 10 1000", "0", fine=Decimal(5))),))
+    rows = Dataset(coding.domain, np.arange(400)[:, None] % coding.domain.sizes[0])
+    RowsFile(tmp_path / "rows").write(rows)
+    cells = len(coding.attribute("amount").coding.scale.cells)
+    counts = tuple(int(place % 3 == 0) * 7 for place in range(cells))
+    histogram = HistogramMeasurement("amount", counts, 0.0)
+    marginal = Measurement(("amount",), np.ones(coding.domain.sizes, dtype=np.int64))
+    psi = Psi(coding.domain, (marginal,), (), (histogram,))
+    seen = {}
+
+    class Program:
+        def outputs(self, _rows, _coding, stored, *, seed):
+            seen.update(stored)
+            return ()
+
+    recipe = SimpleNamespace(of_recipe=lambda *_: Program())
+    monkeypatch.setattr(programs, "SandboxedAnalysis", recipe)
+    schema = SimpleNamespace(coding=coding)
+    part = ProgramPart(None, (), 1, 0, ("amount",))
+    for document, places in ((psi_document(psi), places_of(psi, coding)), (b"", {})):
+        programs.rehearse(RehearsalJob(part, tmp_path / "rows", schema, 9, document), lambda *_: None)
+        drawn = Numbers(9, places=places).of(
+            "amount", coding.attribute("amount").coding, rows.column("amount")
+        )
+        np.testing.assert_array_equal(seen["amount"], drawn)
 
 
 @pytest.mark.parametrize("form", ["numbers", "levels", "midpoints"])

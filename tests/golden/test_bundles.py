@@ -1,5 +1,6 @@
 """Releases that somebody saved: they verify and replay offline, to the byte."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import public_key
 from gencard.client.files.rows import read_rows, write_rows
 from gencard.core.card.terms import Tier
-from gencard.core.errors import GencardError, NotReplayableError
+from gencard.core.errors import GencardError, NotReplayableError, VerificationError
 from gencard.core.statistics.linear import statistics_of
+from gencard.core.statistics.places import places_of
 from gencard.run.levels import Numbers
 from gencard.wire.documents.card_document import card_statement
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
@@ -97,6 +99,44 @@ def test_moments_of_whole_numbers_hold_by_the_values_that_psi_states():
     card = card_of_statement(dsse.opened((LATER / "whole-numbers" / "card.json").read_bytes())[0])
     assert stated != statistics_of(card.terms.moments, coding)
     assert psi_document(psi) == (LATER / "whole-numbers" / "psi.json").read_bytes()
+
+
+NUMBERS = LATER / "histograms"
+
+
+def test_numbers_are_placed_by_the_histograms_and_sums_of_psi(tmp_path):
+    """In both files, to the byte; psi without them gives other numbers."""
+    bundle, known = Bundle.of([NUMBERS]), keys_in(LATER / "histograms-keys")
+    outcomes = {check.outcome for check in verify(bundle, known, NOW)}
+    assert outcomes <= {Outcome.PASSED, Outcome.NOTED}
+    receipt, dataset, coding = rebuild(bundle, known)
+    psi, seed = bundle.psi(), receipt.drawing_seed
+    places = places_of(psi, coding)
+    assert set(places) == {"spent", "hours"}
+    for file in bundle.all("rows"):
+        check_delivered_file(file.path, dataset, coding, [seed], places)
+        with pytest.raises(VerificationError):
+            check_delivered_file(file.path, dataset, coding, [seed])
+    for left_out in ("histograms", "sums"):
+        others = places_of(replace(psi, **{left_out: ()}), coding)
+        with pytest.raises(VerificationError):
+            check_delivered_file(NUMBERS / "rows.csv", dataset, coding, [seed], others)
+    numbers = Numbers.of_rows(seed, dataset, coding, places)
+    write_rows(dataset, coding, tmp_path / "rows.csv", numbers)
+    assert (tmp_path / "rows.csv").read_bytes() == (NUMBERS / "rows.csv").read_bytes()
+
+
+def test_a_changed_histogram_is_found(tmp_path):
+    """One count of one cell, in a psi that is otherwise in order."""
+    for path in NUMBERS.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    text = (tmp_path / "psi.json").read_bytes()
+    (tmp_path / "psi.json").write_bytes(text.replace(b'"counts":["191"', b'"counts":["192"', 1))
+    bundle, known = Bundle.of([tmp_path]), keys_in(LATER / "histograms-keys")
+    failed = {one.what for one in verify(bundle, known, NOW) if one.outcome is Outcome.FAILED}
+    assert "psi" in failed
+    with pytest.raises(VerificationError):
+        rebuild(bundle, known)
 
 
 @pytest.mark.parametrize("kind", ["card", "receipt", "psi"])

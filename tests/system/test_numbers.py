@@ -1,5 +1,6 @@
 """Numbers with a step, from the records to the analyst's file: drafted, counted, drawn, replayed."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -7,18 +8,23 @@ from datetime import date
 import numpy as np
 import pandas as pd
 import pytest
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 from gencard.client import histogram, total
-from gencard.client.checking.replay import check_psi
+from gencard.client.checking.replay import check_delivered_file, check_psi
 from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.settings.dataset_draft import drafted_schema_text
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.card.sums import scale_of
 from gencard.core.errors import VerificationError
+from gencard.core.statistics.places import places_of
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.rank import rank
+from gencard.run.frames import frame_of
+from gencard.run.levels import Numbers
+from gencard.wire.signatures.canonical import json_bytes
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import configure
 
@@ -310,3 +316,100 @@ class TestExactSums:
         other = Psi(psi.domain, psi.measurements, psi.linear, more, psi.sums)
         with pytest.raises(VerificationError, match="number of records"):
             check_psi(agreement.card, other, agreement.coding)
+
+
+PLACED = (
+    ("spent", "sex"),
+    ("hours", "sex"),
+    ("day", "sex"),
+    histogram("spent"),
+    histogram("hours"),
+    total("spent"),
+    total("hours"),
+)
+
+
+@pytest.fixture(scope="module")
+def placed(house, tmp_path_factory):
+    """The offer, the agreed card, a release, and its folder."""
+    with house.analyst() as analyst:
+        noise = {"rho": "0.5", "neighbouring": "add-remove"}
+        card = analyst.propose("survey", PLACED, purpose="A test", rows=6_000, **noise)
+        offered = dict(card.lines())
+        release = card.accept().release(6_000, seed=5, progress=False)
+        folder = release.save(tmp_path_factory.mktemp("placed") / "kept", "rows.csv")
+        yield offered, card, release, folder
+
+
+class TestPlacedByPsi:
+    """Rows whose numbers lie inside their levels as the card's histograms and sums say."""
+
+    WORDS = "values inside levels are invented: day"
+
+    def test_numbers_are_those_of_the_records_but_for_noise(self, placed, records):
+        frame = placed[2].frame
+        both = np.concatenate([frame.spent, records.spent])
+        shares = [
+            np.searchsorted(np.sort(part), both, "right") / len(part)
+            for part in (frame.spent, records.spent)
+        ]
+        assert np.abs(shares[0] - shares[1]).max() < 0.04
+        assert abs(frame.spent.mean() / records.spent.mean() - 1) < 0.1
+        assert abs((frame.hours == 40).mean() - (records.hours == 40).mean()) < 0.03
+
+    def test_what_is_invented_still_is_said_everywhere(self, placed, tmp_path):
+        offered, card, release, folder = placed
+        assert offered["Numbers"] == self.WORDS
+        assert dict(release.lines())["Numbers"] == self.WORDS
+        assert card.fidelity(release).lines()[0] == (
+            "Not seen",
+            f"{self.WORDS}; distances are between levels",
+        )
+        assert f"Numbers: {self.WORDS}\n" in (folder / "README.txt").read_text()
+        release.write(tmp_path / "rows.parquet")
+        said = parquet.ParquetFile(tmp_path / "rows.parquet").schema_arrow.metadata
+        assert said == {b"gencard": self.WORDS.encode()}
+        release.write(tmp_path / "levels.parquet", values="levels")
+        assert not parquet.ParquetFile(tmp_path / "levels.parquet").schema_arrow.metadata
+        again = release.save(tmp_path / "levels", "rows.csv", values="levels")
+        assert not (again / "README.txt").exists()
+
+    def test_release_frame_and_each_file_replay_to_the_byte(self, placed, house, tmp_path):
+        _, card, release, folder = placed
+        assert card.replay(release)
+        assert card.replay(release.frame)
+        release.write(folder / "rows.parquet")
+        for command, said in (("replay", "Every byte agrees"), ("verify", "Everything agrees")):
+            result = CliRunner().invoke(
+                analyst_shell, [command, str(folder), "-c", str(house.person("ana"))]
+            )
+            assert (result.exit_code, said in result.output) == (0, True), result.output
+
+    def test_numbers_that_the_histogram_did_not_place_are_no_release(self, placed):
+        _, card, release, _ = placed
+        frame = frame_of(release.dataset, release.coding, Numbers(5))
+        with pytest.raises(VerificationError):
+            card.replay(frame)
+
+    def test_a_changed_histogram_makes_replay_fail(self, placed, house, tmp_path):
+        folder = placed[2].save(tmp_path / "kept", "rows.csv")
+        psi = json.loads((folder / "psi.json").read_bytes())
+        counts = psi["histograms"][0]["counts"]
+        counts[3] = str(int(counts[3]) + 1)
+        (folder / "psi.json").write_bytes(json_bytes(psi))
+        for command in ("replay", "verify"):
+            result = CliRunner().invoke(
+                analyst_shell, [command, str(folder), "-c", str(house.person("ana"))]
+            )
+            assert result.exit_code != 0
+
+    def test_a_file_that_says_otherwise_of_its_values_is_not_the_delivered_one(self, placed, tmp_path):
+        _, card, release, _ = placed
+        path, places = tmp_path / "rows.parquet", places_of(card.psi, release.coding)
+        release.write(path)
+        given = (release.dataset, release.coding, [5])
+        check_delivered_file(path, *given, places)
+        table = parquet.read_table(path).replace_schema_metadata({})
+        parquet.write_table(table, path)
+        with pytest.raises(VerificationError):
+            check_delivered_file(path, *given, places)

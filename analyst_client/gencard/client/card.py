@@ -21,8 +21,10 @@ from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
 from gencard.client.waiting import ANSWERED, wait_for
 from gencard.core.card import card as core_card
+from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
+from gencard.core.derived_cells import invented_words
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
@@ -59,6 +61,16 @@ class Card(CardView):
     def entry(self) -> CatalogueEntry:
         """The dataset's entry in the catalogue."""
         return get_dataset(self._connection, self.terms.dataset)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The card in names and values; an offer says which values of its rows are invented."""
+        lines = super().lines()
+        if self._negotiation.offer is None or self.state is not CardState.OFFERED:
+            return lines
+        coding, terms = self.entry.coding, self.terms
+        names = [name for name in coding.domain.attributes if any(name in one for one in terms.cliques)]
+        words = invented_words(coding, tuple(names), terms.histograms)
+        return [*lines, ("Numbers", words)] if words else lines
 
     def refresh(self) -> "Card":
         """Read the card again.

@@ -2,22 +2,31 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gencard.client.arguments import checked, text
 from gencard.client.display import Displayable, Facts, Part
-from gencard.client.files.folder import RECEIPT, check_free, clear_release, save_documents
+from gencard.client.files.folder import (
+    README,
+    RECEIPT,
+    check_free,
+    clear_release,
+    save_documents,
+    write_bytes,
+)
 from gencard.client.files.rows import cells_of, write_rows
 from gencard.core.card.budget import counted
 from gencard.core.card.terms import Tier
-from gencard.core.coding import Coding, invented_words
+from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
+from gencard.core.derived_cells import invented_words
+from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.files import DOCUMENT_LIMIT, read_file
-from gencard.run.levels import ValueForm, Values, values_of
+from gencard.run.levels import Numbers, PlacesOf, ValueForm, Values, values_of
 from gencard.wire.documents.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -35,6 +44,8 @@ class Release(Displayable):
         envelope: The receipt as the controller signed it.
         documents: Returns the other documents of the release, by file name.
         derivations: As the card says: numbers of derived attributes are those of their sources.
+        histograms: Attributes whose numbers are placed inside their levels by psi.
+        places: Returns where, by attribute.
     """
 
     dataset: Dataset
@@ -43,6 +54,8 @@ class Release(Displayable):
     envelope: bytes
     documents: Callable[[], dict[str, bytes]]
     derivations: bool = False
+    histograms: Clique = ()
+    places: PlacesOf = field(default_factory=lambda: dict)
 
     @property
     def name(self) -> str:
@@ -58,8 +71,8 @@ class Release(Displayable):
     def frame(self) -> "pd.DataFrame":
         """The rows with their declared labels and types; ``attrs["gencard"]`` is the release's name.
 
-        Attributes with edges are numbers, drawn uniformly within the released interval with the
-        release's seed, so that they are reproducible.
+        Attributes with edges are numbers, drawn within the released interval with the release's seed,
+        so that they are reproducible: as the card's histogram says, or uniformly if it has none.
         """
         return self.to_frame()
 
@@ -103,6 +116,10 @@ class Release(Displayable):
         check_free(Path(folder), replace=replace or self._is_in(Path(folder)))
         clear_release(Path(folder))
         save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
+        drawn = self._values(values, self.dataset)
+        if isinstance(drawn, Numbers) and drawn.invented(self.coding, self.dataset.domain.attributes):
+            readme = "".join(f"{name}: {value}\n" for name, value in self.lines())
+            write_bytes(Path(folder) / README, readme.encode())
         self.write(Path(folder) / rows, values=values)
         return Path(folder)
 
@@ -144,11 +161,13 @@ class Release(Displayable):
     def _values(self, form: str, rows: Dataset) -> Values | None:
         """Return the values that are written for intervals."""
         seed = self.receipt.drawing_seed
-        return values_of(form, seed, rows, self.coding) if self.derivations else values_of(form, seed)
+        if self.derivations:
+            return values_of(form, seed, rows, self.coding, places=self.places)
+        return values_of(form, seed, places=self.places)
 
     @property
     def _invented(self) -> str:
-        return invented_words(self.coding, self.dataset.domain.attributes)
+        return invented_words(self.coding, self.dataset.domain.attributes, self.histograms)
 
     def lines(self) -> list[tuple[str, str]]:
         return [

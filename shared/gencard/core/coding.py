@@ -22,7 +22,7 @@ from gencard.core.derivation import Derivation
 from gencard.core.domain import LARGEST_SIZE, Clique, Domain
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
 from gencard.core.json_codecs import written
-from gencard.core.scale import Scale, shortest, steps_of
+from gencard.core.scale import Places, Scale, shortest, steps_of
 
 MISSING = "missing"
 """What the level of missing values is called, for people."""
@@ -306,17 +306,6 @@ class Coding:
         return self.attributes[self.domain.axis(name)]
 
 
-def invented_words(coding: Coding, attributes: Sequence[str]) -> str:
-    """Say of which attributes rows have invented values, inside levels of several; empty if of none."""
-    codings = {name: coding.attribute(name).coding for name in attributes}
-    names = [
-        name
-        for name, one in codings.items()
-        if isinstance(one, Edges) and any(low < high for low, high in one.ends)
-    ]
-    return f"values inside levels are invented: {', '.join(names)}" if names else ""
-
-
 def _is_of_a_number(coding: Labels | Edges) -> bool:
     """Whether every number of records has a level: whether there are any, or whole numbers from 0."""
     if isinstance(coding, Labels):
@@ -383,28 +372,29 @@ def numbers_of_codes(
     return np.where(absent, np.nan, numbers)
 
 
-WORDS_A_NUMBER = 2
-"""Random words for each number on a scale: one for its cell, one for its place inside the cell."""
-
-
 def scaled_numbers(
-    coding: Edges, scale: Scale, codes: NDArray[np.integer], words: NDArray[np.uint64]
+    coding: Edges,
+    scale: Scale,
+    codes: NDArray[np.integer],
+    words: NDArray[np.uint64],
+    places: Places | None = None,
 ) -> NDArray[np.float64]:
-    """A number inside each code's level, each equally often for uniform words; NaN is "missing".
-
-    Whole numbers only: the number of steps is ``floor(low half of the second word x steps / 2^32)``.
+    """A number inside each code's level, NaN being "missing"; whole numbers of steps only.
 
     Args:
         codes: Shape ``(n,)``.
         words: Shape ``(2 n,)``.
+        places: Where numbers lie inside the levels; else each is equally frequent for uniform words.
     """
+    steps = (places or even_places(coding, scale)).steps(codes, words)
+    return np.where(codes == len(coding.ends), np.nan, scale.numbers(steps))
+
+
+def even_places(coding: Edges, scale: Scale) -> Places:
+    """Places by which all numbers of a level are equally frequent."""
     step, ends = Fraction(scale.step), coding.ends
-    firsts = np.array([int(low / step) for low, _ in ends])
-    counts = np.array([int((high - low) / step) + 1 for low, high in ends], dtype=np.uint64)
-    absent = codes == len(firsts)
-    level = np.where(absent, 0, codes)
-    places = (words[1::2] & np.uint64(2**32 - 1)) * counts[level] >> np.uint64(32)
-    return np.where(absent, np.nan, scale.numbers(firsts[level] + places.astype(np.int64)))
+    counts = [int((high - low) / step) + 1 for low, high in ends]
+    return Places.uniform([int(low / step) for low, _ in ends], counts)
 
 
 def _on_grid(

@@ -71,6 +71,25 @@ def same_numbers(coding: Coding, attributes: Clique) -> dict[str, str]:
     }
 
 
+def invented_words(coding: Coding, attributes: Clique, histograms: Clique = ()) -> str:
+    """Say of which attributes rows have invented values, inside levels of several; empty if of none.
+
+    Args:
+        attributes: Attributes of the rows.
+        histograms: Attributes whose numbers, and those derived from them, are placed by psi.
+    """
+    sources = same_numbers(coding, attributes)
+    codings = {name: coding.attribute(name).coding for name in attributes}
+    names = [
+        name
+        for name, one in codings.items()
+        if isinstance(one, Edges)
+        and sources.get(name, name) not in histograms
+        and any(low < high for low, high in one.ends)
+    ]
+    return f"values inside levels are invented: {', '.join(names)}" if names else ""
+
+
 def with_computed(dataset: Dataset, derivations: Mapping[str, Derivation]) -> Dataset:
     """The records, with what follows from their other attributes computed from these."""
     domain = dataset.domain

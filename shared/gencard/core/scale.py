@@ -188,6 +188,73 @@ class Adjustments:
         )
 
 
+WORDS_A_NUMBER = 2
+"""Random words for each number on a scale: one for its cell, one for its place inside the cell."""
+
+_HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where the numbers of each level lie: its cells, of which each is one piece or two.
+
+    The high half of a number's first word picks the cell in its level, the high half of the second
+    word the piece, and the low half the place in it, each place equally often. A number is made of
+    comparisons and one product of numbers below 2^32, so 64 bits hold all of it.
+
+    Args:
+        levels: Number of levels, without "missing".
+        begins: Shape ``(cells,)``, ascending: ``2^32 x level`` and the least high half that picks the
+            cell or one after it in the level.
+        splits: Shape ``(cells,)``: high halves below it pick the first piece; 2^32 if that is all.
+        firsts: Shape ``(2 x cells,)``: first number of both pieces of each cell, in steps.
+        counts: Shape ``(2 x cells,)``: numbers of each piece, below 2^32.
+    """
+
+    levels: int
+    begins: NDArray[np.uint64]
+    splits: NDArray[np.uint64]
+    firsts: NDArray[np.int64]
+    counts: NDArray[np.uint64]
+
+    @classmethod
+    def uniform(cls, firsts: Sequence[int], counts: Sequence[int]) -> "Places":
+        """Return levels whose numbers are all equally frequent.
+
+        Args:
+            firsts: First number of each level, in steps.
+            counts: Numbers of each level.
+        """
+        levels = len(firsts)
+        return cls(
+            levels,
+            np.arange(levels, dtype=np.uint64) << _HALF,
+            np.full(levels, 2**32, dtype=np.uint64),
+            np.repeat(np.array(firsts, dtype=np.int64), 2),
+            np.repeat(np.array(counts, dtype=np.uint64), 2),
+        )
+
+    def steps(self, codes: NDArray[np.integer], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return a number inside each code's level, in steps; of "missing", one of the first level.
+
+        Args:
+            codes: Shape ``(n,)``.
+            words: Shape ``(2 n,)``.
+        """
+        cells = np.where(codes == self.levels, 0, codes)
+        cell_words, place_words = words[::WORDS_A_NUMBER], words[1::WORDS_A_NUMBER]
+        firsts, counts = self.firsts, self.counts
+        if len(self.begins) > self.levels:
+            picked = (cells.astype(np.uint64) << _HALF) | (cell_words >> _HALF)
+            cells = np.searchsorted(self.begins, picked, side="right") - 1
+        if self.splits.min() == 2**32:  # no cell has a second piece
+            pieces, firsts, counts = cells, firsts[::2], counts[::2]
+        else:
+            pieces = 2 * cells.astype(np.int64) + (place_words >> _HALF >= self.splits[cells])
+        places = (place_words & _LOW) * counts[pieces] >> _HALF
+        return firsts[pieces] + places.astype(np.int64)
+
+
 def steps_of(number: Decimal, step: Decimal) -> int:
     """Return a multiple of a step as its number of steps."""
     return round(Fraction(number) / Fraction(step))

@@ -1,24 +1,18 @@
 """The declared levels of an attribute, by name and by value."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.coding import (
-    WORDS_A_NUMBER,
-    Attribute,
-    Coding,
-    Edges,
-    Labels,
-    numbers_of_codes,
-    scaled_numbers,
-)
+from gencard.core.coding import Attribute, Coding, Edges, Labels, numbers_of_codes, scaled_numbers
 from gencard.core.dataset import Dataset
-from gencard.core.derived_cells import same_numbers
+from gencard.core.derived_cells import invented_words, same_numbers
+from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
+from gencard.core.scale import WORDS_A_NUMBER, Places
 
 UNDECLARED = -1
 
@@ -100,23 +94,32 @@ themselves, or their midpoints. As "levels", whole numbers and truth values are 
 """
 
 
+PlacesOf = Callable[[], Mapping[str, Places]]
+"""Returns where numbers lie inside levels, by attribute: of those that psi has a histogram of."""
+
+
 def values_of(
-    form: str, seed: int, rows: Dataset | None = None, coding: Coding | None = None
+    form: str,
+    seed: int,
+    rows: Dataset | None = None,
+    coding: Coding | None = None,
+    places: PlacesOf = dict,
 ) -> Values | None:
     """What stands in place of intervals in one form; None: nothing.
 
     Args:
         rows: Those that are written, where numbers of derived attributes are those of their sources.
         coding: Their schema.
+        places: Called for "numbers" alone.
 
     Raises:
         InvalidInputError: The form is not one of ``ValueForm``.
     """
     match form:
         case "numbers":
-            return (
-                Numbers(seed) if rows is None or coding is None else Numbers.of_rows(seed, rows, coding)
-            )
+            if rows is None or coding is None:
+                return Numbers(seed, places=places())
+            return Numbers.of_rows(seed, rows, coding, places())
         case "levels":
             return None
         case "midpoints":
@@ -133,20 +136,31 @@ class _Source(NamedTuple):
 
 
 class Numbers:
-    """Draws a number inside each interval, uniformly; the same seed gives the same numbers.
+    """Draws a number inside each interval; the same seed gives the same numbers.
 
     Row ``i`` of an attribute depends on the seed, the attribute's name and ``i`` alone, as long as the
     rows come in their order, in whatever batches. Attributes on a scale have another version of the
-    stream, with two words a row.
+    stream, with two words a row; their numbers lie where psi says, and all others uniformly.
+
+    Args:
+        sources: By name, the attribute whose numbers a derived one has.
+        places: By name, where psi says that numbers lie inside levels.
     """
 
-    def __init__(self, seed: int, sources: Mapping[str, "_Source"] | None = None) -> None:
-        self._seed, self._sources = seed, sources or {}
+    def __init__(
+        self,
+        seed: int,
+        sources: Mapping[str, "_Source"] | None = None,
+        places: Mapping[str, Places] | None = None,
+    ) -> None:
+        self._seed, self._sources, self._places = seed, sources or {}, places or {}
         self._streams: dict[str, np.random.PCG64] = {}
         self._done: dict[str, int] = {}
 
     @classmethod
-    def of_rows(cls, seed: int, rows: Dataset, coding: Coding) -> "Numbers":
+    def of_rows(
+        cls, seed: int, rows: Dataset, coding: Coding, places: Mapping[str, Places] | None = None
+    ) -> "Numbers":
         """For rows in which a derived number is the one that it is derived from."""
         sources = same_numbers(coding, rows.domain.attributes)
         return cls(
@@ -155,7 +169,14 @@ class Numbers:
                 name: _Source(coding.attribute(source), rows.column(source))
                 for name, source in sources.items()
             },
+            places,
         )
+
+    def invented(self, coding: Coding, attributes: Clique) -> str:
+        """Say of which attributes the numbers are invented; empty if of none, or if none has a step."""
+        codings = [coding.attribute(name).coding for name in attributes]
+        on_scale = any(isinstance(one, Edges) and one.scale is not None for one in codings)
+        return invented_words(coding, attributes, tuple(self._places)) if on_scale else ""
 
     def is_value(self, _name: str) -> bool:
         """They are on the declared grid."""
@@ -185,7 +206,7 @@ class Numbers:
         if scale is None:
             return numbers_of_codes(coding, codes, stream.random_raw(len(codes)))
         words = stream.random_raw(WORDS_A_NUMBER * len(codes))
-        return scaled_numbers(coding, scale, codes, words)
+        return scaled_numbers(coding, scale, codes, words, self._places.get(name))
 
     def _stream(self, name: str, version: str) -> np.random.PCG64:
         digest = hashlib.sha256(f"gencard.numbers.{version}\x00{self._seed}\x00{name}".encode())
@@ -193,14 +214,21 @@ class Numbers:
 
 
 def drawn_numbers(
-    rows: Dataset, coding: Coding, names: Iterable[str], seed: int
+    rows: Dataset,
+    coding: Coding,
+    names: Iterable[str],
+    seed: int,
+    places: Mapping[str, Places] | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """In place of stored numbers, for synthetic rows: numbers drawn inside the intervals.
+
+    Args:
+        places: By name, where psi says that numbers lie inside levels.
 
     Raises:
         InvalidInputError: An attribute is not in the rows, or has no intervals.
     """
-    numbers, columns = Numbers(seed), {}
+    numbers, columns = Numbers(seed, places=places), {}
     for name in names:
         edges = coding.attribute(name).coding if name in rows.domain.attributes else None
         if not isinstance(edges, Edges):

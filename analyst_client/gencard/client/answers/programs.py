@@ -126,7 +126,8 @@ def dry_run(
     path, text = Path(program), text_of(program)
     names = release.dataset.domain.attributes
     coding = Coding(tuple(release.coding.attribute(name) for name in names))
-    numbers = drawn_numbers(release.dataset, coding, stored, release.receipt.drawing_seed)
+    seed_of_numbers, places = release.receipt.drawing_seed, release.places() if stored else {}
+    numbers = drawn_numbers(release.dataset, coding, stored, seed_of_numbers, places)
     request = BoxRequest(BoxTask.ANALYSE, release.dataset, 0, seed, coding=coding, stored=numbers)
     return DryRun(text, release.name, seed, outputs_here(path, request))
 

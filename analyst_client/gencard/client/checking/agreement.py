@@ -9,7 +9,13 @@ from uuid import uuid4
 
 from gencard.client.arguments import checked_rows, checked_seed
 from gencard.client.checking.history import Checkpoint, LogWatch
-from gencard.client.checking.replay import Replayed, check_delivered_frame, check_psi, rebuilt
+from gencard.client.checking.replay import (
+    Replayed,
+    check_delivered_frame,
+    check_psi,
+    places_by,
+    rebuilt,
+)
 from gencard.client.checking.signing import (
     card_of_statement,
     card_payload,
@@ -34,6 +40,7 @@ from gencard.core.coding import Coding, StructuralZeros, zeros_inside
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError, NoPsiError, NotReplayableError, VerificationError
+from gencard.core.scale import Places
 from gencard.core.types import Progress
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as pb
@@ -161,6 +168,11 @@ class Agreement:
         parts = (psi.domain, psi.measurements, psi.linear, psi.histograms, psi.sums)
         return NamedPsi(*parts, coding=self.coding)
 
+    @cached_property
+    def places(self) -> dict[str, Places]:
+        """Where numbers of the card's rows lie inside their levels, by attribute; raises as ``psi``."""
+        return places_by(self.card, lambda: self.psi, self.coding)
+
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
         """Make a release again and compare all that was delivered: rows, numbers, types, order, index.
 
@@ -178,7 +190,8 @@ class Agreement:
         receipt = receipts[0]
         rebuilt(self.card, self.psi, receipt, self.coding)
         if not isinstance(data, Release):
-            check_delivered_frame(data, dataset, self.coding, [known.drawing_seed for known in receipts])
+            seeds = [known.drawing_seed for known in receipts]
+            check_delivered_frame(data, dataset, self.coding, seeds, self.places)
         return Replayed.of(receipt)
 
     def fidelity(self, data: "pd.DataFrame | Release | Dataset") -> "FidelityReport":
@@ -189,7 +202,8 @@ class Agreement:
         from gencard.core.utility.fidelity import fidelity  # noqa: PLC0415 - as above
 
         about = data.name if isinstance(data, Release) else self.card.name
-        return FidelityReport(fidelity(self.psi, self._dataset_of(data)), self.coding, about)
+        facts = fidelity(self.psi, self._dataset_of(data))
+        return FidelityReport(facts, self.coding, about, self.card.terms.histograms)
 
     def _dataset_of(self, data: "pd.DataFrame | Release | Dataset") -> Dataset:
         """The codes behind any form of rows."""
@@ -223,7 +237,16 @@ class Agreement:
             raise VerificationError(problem="the receipt names other rows")
         logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
         documents = partial(self._documents, self._verdict(receipt), *logged)
-        return Release(dataset, self.coding, receipt, message.receipt, documents, self.card.derivations)
+        return Release(
+            dataset,
+            self.coding,
+            receipt,
+            message.receipt,
+            documents,
+            self.card.derivations,
+            self.card.terms.histograms,
+            lambda: self.places,
+        )
 
     def _verdict(self, receipt: Receipt) -> bytes | None:
         """The verdict that an audited release names, off the card; None for one that names none."""

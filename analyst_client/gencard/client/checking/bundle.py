@@ -155,14 +155,14 @@ class Bundle:
         return psi
 
     def domain(self) -> Domain:
-        """The attributes of the rows: psi's, or under a card of tier private those that it names.
+        """The attributes of the rows: those of psi's marginals, or under a card of tier private its own.
 
         Raises:
             InvalidInputError, InvalidPsiError, VerificationError: A document is missing or wrong.
         """
         card = self._card_of_tier(Tier.PRIVATE)
         if card is None:
-            return self.psi().domain
+            return self.psi().fitted.domain
         return self.schema().domain.covered_by(card.terms.cliques)
 
     def _card_of_tier(self, tier: Tier) -> CardTerms | None:

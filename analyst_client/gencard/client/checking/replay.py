@@ -1,7 +1,7 @@
 """Replay: recompute rows from psi, card and seed, which proves that they depend on nothing else."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -19,8 +19,10 @@ from gencard.core.derived_cells import computed_for, same_numbers, with_computed
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, synthesise
+from gencard.core.scale import Places
 from gencard.core.statistics.linear import are_functions_of
 from gencard.core.statistics.numbers_agree import check_numbers_agree
+from gencard.core.statistics.places import places_of
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.unit_sums import fine_cells
 from gencard.run.levels import Midpoints, Numbers, Values
@@ -140,21 +142,42 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+def places_by(card: CardTerms, psi: Callable[[], Psi], coding: Coding) -> dict[str, Places]:
+    """Where numbers of a card's rows lie inside their levels, by attribute.
+
+    Args:
+        psi: Called if the card has histograms.
+
+    Raises:
+        VerificationError: psi does not hold the card's statistics.
+    """
+    if not card.terms.histograms:
+        return {}
+    known = psi()
+    check_psi(card, known, coding)
+    return places_of(known, coding)
+
+
 def check_delivered_file(
-    path: Path, dataset: Dataset, coding: Coding, drawing_seeds: Sequence[int]
+    path: Path,
+    dataset: Dataset,
+    coding: Coding,
+    drawing_seeds: Sequence[int],
+    places: Mapping[str, Places] | None = None,
 ) -> None:
     """Compare a file with the one that a release of these rows writes, with numbers or with intervals.
 
     Args:
         dataset: The codes that were read from the file.
         drawing_seeds: Seeds of the numbers drawn within intervals, one for each receipt.
+        places: Where numbers lie inside levels, as ``places_by`` returns it.
 
     Raises:
         VerificationError: The file differs from the delivered one; names the difference.
     """
     problems = [
         _file_problem(path, dataset, coding, numbers)
-        for numbers in _variants(dataset, coding, drawing_seeds)
+        for numbers in _variants(dataset, coding, drawing_seeds, places)
     ]
     if None not in problems:
         raise VerificationError(
@@ -163,9 +186,16 @@ def check_delivered_file(
 
 
 def check_delivered_frame(
-    frame: "pd.DataFrame", dataset: Dataset, coding: Coding, drawing_seeds: Sequence[int]
+    frame: "pd.DataFrame",
+    dataset: Dataset,
+    coding: Coding,
+    drawing_seeds: Sequence[int],
+    places: Mapping[str, Places] | None = None,
 ) -> None:
     """Compare a frame with the one that a release of these rows gives, with numbers or with intervals.
+
+    Args:
+        places: As in ``check_delivered_file``.
 
     Raises:
         VerificationError: The frame differs from the delivered one; names the difference.
@@ -174,20 +204,22 @@ def check_delivered_frame(
 
     problems = [
         _frame_problem(frame, frame_of(dataset, coding, numbers))
-        for numbers in _variants(dataset, coding, drawing_seeds)
+        for numbers in _variants(dataset, coding, drawing_seeds, places)
     ]
     if None not in problems:
         raise VerificationError(problem=f"the data differ from the delivered ones: {_nearest(problems)}")
 
 
-def _variants(dataset: Dataset, coding: Coding, seeds: Sequence[int]) -> list[Values | None]:
+def _variants(
+    dataset: Dataset, coding: Coding, seeds: Sequence[int], places: Mapping[str, Places] | None
+) -> list[Values | None]:
     """The forms in which a release delivers these codes: numbers by each seed, levels, midpoints."""
     names = dataset.domain.attributes
     if any(isinstance(coding.attribute(name).coding, Edges) for name in names):
         seeds = list(dict.fromkeys(seeds))
-        drawn = [Numbers(seed) for seed in seeds]
+        drawn = [Numbers(seed, places=places) for seed in seeds]
         if same_numbers(coding, names):
-            drawn += [Numbers.of_rows(seed, dataset, coding) for seed in seeds]
+            drawn += [Numbers.of_rows(seed, dataset, coding, places) for seed in seeds]
         return [*drawn, None, Midpoints()]
     return [Midpoints(), None]
 

@@ -19,7 +19,7 @@ from gencard.client.checking.bundle import (
     signed_card,
 )
 from gencard.client.checking.history import Checkpoint, checkpoint_of
-from gencard.client.checking.replay import check_delivered_file, check_psi
+from gencard.client.checking.replay import check_delivered_file, check_psi, places_by
 from gencard.client.checking.signing import checked_signed_answer, passing_verdict, version_kind_of
 from gencard.client.display import plain
 from gencard.client.files.folder import WELL_KNOWN
@@ -142,7 +142,9 @@ def verify(
     if coding is not None:
         for file in bundle.all("rows"):
             record.check(
-                f"Rows {file.path.name}", partial(_rows_digest, file, card, coding, receipts), str
+                f"Rows {file.path.name}",
+                partial(_rows_digest, bundle, file, card, coding, receipts),
+                str,
             )
     answers = _answers(bundle, card, keys, record)
     _check_log(bundle, card, keys, (receipts, answers), record)
@@ -324,13 +326,16 @@ def _psi_digest(bundle: Bundle, card: CardTerms, coding: Coding, receipts: list[
     return digest
 
 
-def _rows_digest(file: File, card: CardTerms, coding: Coding, receipts: list[Receipt]) -> str:
+def _rows_digest(
+    bundle: Bundle, file: File, card: CardTerms, coding: Coding, receipts: list[Receipt]
+) -> str:
     dataset = read_rows(file.path, coding, coding.domain.covered_by(card.terms.cliques))
     digest, size = dataset.digest(), len(dataset)
     own = [one for one in receipts if (one.rows_digest, one.rows) == (digest, size)]
     if not own:
         raise VerificationError(problem="no receipt matches these rows")
-    check_delivered_file(file.path, dataset, coding, [one.drawing_seed for one in own])
+    places = places_by(card, bundle.psi, coding)
+    check_delivered_file(file.path, dataset, coding, [one.drawing_seed for one in own], places)
     return digest
 
 

@@ -11,6 +11,8 @@ from gencard.core.errors import InvalidInputError, unwritable
 CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
 CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"
 LOG_ENTRY, ANSWER = "log_entry.json", "answer.json"
+README = "README.txt"
+"""For people, where values of the rows are invented; nobody signs it."""
 
 WELL_KNOWN = {
     CARD: "card",
@@ -51,7 +53,7 @@ def clear_release(folder: Path) -> None:
     Raises:
         InvalidInputError: A file cannot be removed.
     """
-    for name in (*WELL_KNOWN, "rows.parquet", "rows.csv"):
+    for name in (*WELL_KNOWN, README, "rows.parquet", "rows.csv"):
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError:

@@ -16,12 +16,13 @@ from pyarrow import parquet
 from gencard.client.files.rows import BATCH_ROWS, MOST_CELLS, batches
 from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Domain
+from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
 from gencard.files import ParquetSize, check_footer, open_file, size_of
 from gencard.run.levels import (
     UNDECLARED,
     Midpoints,
+    Numbers,
     Values,
     code_of,
     is_boolean,
@@ -35,7 +36,8 @@ _WRITER = re.compile(r"parquet-cpp-arrow version [0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1
 
 def write_parquet(dataset: Dataset, coding: Coding, path: Path, values: Values | None) -> None:
     attributes = [coding.attribute(name) for name in dataset.domain.attributes]
-    schema = pa.schema([pa.field(attribute.name, _type(attribute, values)) for attribute in attributes])
+    fields = [pa.field(attribute.name, _type(attribute, values)) for attribute in attributes]
+    schema = pa.schema(fields, metadata=_metadata(dataset.domain.attributes, coding, values))
     with parquet.ParquetWriter(path, schema, compression="zstd", write_statistics=False) as writer:
         for batch in batches(dataset):
             columns = [
@@ -57,6 +59,16 @@ def read_parquet(path: Path, coding: Coding, domain: Domain) -> Dataset:
         for attribute, codes in zip(attributes, columns, strict=True):
             codes.append(_codes(attribute, batch.column(attribute.name)))
     return Dataset.of_columns(domain, [np.concatenate(codes) for codes in columns])
+
+
+INVENTED = b"gencard"
+"""Key under which a file says which of its values are invented."""
+
+
+def _metadata(names: Clique, coding: Coding, values: Values | None) -> dict[bytes, bytes] | None:
+    """What the file says of itself; nothing for schemas without steps, whose files stay as they were."""
+    words = values.invented(coding, names) if isinstance(values, Numbers) else ""
+    return {INVENTED: words.encode()} if words else None
 
 
 def _check_size(path: Path) -> None:
@@ -84,6 +96,8 @@ def difference(path: Path, again: Path) -> str | None:
     for field in expected.schema_arrow:
         if file.schema_arrow.field(field.name).type != field.type:
             return f"the type of '{field.name}'"
+    if file.schema_arrow.metadata != expected.schema_arrow.metadata:
+        return "what the file says of its values"
     if file.metadata.created_by == expected.metadata.created_by or not _is_plain(file):
         return _different_column(file, expected) or "the metadata of the file"
     return _different_column(file, expected)
@@ -96,8 +110,7 @@ def _is_plain(file: parquet.ParquetFile) -> bool:
     chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
     return (
         _WRITER.fullmatch(metadata.created_by or "") is not None
-        and set(metadata.metadata or {}) <= {b"ARROW:schema"}
-        and not file.schema_arrow.metadata
+        and set(metadata.metadata or {}) <= {b"ARROW:schema", *(file.schema_arrow.metadata or ())}
         and not any(chunk.is_stats_set or chunk.has_column_index for chunk in chunks)
     )
 

@@ -15,7 +15,8 @@ from gencard.client.display import (
     percent,
 )
 from gencard.client.report.findings import sentence
-from gencard.core.coding import Coding, invented_words
+from gencard.core.coding import Coding
+from gencard.core.derived_cells import invented_words
 from gencard.core.domain import Clique
 from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.typed_json import PLAIN
@@ -34,11 +35,13 @@ class FidelityReport(WrittenAsPage, Displayable):
         facts: The numbers, in shares of 1.
         coding: What the codes mean.
         about: Where the rows are from.
+        histograms: Attributes whose numbers are placed inside their levels by psi.
     """
 
     facts: Fidelity
     coding: Coding
     about: str = ""
+    histograms: Clique = ()
 
     @property
     def wording(self) -> str:
@@ -56,7 +59,7 @@ class FidelityReport(WrittenAsPage, Displayable):
         """The finding in names and values."""
         largest = self.facts.largest
         names = dict.fromkeys(name for one in self.facts.marginals for name in one.clique)
-        invented = invented_words(self.coding, tuple(names))
+        invented = invented_words(self.coding, tuple(names), self.histograms)
         return [
             *([("Not seen", f"{invented}; distances are between levels")] if invented else []),
             ("Result", self.wording),

@@ -1,5 +1,6 @@
 """verify, replay: offline checks of saved files."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from gencard.client.checking.bundle import (
     with_fingerprint,
 )
 from gencard.client.checking.history import known_history
-from gencard.client.checking.replay import Replayed, check_delivered_file
+from gencard.client.checking.replay import Replayed, check_delivered_file, places_by
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
@@ -34,6 +35,7 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.core.card.card import CardState
+from gencard.core.card.terms import CardTerms
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -43,6 +45,7 @@ from gencard.core.errors import (
     PermissionDeniedError,
     VerificationError,
 )
+from gencard.core.scale import Places
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures import dsse
@@ -103,7 +106,7 @@ def verify(
 
 def _asked(folder: Path, bundle: Bundle) -> AnsweredOnline:
     """Ask the controller about the card; raises GencardError if it cannot be reached."""
-    name = card_of_statement(dsse.opened(bundle.one("card").content)[0]).name
+    name = _card_in(bundle).name
     with connected(folder) as caller:
         try:
             card = caller.card(name)
@@ -145,8 +148,9 @@ def replay(
     keys = _keys(connection, bundle, controller_key, analyst_key, None)
     with console.status("Replaying"):
         release, dataset, coding = rebuild(bundle, keys)
+        places = places_by(_card_in(bundle), bundle.psi, coding)
         for file in bundle.all("rows"):
-            _check_rows(file.path, release, dataset, coding)
+            _check_rows(file.path, release, dataset, coding, places)
     say(str(Replayed.of(release)))
     if not bundle.all("rows"):
         say("No rows were compared; name a file with --data.")
@@ -154,11 +158,18 @@ def replay(
         say("A file says that the card was revoked: see `gencard verify`.")
 
 
-def _check_rows(path: Path, receipt: Receipt, dataset: Dataset, coding: Coding) -> None:
+def _card_in(bundle: Bundle) -> CardTerms:
+    """The card; its signatures are for others to check."""
+    return card_of_statement(dsse.opened(bundle.one("card").content)[0])
+
+
+def _check_rows(
+    path: Path, receipt: Receipt, dataset: Dataset, coding: Coding, places: Mapping[str, Places]
+) -> None:
     """Raises VerificationError where a file of rows is not as the release was delivered."""
     if read_rows(path, coding, dataset.domain).digest() != receipt.rows_digest:
         raise VerificationError(problem=f"the rows in {path.name} do not match the receipt")
-    check_delivered_file(path, dataset, coding, [receipt.drawing_seed])
+    check_delivered_file(path, dataset, coding, [receipt.drawing_seed], places)
 
 
 def _keys(

@@ -53,11 +53,13 @@ def fidelity(
 def _of_folder(folder: Path, data: Path | None) -> FidelityReport:
     """Offline; does not check that psi and rows belong to the card, which ``gencard verify`` does."""
     bundle = Bundle.of([folder])
-    coding, psi = bundle.schema(), bundle.psi().fitted
+    coding, released = bundle.schema(), bundle.psi()
+    psi, histograms = released.fitted, tuple(one.attribute for one in released.histograms)
     if coding.domain.project(psi.domain.attributes) != psi.domain:
         raise DomainMismatchError(problem="psi does not have the attributes that the schema declares")
     file = data or bundle.one("rows").path
-    return FidelityReport(fidelity_to(psi, read_rows(file, coding, psi.domain)), coding, str(file))
+    facts = fidelity_to(psi, read_rows(file, coding, psi.domain))
+    return FidelityReport(facts, coding, str(file), histograms)
 
 
 def _of_card(name: str, data: Path | None, connection: Path) -> FidelityReport:

@@ -10,7 +10,7 @@ A program that failed waits like any other: a program could choose by a record t
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -195,7 +195,10 @@ class ProgramRun:
         with answers.cards.database.reading() as tx:
             row = results.get_run(tx, run.request["run"])
             card = in_force(answers.cards.card(tx, row.card))
-        rehearsal, at_records = self._jobs(run, card)
+            terms = offer_of(card).terms
+            places = terms.histograms and terms.analyses.columns
+            psi = results.get_psi(tx, row.card).document if places else b""
+        rehearsal, at_records = self._jobs(run, card, psi)
         with not_run():
             rehearsed = run.job(tasks.REHEARSE, rehearsal).outputs
         program = run.request["program"]
@@ -218,14 +221,14 @@ class ProgramRun:
         """As of a checked run: the price comes back where no record was read."""
         self.checked.undo(tx, row, error)
 
-    def _jobs(self, run: Run, card: Card) -> tuple[RehearsalJob, ProgramJob]:
-        """Both jobs: on the rows of a release, and on the records."""
+    def _jobs(self, run: Run, card: Card, psi: bytes) -> tuple[RehearsalJob, ProgramJob]:
+        """Both jobs: on the rows of a release, whose numbers psi places, and on the records."""
         request = run.request
         entry, terms = self.checked.answers.cards.entry_of(card), offer_of(card).terms
         with not_run():
             recipe = self._recipe(request["program"], terms.analyses.libraries)
             agreed = outputs_of_json(request["agreed"])
-        return self.checked.jobs.program(
+        rehearsal, at_records = self.checked.jobs.program(
             entry,
             entry.version,
             recipe,
@@ -235,6 +238,7 @@ class ProgramRun:
             rows_file=self.files.path(f"{ROWS}/{request['file_name']}"),
             drawing_seed=int(request.get("drawing_seed", 0)),
         )
+        return replace(rehearsal, psi=psi), at_records
 
     def _recipe(self, program: str, libraries: tuple[str, ...]) -> AnalysisRecipe:
         if is_r(program.encode()):

@@ -8,8 +8,10 @@ from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.program_outputs import difference_in_shape
+from gencard.core.statistics.places import places_of
 from gencard.core.types import Progress
 from gencard.run.levels import drawn_numbers
+from gencard.wire.documents.psi_document import psi_of_document
 
 
 def rehearse(job: RehearsalJob, progress: Progress) -> ProgramResult:
@@ -23,7 +25,8 @@ def rehearse(job: RehearsalJob, progress: Progress) -> ProgramResult:
     rows = RowsFile(job.rows_file).dataset()
     coding = _coding_over(job.schema.coding, rows.domain.attributes)
     program = job.program
-    stored_numbers = drawn_numbers(rows, coding, program.stored, job.drawing_seed)
+    places = places_of(psi_of_document(job.psi), job.schema.coding) if job.psi else {}
+    stored_numbers = drawn_numbers(rows, coding, program.stored, job.drawing_seed, places)
     analysis = SandboxedAnalysis.of_recipe(program.recipe, program.most_numbers)
     outputs = analysis.outputs(rows, coding, stored_numbers, seed=program.seed)
     if (name := difference_in_shape(program.agreed, outputs)) is not None:

@@ -461,12 +461,14 @@ class RehearsalJob:
     Args:
         rows_file: File of the rows.
         drawing_seed: Seed of the numbers inside intervals, which take the place of stored ones.
+        psi: Document of the card's psi, whose histograms place these numbers; empty if it has none.
     """
 
     program: ProgramPart
     rows_file: Path
     schema: PublicSchema
     drawing_seed: int
+    psi: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
