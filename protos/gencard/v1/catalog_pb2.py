@@ -25,21 +25,21 @@ _sym_db = _symbol_database.Default()
 from gencard.v1 import common_pb2 as gencard_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18gencard/v1/catalog.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\"<\n\x13ListDatasetsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"V\n\x14ListDatasetsResponse\x12%\n\x08\x64\x61tasets\x18\x01 \x03(\x0b\x32\x13.gencard.v1.Dataset\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x11GetDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\":\n\x12GetDatasetResponse\x12$\n\x07\x64\x61taset\x18\x01 \x01(\x0b\x32\x13.gencard.v1.Dataset\"\xad\x02\n\x07\x44\x61taset\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65\x63lared_by\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x31\n\nattributes\x18\x0b \x03(\x0b\x32\x1d.gencard.v1.DeclaredAttribute\x12\x35\n\x10structural_zeros\x18\x07 \x03(\x0b\x32\x1b.gencard.v1.StructuralZeros\x12\"\n\x06policy\x18\x08 \x01(\x0b\x32\x12.gencard.v1.Policy\x12\x14\n\x07records\x18\t \x01(\x04H\x00\x88\x01\x01\x12\x14\n\x0cmost_records\x18\n \x01(\rB\n\n\x08_recordsJ\x04\x08\x06\x10\x07\"\xcb\x01\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12$\n\x06labels\x18\x03 \x01(\x0b\x32\x12.gencard.v1.LabelsH\x00\x12\"\n\x05\x65\x64ges\x18\x04 \x01(\x0b\x32\x11.gencard.v1.EdgesH\x00\x12*\n\nderivation\x18\x07 \x01(\x0b\x32\x16.gencard.v1.Derivation\x12\x0f\n\x07\x64rafted\x18\x08 \x01(\tB\x08\n\x06\x63odingJ\x04\x08\x05\x10\x06J\x04\x08\x06\x10\x07\"@\n\nDerivation\x12\x0f\n\x07sources\x18\x01 \x03(\t\x12\r\n\x05\x63odes\x18\x02 \x03(\r\x12\x12\n\nper_person\x18\x03 \x01(\x08\"\x94\x01\n\x11\x44\x65\x63laredAttribute\x12(\n\tattribute\x18\x01 \x01(\x0b\x32\x15.gencard.v1.Attribute\x12\x0e\n\x06\x61\x62sent\x18\x02 \x03(\t\x12\x0e\n\x06\x61ge_at\x18\x03 \x01(\t\x12\r\n\x05other\x18\x04 \x01(\t\x12&\n\x06groups\x18\x05 \x03(\x0b\x32\x16.gencard.v1.LabelGroup\"*\n\nLabelGroup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06labels\x18\x02 \x03(\t\"\\\n\x06Labels\x12\x0e\n\x06labels\x18\x01 \x03(\t\x12\x0f\n\x07integer\x18\x02 \x01(\x08\x12\x0f\n\x07ordered\x18\x03 \x01(\x08\x12\x0f\n\x07missing\x18\x04 \x01(\x08\x12\x0f\n\x07\x62oolean\x18\x05 \x01(\x08\"\x8b\x01\n\x05\x45\x64ges\x12\r\n\x05\x65\x64ges\x18\x01 \x03(\x01\x12\x0f\n\x07missing\x18\x02 \x01(\x08\x12\x15\n\x08\x64\x65\x63imals\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05\x64\x61tes\x18\x04 \x01(\x08\x12%\n\x05scale\x18\x05 \x01(\x0b\x32\x11.gencard.v1.ScaleH\x01\x88\x01\x01\x42\x0b\n\t_decimalsB\x08\n\x06_scale\"B\n\x05Scale\x12\x0c\n\x04step\x18\x01 \x01(\t\x12\r\n\x05\x63\x65lls\x18\x02 \x03(\t\x12\r\n\x05\x61\x62ove\x18\x03 \x01(\x08\x12\r\n\x05\x62\x65low\x18\x04 \x01(\x08\"V\n\x0fStructuralZeros\x12\"\n\x06\x63lique\x18\x01 \x01(\x0b\x32\x12.gencard.v1.Clique\x12\x1f\n\x05\x63\x65lls\x18\x02 \x03(\x0b\x32\x10.gencard.v1.Cell\"\x15\n\x04\x43\x65ll\x12\r\n\x05\x63odes\x18\x01 \x03(\r\"\xa4\x05\n\x06Policy\x12\x15\n\rlargest_order\x18\x01 \x01(\r\x12\x1e\n\x16largest_marginal_cells\x18\x02 \x01(\x04\x12\x16\n\x0emost_marginals\x18\x03 \x01(\r\x12\x11\n\tmost_rows\x18\x04 \x01(\x04\x12%\n\tforbidden\x18\x05 \x03(\x0b\x32\x12.gencard.v1.Clique\x12\x12\n\ngenerators\x18\x06 \x03(\t\x12\x31\n\nmechanisms\x18\x07 \x03(\x0e\x32\x1d.gencard.v1.Privacy.Mechanism\x12(\n\rmost_per_card\x18\x08 \x01(\x0b\x32\x11.gencard.v1.Price\x12\x11\n\tautomatic\x18\t \x01(\x08\x12\"\n\x05noise\x18\x0b \x01(\x0b\x32\x13.gencard.v1.Privacy\x12(\n\ttransform\x18\x0c \x01(\x0b\x32\x15.gencard.v1.Transform\x12\x10\n\x08measures\x18\x0f \x03(\t\x12\x17\n\x0fwithout_uniques\x18\x10 \x01(\x08\x12\x12\n\nvalid_days\x18\x14 \x01(\r\x12)\n\x07moments\x18\x15 \x01(\x0b\x32\x18.gencard.v1.MomentPolicy\x12,\n\x08\x61nalyses\x18\x16 \x01(\x0b\x32\x1a.gencard.v1.AnalysesPolicy\x12-\n\x0ctwo_stewards\x18\x17 \x03(\x0e\x32\x17.gencard.v1.TwoStewards\x12,\n\nhistograms\x18\x18 \x01(\x0e\x32\x18.gencard.v1.NumbersOffer\x12&\n\x04sums\x18\x19 \x01(\x0e\x32\x18.gencard.v1.NumbersOfferJ\x04\x08\n\x10\x0bJ\x04\x08\r\x10\x0eJ\x04\x08\x0e\x10\x0fJ\x04\x08\x11\x10\x12J\x04\x08\x12\x10\x13J\x04\x08\x13\x10\x14\"G\n\x0cMomentPolicy\x12&\n\x05kinds\x18\x01 \x03(\x0e\x32\x17.gencard.v1.Moment.Kind\x12\x0f\n\x07highest\x18\x02 \x01(\r\"\xc6\x01\n\x0e\x41nalysesPolicy\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\x14\n\x0c\x63hecked_runs\x18\x02 \x01(\r\x12\x0f\n\x07numbers\x18\x03 \x01(\r\x12\x15\n\rreviewed_runs\x18\x04 \x01(\r\x12\x11\n\tlibraries\x18\x05 \x03(\t\x12\x0f\n\x07\x63olumns\x18\x06 \x03(\t\x12\x17\n\x0fprogram_numbers\x18\x07 \x01(\r\x12*\n\x07release\x18\x08 \x01(\x0e\x32\x19.gencard.v1.AnswerRelease\">\n\x15ListGeneratorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\\\n\x16ListGeneratorsResponse\x12)\n\ngenerators\x18\x01 \x03(\x0b\x32\x15.gencard.v1.Generator\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x86\x02\n\tGenerator\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1e\n\x04tier\x18\x02 \x01(\x0e\x32\x10.gencard.v1.Tier\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\r\n\x05needs\x18\x05 \x01(\t\x12\r\n\x05\x62ound\x18\x06 \x01(\t\x12\x12\n\nmost_cells\x18\x07 \x01(\x04\x12\x12\n\ncell_bytes\x18\x08 \x01(\r\x12)\n\nparameters\x18\t \x03(\x0b\x32\x15.gencard.v1.Parameter\x12 \n\x05\x63laim\x18\n \x01(\x0b\x32\x11.gencard.v1.Claim\x12\x13\n\x0breviewed_by\x18\x0b \x01(\t\"q\n\x05\x43laim\x12\x10\n\x08sentence\x18\x01 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x02 \x01(\t\x12\r\n\x05\x64\x65lta\x18\x03 \x01(\t\x12\x36\n\x0cneighbouring\x18\x04 \x01(\x0e\x32 .gencard.v1.Privacy.Neighbouring\"(\n\tParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t*Z\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\x18\n\x14TIER_BY_CONSTRUCTION\x10\x01\x12\x10\n\x0cTIER_AUDITED\x10\x02\x12\x10\n\x0cTIER_PRIVATE\x10\x03*x\n\x0cNumbersOffer\x12\x1d\n\x19NUMBERS_OFFER_UNSPECIFIED\x10\x00\x12\x17\n\x13NUMBERS_OFFER_NEVER\x10\x01\x12\x17\n\x13NUMBERS_OFFER_NOISE\x10\x02\x12\x17\n\x13NUMBERS_OFFER_EXACT\x10\x03*f\n\rAnswerRelease\x12\x1e\n\x1a\x41NSWER_RELEASE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41NSWER_RELEASE_POLICY\x10\x01\x12\x1a\n\x16\x41NSWER_RELEASE_STEWARD\x10\x02*\x87\x01\n\x0bTwoStewards\x12\x1c\n\x18TWO_STEWARDS_UNSPECIFIED\x10\x00\x12\x1d\n\x19TWO_STEWARDS_EXACT_COUNTS\x10\x01\x12\x1e\n\x1aTWO_STEWARDS_REVIEWED_RUNS\x10\x02\x12\x1b\n\x17TWO_STEWARDS_REVOCATION\x10\x03\x32\x89\x02\n\x0e\x43\x61talogService\x12Q\n\x0cListDatasets\x12\x1f.gencard.v1.ListDatasetsRequest\x1a .gencard.v1.ListDatasetsResponse\x12K\n\nGetDataset\x12\x1d.gencard.v1.GetDatasetRequest\x1a\x1e.gencard.v1.GetDatasetResponse\x12W\n\x0eListGenerators\x12!.gencard.v1.ListGeneratorsRequest\x1a\".gencard.v1.ListGeneratorsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18gencard/v1/catalog.proto\x12\ngencard.v1\x1a\x17gencard/v1/common.proto\"<\n\x13ListDatasetsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"V\n\x14ListDatasetsResponse\x12%\n\x08\x64\x61tasets\x18\x01 \x03(\x0b\x32\x13.gencard.v1.Dataset\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x11GetDatasetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\":\n\x12GetDatasetResponse\x12$\n\x07\x64\x61taset\x18\x01 \x01(\x0b\x32\x13.gencard.v1.Dataset\"\xad\x02\n\x07\x44\x61taset\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65\x63lared_by\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x31\n\nattributes\x18\x0b \x03(\x0b\x32\x1d.gencard.v1.DeclaredAttribute\x12\x35\n\x10structural_zeros\x18\x07 \x03(\x0b\x32\x1b.gencard.v1.StructuralZeros\x12\"\n\x06policy\x18\x08 \x01(\x0b\x32\x12.gencard.v1.Policy\x12\x14\n\x07records\x18\t \x01(\x04H\x00\x88\x01\x01\x12\x14\n\x0cmost_records\x18\n \x01(\rB\n\n\x08_recordsJ\x04\x08\x06\x10\x07\"\xcb\x01\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12$\n\x06labels\x18\x03 \x01(\x0b\x32\x12.gencard.v1.LabelsH\x00\x12\"\n\x05\x65\x64ges\x18\x04 \x01(\x0b\x32\x11.gencard.v1.EdgesH\x00\x12*\n\nderivation\x18\x07 \x01(\x0b\x32\x16.gencard.v1.Derivation\x12\x0f\n\x07\x64rafted\x18\x08 \x01(\tB\x08\n\x06\x63odingJ\x04\x08\x05\x10\x06J\x04\x08\x06\x10\x07\"@\n\nDerivation\x12\x0f\n\x07sources\x18\x01 \x03(\t\x12\r\n\x05\x63odes\x18\x02 \x03(\r\x12\x12\n\nper_person\x18\x03 \x01(\x08\"\xb3\x01\n\x11\x44\x65\x63laredAttribute\x12(\n\tattribute\x18\x01 \x01(\x0b\x32\x15.gencard.v1.Attribute\x12\x0e\n\x06\x61\x62sent\x18\x02 \x03(\t\x12\x0e\n\x06\x61ge_at\x18\x03 \x01(\t\x12\r\n\x05other\x18\x04 \x01(\t\x12&\n\x06groups\x18\x05 \x03(\x0b\x32\x16.gencard.v1.LabelGroup\x12\x0c\n\x04zone\x18\x06 \x01(\t\x12\x0f\n\x07time_of\x18\x07 \x01(\t\"*\n\nLabelGroup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06labels\x18\x02 \x03(\t\"\\\n\x06Labels\x12\x0e\n\x06labels\x18\x01 \x03(\t\x12\x0f\n\x07integer\x18\x02 \x01(\x08\x12\x0f\n\x07ordered\x18\x03 \x01(\x08\x12\x0f\n\x07missing\x18\x04 \x01(\x08\x12\x0f\n\x07\x62oolean\x18\x05 \x01(\x08\"\x9a\x01\n\x05\x45\x64ges\x12\r\n\x05\x65\x64ges\x18\x01 \x03(\x01\x12\x0f\n\x07missing\x18\x02 \x01(\x08\x12\x15\n\x08\x64\x65\x63imals\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05\x64\x61tes\x18\x04 \x01(\x08\x12%\n\x05scale\x18\x05 \x01(\x0b\x32\x11.gencard.v1.ScaleH\x01\x88\x01\x01\x12\r\n\x05times\x18\x06 \x01(\x08\x42\x0b\n\t_decimalsB\x08\n\x06_scale\"B\n\x05Scale\x12\x0c\n\x04step\x18\x01 \x01(\t\x12\r\n\x05\x63\x65lls\x18\x02 \x03(\t\x12\r\n\x05\x61\x62ove\x18\x03 \x01(\x08\x12\r\n\x05\x62\x65low\x18\x04 \x01(\x08\"V\n\x0fStructuralZeros\x12\"\n\x06\x63lique\x18\x01 \x01(\x0b\x32\x12.gencard.v1.Clique\x12\x1f\n\x05\x63\x65lls\x18\x02 \x03(\x0b\x32\x10.gencard.v1.Cell\"\x15\n\x04\x43\x65ll\x12\r\n\x05\x63odes\x18\x01 \x03(\r\"\xa4\x05\n\x06Policy\x12\x15\n\rlargest_order\x18\x01 \x01(\r\x12\x1e\n\x16largest_marginal_cells\x18\x02 \x01(\x04\x12\x16\n\x0emost_marginals\x18\x03 \x01(\r\x12\x11\n\tmost_rows\x18\x04 \x01(\x04\x12%\n\tforbidden\x18\x05 \x03(\x0b\x32\x12.gencard.v1.Clique\x12\x12\n\ngenerators\x18\x06 \x03(\t\x12\x31\n\nmechanisms\x18\x07 \x03(\x0e\x32\x1d.gencard.v1.Privacy.Mechanism\x12(\n\rmost_per_card\x18\x08 \x01(\x0b\x32\x11.gencard.v1.Price\x12\x11\n\tautomatic\x18\t \x01(\x08\x12\"\n\x05noise\x18\x0b \x01(\x0b\x32\x13.gencard.v1.Privacy\x12(\n\ttransform\x18\x0c \x01(\x0b\x32\x15.gencard.v1.Transform\x12\x10\n\x08measures\x18\x0f \x03(\t\x12\x17\n\x0fwithout_uniques\x18\x10 \x01(\x08\x12\x12\n\nvalid_days\x18\x14 \x01(\r\x12)\n\x07moments\x18\x15 \x01(\x0b\x32\x18.gencard.v1.MomentPolicy\x12,\n\x08\x61nalyses\x18\x16 \x01(\x0b\x32\x1a.gencard.v1.AnalysesPolicy\x12-\n\x0ctwo_stewards\x18\x17 \x03(\x0e\x32\x17.gencard.v1.TwoStewards\x12,\n\nhistograms\x18\x18 \x01(\x0e\x32\x18.gencard.v1.NumbersOffer\x12&\n\x04sums\x18\x19 \x01(\x0e\x32\x18.gencard.v1.NumbersOfferJ\x04\x08\n\x10\x0bJ\x04\x08\r\x10\x0eJ\x04\x08\x0e\x10\x0fJ\x04\x08\x11\x10\x12J\x04\x08\x12\x10\x13J\x04\x08\x13\x10\x14\"G\n\x0cMomentPolicy\x12&\n\x05kinds\x18\x01 \x03(\x0e\x32\x17.gencard.v1.Moment.Kind\x12\x0f\n\x07highest\x18\x02 \x01(\r\"\xc6\x01\n\x0e\x41nalysesPolicy\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\x14\n\x0c\x63hecked_runs\x18\x02 \x01(\r\x12\x0f\n\x07numbers\x18\x03 \x01(\r\x12\x15\n\rreviewed_runs\x18\x04 \x01(\r\x12\x11\n\tlibraries\x18\x05 \x03(\t\x12\x0f\n\x07\x63olumns\x18\x06 \x03(\t\x12\x17\n\x0fprogram_numbers\x18\x07 \x01(\r\x12*\n\x07release\x18\x08 \x01(\x0e\x32\x19.gencard.v1.AnswerRelease\">\n\x15ListGeneratorsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\\\n\x16ListGeneratorsResponse\x12)\n\ngenerators\x18\x01 \x03(\x0b\x32\x15.gencard.v1.Generator\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x86\x02\n\tGenerator\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1e\n\x04tier\x18\x02 \x01(\x0e\x32\x10.gencard.v1.Tier\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\x12\r\n\x05needs\x18\x05 \x01(\t\x12\r\n\x05\x62ound\x18\x06 \x01(\t\x12\x12\n\nmost_cells\x18\x07 \x01(\x04\x12\x12\n\ncell_bytes\x18\x08 \x01(\r\x12)\n\nparameters\x18\t \x03(\x0b\x32\x15.gencard.v1.Parameter\x12 \n\x05\x63laim\x18\n \x01(\x0b\x32\x11.gencard.v1.Claim\x12\x13\n\x0breviewed_by\x18\x0b \x01(\t\"q\n\x05\x43laim\x12\x10\n\x08sentence\x18\x01 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x02 \x01(\t\x12\r\n\x05\x64\x65lta\x18\x03 \x01(\t\x12\x36\n\x0cneighbouring\x18\x04 \x01(\x0e\x32 .gencard.v1.Privacy.Neighbouring\"(\n\tParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t*Z\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\x18\n\x14TIER_BY_CONSTRUCTION\x10\x01\x12\x10\n\x0cTIER_AUDITED\x10\x02\x12\x10\n\x0cTIER_PRIVATE\x10\x03*x\n\x0cNumbersOffer\x12\x1d\n\x19NUMBERS_OFFER_UNSPECIFIED\x10\x00\x12\x17\n\x13NUMBERS_OFFER_NEVER\x10\x01\x12\x17\n\x13NUMBERS_OFFER_NOISE\x10\x02\x12\x17\n\x13NUMBERS_OFFER_EXACT\x10\x03*f\n\rAnswerRelease\x12\x1e\n\x1a\x41NSWER_RELEASE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41NSWER_RELEASE_POLICY\x10\x01\x12\x1a\n\x16\x41NSWER_RELEASE_STEWARD\x10\x02*\x87\x01\n\x0bTwoStewards\x12\x1c\n\x18TWO_STEWARDS_UNSPECIFIED\x10\x00\x12\x1d\n\x19TWO_STEWARDS_EXACT_COUNTS\x10\x01\x12\x1e\n\x1aTWO_STEWARDS_REVIEWED_RUNS\x10\x02\x12\x1b\n\x17TWO_STEWARDS_REVOCATION\x10\x03\x32\x89\x02\n\x0e\x43\x61talogService\x12Q\n\x0cListDatasets\x12\x1f.gencard.v1.ListDatasetsRequest\x1a .gencard.v1.ListDatasetsResponse\x12K\n\nGetDataset\x12\x1d.gencard.v1.GetDatasetRequest\x1a\x1e.gencard.v1.GetDatasetResponse\x12W\n\x0eListGenerators\x12!.gencard.v1.ListGeneratorsRequest\x1a\".gencard.v1.ListGeneratorsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gencard.v1.catalog_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TIER']._serialized_start=3029
-  _globals['_TIER']._serialized_end=3119
-  _globals['_NUMBERSOFFER']._serialized_start=3121
-  _globals['_NUMBERSOFFER']._serialized_end=3241
-  _globals['_ANSWERRELEASE']._serialized_start=3243
-  _globals['_ANSWERRELEASE']._serialized_end=3345
-  _globals['_TWOSTEWARDS']._serialized_start=3348
-  _globals['_TWOSTEWARDS']._serialized_end=3483
+  _globals['_TIER']._serialized_start=3075
+  _globals['_TIER']._serialized_end=3165
+  _globals['_NUMBERSOFFER']._serialized_start=3167
+  _globals['_NUMBERSOFFER']._serialized_end=3287
+  _globals['_ANSWERRELEASE']._serialized_start=3289
+  _globals['_ANSWERRELEASE']._serialized_end=3391
+  _globals['_TWOSTEWARDS']._serialized_start=3394
+  _globals['_TWOSTEWARDS']._serialized_end=3529
   _globals['_LISTDATASETSREQUEST']._serialized_start=65
   _globals['_LISTDATASETSREQUEST']._serialized_end=125
   _globals['_LISTDATASETSRESPONSE']._serialized_start=127
@@ -55,35 +55,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DERIVATION']._serialized_start=820
   _globals['_DERIVATION']._serialized_end=884
   _globals['_DECLAREDATTRIBUTE']._serialized_start=887
-  _globals['_DECLAREDATTRIBUTE']._serialized_end=1035
-  _globals['_LABELGROUP']._serialized_start=1037
-  _globals['_LABELGROUP']._serialized_end=1079
-  _globals['_LABELS']._serialized_start=1081
-  _globals['_LABELS']._serialized_end=1173
-  _globals['_EDGES']._serialized_start=1176
-  _globals['_EDGES']._serialized_end=1315
-  _globals['_SCALE']._serialized_start=1317
-  _globals['_SCALE']._serialized_end=1383
-  _globals['_STRUCTURALZEROS']._serialized_start=1385
-  _globals['_STRUCTURALZEROS']._serialized_end=1471
-  _globals['_CELL']._serialized_start=1473
-  _globals['_CELL']._serialized_end=1494
-  _globals['_POLICY']._serialized_start=1497
-  _globals['_POLICY']._serialized_end=2173
-  _globals['_MOMENTPOLICY']._serialized_start=2175
-  _globals['_MOMENTPOLICY']._serialized_end=2246
-  _globals['_ANALYSESPOLICY']._serialized_start=2249
-  _globals['_ANALYSESPOLICY']._serialized_end=2447
-  _globals['_LISTGENERATORSREQUEST']._serialized_start=2449
-  _globals['_LISTGENERATORSREQUEST']._serialized_end=2511
-  _globals['_LISTGENERATORSRESPONSE']._serialized_start=2513
-  _globals['_LISTGENERATORSRESPONSE']._serialized_end=2605
-  _globals['_GENERATOR']._serialized_start=2608
-  _globals['_GENERATOR']._serialized_end=2870
-  _globals['_CLAIM']._serialized_start=2872
-  _globals['_CLAIM']._serialized_end=2985
-  _globals['_PARAMETER']._serialized_start=2987
-  _globals['_PARAMETER']._serialized_end=3027
-  _globals['_CATALOGSERVICE']._serialized_start=3486
-  _globals['_CATALOGSERVICE']._serialized_end=3751
+  _globals['_DECLAREDATTRIBUTE']._serialized_end=1066
+  _globals['_LABELGROUP']._serialized_start=1068
+  _globals['_LABELGROUP']._serialized_end=1110
+  _globals['_LABELS']._serialized_start=1112
+  _globals['_LABELS']._serialized_end=1204
+  _globals['_EDGES']._serialized_start=1207
+  _globals['_EDGES']._serialized_end=1361
+  _globals['_SCALE']._serialized_start=1363
+  _globals['_SCALE']._serialized_end=1429
+  _globals['_STRUCTURALZEROS']._serialized_start=1431
+  _globals['_STRUCTURALZEROS']._serialized_end=1517
+  _globals['_CELL']._serialized_start=1519
+  _globals['_CELL']._serialized_end=1540
+  _globals['_POLICY']._serialized_start=1543
+  _globals['_POLICY']._serialized_end=2219
+  _globals['_MOMENTPOLICY']._serialized_start=2221
+  _globals['_MOMENTPOLICY']._serialized_end=2292
+  _globals['_ANALYSESPOLICY']._serialized_start=2295
+  _globals['_ANALYSESPOLICY']._serialized_end=2493
+  _globals['_LISTGENERATORSREQUEST']._serialized_start=2495
+  _globals['_LISTGENERATORSREQUEST']._serialized_end=2557
+  _globals['_LISTGENERATORSRESPONSE']._serialized_start=2559
+  _globals['_LISTGENERATORSRESPONSE']._serialized_end=2651
+  _globals['_GENERATOR']._serialized_start=2654
+  _globals['_GENERATOR']._serialized_end=2916
+  _globals['_CLAIM']._serialized_start=2918
+  _globals['_CLAIM']._serialized_end=3031
+  _globals['_PARAMETER']._serialized_start=3033
+  _globals['_PARAMETER']._serialized_end=3073
+  _globals['_CATALOGSERVICE']._serialized_start=3532
+  _globals['_CATALOGSERVICE']._serialized_end=3797
 # @@protoc_insertion_point(module_scope)

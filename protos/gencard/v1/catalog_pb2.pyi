@@ -362,10 +362,16 @@ class DeclaredAttribute(google.protobuf.message.Message):
     AGE_AT_FIELD_NUMBER: builtins.int
     OTHER_FIELD_NUMBER: builtins.int
     GROUPS_FIELD_NUMBER: builtins.int
+    ZONE_FIELD_NUMBER: builtins.int
+    TIME_OF_FIELD_NUMBER: builtins.int
     age_at: builtins.str
     """Values are dates of birth, and the level is that of the age on this day, YYYY-MM-DD; empty otherwise."""
     other: builtins.str
     """The label of all values that are not declared; empty where there is none."""
+    zone: builtins.str
+    """Values are instants, whose date or time of day is that in this zone of the IANA database; empty otherwise."""
+    time_of: builtins.str
+    """The attribute of whose instants the values are the time of day; empty otherwise."""
     @property
     def attribute(self) -> Global___Attribute:
         """The attribute."""
@@ -386,9 +392,11 @@ class DeclaredAttribute(google.protobuf.message.Message):
         age_at: builtins.str = ...,
         other: builtins.str = ...,
         groups: collections.abc.Iterable[Global___LabelGroup] | None = ...,
+        zone: builtins.str = ...,
+        time_of: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attribute", b"attribute"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["absent", b"absent", "age_at", b"age_at", "attribute", b"attribute", "groups", b"groups", "other", b"other"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["absent", b"absent", "age_at", b"age_at", "attribute", b"attribute", "groups", b"groups", "other", b"other", "time_of", b"time_of", "zone", b"zone"]) -> None: ...
 
 Global___DeclaredAttribute: typing_extensions.TypeAlias = DeclaredAttribute
 
@@ -463,12 +471,15 @@ class Edges(google.protobuf.message.Message):
     DECIMALS_FIELD_NUMBER: builtins.int
     DATES_FIELD_NUMBER: builtins.int
     SCALE_FIELD_NUMBER: builtins.int
+    TIMES_FIELD_NUMBER: builtins.int
     missing: builtins.bool
     """One more level, the last, stands for "missing"."""
     decimals: builtins.int
     """Values have so many decimals; 0: whole numbers. Not set: any real number."""
     dates: builtins.bool
     """Values are dates, edges days since 1970-01-01."""
+    times: builtins.bool
+    """Values are times of day, edges minutes since midnight."""
     @property
     def edges(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
         """Increasing edges, one more than intervals, in the attribute's unit."""
@@ -485,9 +496,10 @@ class Edges(google.protobuf.message.Message):
         decimals: builtins.int | None = ...,
         dates: builtins.bool = ...,
         scale: Global___Scale | None = ...,
+        times: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_decimals", b"_decimals", "_scale", b"_scale", "decimals", b"decimals", "scale", b"scale"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_decimals", b"_decimals", "_scale", b"_scale", "dates", b"dates", "decimals", b"decimals", "edges", b"edges", "missing", b"missing", "scale", b"scale"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_decimals", b"_decimals", "_scale", b"_scale", "dates", b"dates", "decimals", b"decimals", "edges", b"edges", "missing", b"missing", "scale", b"scale", "times", b"times"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_decimals", b"_decimals"]) -> typing.Literal["decimals"] | None: ...
     @typing.overload

@@ -20,6 +20,8 @@ class DeclaredAttribute:
         age_at: Values are dates of birth, and the level is that of the age on this day.
         other: The label of all values that are not declared.
         groups: The level above the labels: names of groups -> labels.
+        zone: Values are instants, whose date or time of day is that in this zone.
+        time_of: Attribute of whose instants the values are the time of day.
     """
 
     attribute: Attribute
@@ -27,6 +29,8 @@ class DeclaredAttribute:
     age_at: date | None = None
     other: str | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    zone: str = ""
+    time_of: str = ""
 
     @property
     def name(self) -> str:
@@ -53,8 +57,11 @@ class DeclaredAttribute:
         return "nominal" if self.other is None else f"nominal, others are '{self.other}'"
 
     def _type_of_edges(self, coding: Edges) -> str:
+        zone = f" in {self.zone}" if self.zone else ""
+        if coding.times:
+            return f"time of day of {self.time_of}{zone}" if self.time_of else "time of day"
         if coding.dates:
-            return "date"
+            return f"date{zone}"
         if self.age_at is not None:
             return f"integer, age on {self.age_at.isoformat()}"
         if coding.decimals == 0 and (coding.scale is None or coding.scale.step == 1):

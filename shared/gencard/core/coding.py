@@ -5,6 +5,7 @@ Dates are numbers here: days since 1970-01-01.
 Nothing here is ever taken from records at run time: the schema is public by declaration.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -31,6 +32,13 @@ BOOLEANS = ("false", "true")
 """Labels of an attribute of truth values."""
 
 MOST_DECIMALS = 9
+LAST_MINUTE = 24 * 60 - 1
+"""Last minute of a day, since midnight."""
+
+MIDNIGHT = "24:00"
+"""End of a day, for people: no value is so late."""
+
+_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _EPOCH = date(1970, 1, 1)
 
 
@@ -83,6 +91,7 @@ class Edges:
         decimals: Values have at most so many decimals and are given back with so many; 0 stands for
             whole numbers. None: any real number.
         dates: The values are dates, and the edges days since 1970-01-01.
+        times: The values are times of day, and the edges minutes since midnight, from 0 to 1,439.
         scale: The values are multiples of its step. Then the edges are the first number of each level
             and the last edge, which may be a level of its own, and ``decimals`` are those of the step.
     """
@@ -92,10 +101,17 @@ class Edges:
     decimals: int | None = None
     dates: bool = False
     scale: Scale | None = field(default=None, metadata=written(omit=True))
+    times: bool = field(default=False, metadata=written(omit=True))
 
     @classmethod
     def of_scale(
-        cls, starts: Sequence[Decimal], scale: Scale, *, missing: bool = False, dates: bool = False
+        cls,
+        starts: Sequence[Decimal],
+        scale: Scale,
+        *,
+        missing: bool = False,
+        dates: bool = False,
+        times: bool = False,
     ) -> "Edges":
         """Return levels on a scale.
 
@@ -103,7 +119,7 @@ class Edges:
             starts: First number of each level, ascending.
         """
         edges = tuple(map(float, (*starts, scale.cells[-1])))
-        return cls(edges, missing, scale.decimals, dates, scale)
+        return cls(edges, missing, scale.decimals, dates, scale, times)
 
     def problem(self) -> str | None:
         if len(self.edges) < 2:
@@ -134,6 +150,10 @@ class Edges:
             return f"decimals must be from 0 to {MOST_DECIMALS}"
         if self.dates and self.decimals != 0:
             return "dates must be whole days"
+        if self.times and (self.dates or self.scale is None or self.scale.step != 1):
+            return "times of day need a step of 1 minute, and are no dates"
+        if self.times and not 0 <= self.edges[0] <= self.edges[-1] <= LAST_MINUTE:
+            return "a time lies outside the day"
         if decimals is not None and not self._on_grid(decimals):
             return f"an edge has more than {decimals} decimals, or is too large for them"
         if self.dates and not all(map(_is_date, self.edges)):
@@ -152,9 +172,9 @@ class Edges:
     def level_names(self) -> tuple[str, ...]:
         """Name of each code, for people; on a scale, a level of one number is named by the number."""
         last = len(self.edges) - 2
-        text = _date_text if self.dates else _plain
+        text = _date_text if self.dates else time_text if self.times else _plain
         intervals = [
-            f"[{text(low)}, {text(high)}{']' if i == last else ')'}"
+            _interval_text(text(low), text(high), closed=i == last, times=self.times)
             for i, (low, high) in enumerate(pairwise(self.edges))
         ]
         if self.scale is not None:
@@ -435,6 +455,26 @@ def days_of_date(day: date) -> int:
 def _plain(edge: float) -> str:
     """The shortest text that reads back as the same number, so that no two intervals share a name."""
     return repr(float(edge)).removesuffix(".0")
+
+
+def _interval_text(low: str, high: str, *, closed: bool, times: bool) -> str:
+    """Return the name of an interval; one that ends with the last minute of the day ends at 24:00."""
+    if closed and times and high == time_text(LAST_MINUTE):
+        return f"[{low}, {MIDNIGHT})"
+    return f"[{low}, {high}{']' if closed else ')'}"
+
+
+def time_text(minutes: float) -> str:
+    """Return minutes since midnight as HH:MM."""
+    hour, minute = divmod(int(minutes), 60)
+    return f"{hour:02}:{minute:02}"
+
+
+def minutes_of_time(text: str) -> int:
+    """The inverse of ``time_text``; raises ValueError if the text is no time of day."""
+    if not _TIME.fullmatch(text):
+        raise ValueError("no time of day")
+    return 60 * int(text[:2]) + int(text[3:])
 
 
 def _date_text(days: float) -> str:

@@ -9,7 +9,7 @@ from math import ceil, floor
 from typing import Any
 
 from gencard.core.card.budget import decimal_text
-from gencard.core.coding import Edges, date_of_days
+from gencard.core.coding import LAST_MINUTE, MIDNIGHT, Edges, date_of_days, time_text
 from gencard.core.domain import LARGEST_SIZE
 from gencard.core.scale import CLAMPS, Scale, problem_of_steps, shortest, steps_of
 
@@ -47,7 +47,7 @@ class DeclaredScale:
     above: bool = False
     below: bool = False
 
-    def edges_of(self, *, missing: bool, dates: bool) -> Edges:
+    def edges_of(self, *, missing: bool, dates: bool, times: bool = False) -> Edges:
         """Return the levels.
 
         Raises:
@@ -61,23 +61,24 @@ class DeclaredScale:
         if len(cells) > LARGEST_SIZE:
             raise ValueError(f"fine makes more than {LARGEST_SIZE:,} cells")
         scale = Scale(self.step, (*cells, self.edges[-1]), self.above, self.below)
-        return Edges.of_scale(starts, scale, missing=missing, dates=dates)
+        return Edges.of_scale(starts, scale, missing=missing, dates=dates, times=times)
 
-    def keys(self, *, dates: bool) -> dict[str, Any]:
-        """Return the declaration as a schema file states it."""
-        keys: dict[str, Any] = {"edges": list(map(_stated, self.edges))}
+    def keys(self, *, dates: bool, times: bool = False) -> dict[str, Any]:
+        """Return the declaration as a schema file states it; times of day as HH:MM."""
+        stated = _stated_time if times else _stated
+        keys: dict[str, Any] = {"edges": _ending(list(map(stated, self.edges)))}
         if dates:
             keys = {"dates": [date_of_days(float(edge)).isoformat() for edge in self.edges]}
         keys["step"] = int(self.step) if self.step == int(self.step) else decimal_text(self.step)
-        keys |= {"points": list(map(_stated, self.points))} if self.points else {}
+        keys |= {"points": list(map(stated, self.points))} if self.points else {}
         match self.fine:
             case str():
                 keys["fine"] = self.fine
             case Decimal():
                 keys["fine"] = _stated(self.fine)
             case tuple():
-                keys["fine"] = list(map(_stated, self.fine))
-        keys |= {"fine_points": list(map(_stated, self.fine_points))} if self.fine_points else {}
+                keys["fine"] = _ending(list(map(stated, self.fine)))
+        keys |= {"fine_points": list(map(stated, self.fine_points))} if self.fine_points else {}
         flags = {"above": self.above, "below": self.below}
         return keys | {name: CLAMPS[name] for name, flag in flags.items() if flag}
 
@@ -147,6 +148,15 @@ class DeclaredScale:
 
 def _stated(number: Decimal) -> int | float:
     return int(number) if number == int(number) else float(number)
+
+
+def _stated_time(minutes: Decimal) -> str:
+    return time_text(float(minutes))
+
+
+def _ending(stated: list[Any]) -> list[Any]:
+    """Return stated edges with 24:00 as the end of those that reach the last minute of the day."""
+    return [*stated[:-1], MIDNIGHT if stated[-1] == time_text(LAST_MINUTE) else stated[-1]]
 
 
 def declared_scale(coding: Edges, scale: Scale) -> DeclaredScale:

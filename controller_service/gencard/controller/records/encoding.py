@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.file_format import USUAL, FileFormat
+from gencard.controller.records.zones import by_offset, without_offset, without_zone
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -34,6 +35,12 @@ _UNDECLARED = -1
 _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)([.,][0-9]+)?")
 _EXACT = 2.0**53
 """Below it, whole numbers are exact as floats."""
+
+_INSTANTS = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
+_INSTANT = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
+)
+_MIDNIGHT = r"[^:]*[T ]00:00(:00([.]0+)?)?"
 
 _NUMBERS = (
     "TINYINT",
@@ -60,11 +67,15 @@ class Reading:
         absent: Values that stand for "missing" beside empty ones.
         age_at: Values are dates of birth; the level is that of the age in completed years on this day.
         other: The label of all values that are not declared.
+        zone: Values are instants; their date, or time of day, is that in this zone.
+        time_of: Attribute of whose column the values are; the level is that of the time of day.
     """
 
     absent: tuple[str, ...] = ()
     age_at: date | None = None
     other: str | None = None
+    zone: str = ""
+    time_of: str = ""
 
 
 PLAIN = Reading()
@@ -111,6 +122,46 @@ class Column:
         """The value as days since 1970-01-01, NULL where it is no date."""
         return f"CAST(date_diff('day', DATE '1970-01-01', {self.calendar_date}) AS DOUBLE)"
 
+    @property
+    def has_instants(self) -> bool:
+        """Whether the engine's type says that all values are instants."""
+        return self.kind in _INSTANTS
+
+    @property
+    def plain_days(self) -> str:
+        """The value as days since 1970-01-01, NULL where it is no date or has a time of day."""
+        if self.kind.startswith("TIMESTAMP"):
+            midnight = f"{self.text} LIKE '%00:00:00'"
+        elif self.kind == "DATE":
+            return self.days
+        else:
+            midnight = f"(NOT contains({self.text}, ':') OR regexp_full_match({self.text}, '{_MIDNIGHT}'))"
+        return f"CASE WHEN {midnight} THEN {self.days} END"
+
+    def in_zone(self, zone: str, *, times: bool) -> str:
+        """The date of an instant in days since 1970-01-01, or its minutes since midnight, in a zone.
+
+        NULL where the value is no instant: it has no offset from UTC.
+        """
+        if self.has_instants:
+            instant = f"CAST({self.sql} AS TIMESTAMP WITH TIME ZONE)"
+            if self.kind == "TIMESTAMPTZ_NS":  # that cast would round to microseconds, and to the next day
+                instant = _instant_of_text(self.text)
+        else:
+            instant = _instant_of_text(self.text)
+        offset = by_offset(
+            zone,
+            str,
+            lambda change, low, high: f"CASE WHEN s < {change} THEN {low} ELSE {high} END",
+        )
+        number = "floor(l / 86400)"
+        if times:
+            number = f"floor((l - {number} * 86400) / 60)"
+        # a list of one value gives the value a name, so that it is computed once
+        seconds = f"[floor(epoch_us({instant}) / 1e6)]"
+        local = f"list_transform({seconds}, lambda s: s + {offset})"
+        return f"CAST(list_transform({local}, lambda l: {number})[1] AS DOUBLE)"
+
     def age(self, day: date) -> str:
         """Completed years from the value, a date, to a day; NULL where it is no date."""
         return f"CAST(date_sub('year', {self.calendar_date}, DATE '{day.isoformat()}') AS DOUBLE)"
@@ -150,6 +201,12 @@ class Column:
             is_number = f"regexp_full_match({self.text}, '{_PLAIN_NUMBER.pattern}')"
         inside = f"{is_number} AND abs({self.number}) < {_EXACT!r}"
         return f"CASE WHEN {inside} THEN CASE {self.number} {cases} END END"
+
+
+def _instant_of_text(text: str) -> str:
+    """SQL for the instant that a text states in ISO 8601, with an offset; NULL where it states none."""
+    exact = f"regexp_replace({text}, '([.][0-9]{{6}})[0-9]+', '\\1')"  # else it would be rounded
+    return f"CASE WHEN regexp_full_match({text}, '{_INSTANT}') THEN TRY_CAST({exact} AS TIMESTAMPTZ) END"
 
 
 class Encoder(Protocol):
@@ -213,8 +270,16 @@ class NumberEncoder:
     def _value(self, column: Column) -> str:
         if self.reading.age_at is not None:
             return column.age(self.reading.age_at)
+        if self.reading.zone:
+            if column.kind != "VARCHAR" and not column.has_instants:
+                raise InvalidInputError(field="data", problem=without_offset(column.name))
+            return column.in_zone(self.reading.zone, times=bool(self.reading.time_of))
         if isinstance(self.coding, Edges) and self.coding.dates:
-            return column.days
+            if self.coding.scale is None:
+                return column.days
+            if column.has_instants:
+                raise InvalidInputError(field="data", problem=without_zone(self.name))
+            return column.plain_days
         return column.number
 
     def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
@@ -344,7 +409,7 @@ def how_read(
     file_format: FileFormat, readings: Mapping[str, Reading], persons: tuple[str, int] | None = None
 ) -> str:
     """Format, readings and rule of persons as text, the same for what a job gets as JSON."""
-    unusual = {name: asdict(one) for name, one in readings.items() if one != PLAIN}
+    unusual = {name: _stated(one) for name, one in readings.items() if one != PLAIN}
     stated = {
         name: value
         for name, value in asdict(file_format).items()
@@ -353,6 +418,17 @@ def how_read(
     whole: dict[str, Any] = {"format": stated, "readings": unusual}
     whole |= {} if persons is None else {"persons": list(persons)}
     return json.dumps(whole, sort_keys=True, default=str)
+
+
+def _stated(reading: Reading) -> dict[str, Any]:
+    """Return the fields of a reading; zones are left out where there are none, as before there were any."""
+    fields = asdict(reading)
+    return {name: value for name, value in fields.items() if value or name not in ("zone", "time_of")}
+
+
+def columns_of(attributes: Clique, readings: Mapping[str, Reading]) -> Clique:
+    """Return the column in which the values of each attribute are stored."""
+    return tuple(readings.get(name, PLAIN).time_of or name for name in attributes)
 
 
 def encoders_of(coding: Coding, readings: Mapping[str, Reading], names: Clique) -> list[Encoder]:

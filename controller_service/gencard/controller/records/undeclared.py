@@ -20,7 +20,14 @@ from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Records
 from gencard.controller.settings.files import Table
 from gencard.controller.settings.settings import DatasetTable
-from gencard.core.coding import Attribute, Edges, Labels, date_of_days, days_of_date
+from gencard.core.coding import (
+    LAST_MINUTE,
+    Attribute,
+    Edges,
+    Labels,
+    date_of_days,
+    days_of_date,
+)
 from gencard.core.scale import shortest
 
 OTHER = "other"
@@ -101,7 +108,7 @@ def _number_of(text: str, *, dates: bool) -> float:
 
 
 def _of_file(records: Records, attribute: Attribute, reading: Reading) -> tuple[_Counts, _Numbers]:
-    (column,) = records.columns_named([attribute.name])
+    (column,) = records.columns_named([reading.time_of or attribute.name])
     encoder = encoder_of(attribute, reading)
     query = f"SELECT coalesce({column.text}, ''), {encoder.expression(column)}, count(*)"
     numbers: _Numbers = {}
@@ -142,7 +149,12 @@ def _mended(
     unreadable = [text for text, number in rest.items() if not math.isfinite(number)]
     finite = [number for number in rest.values() if math.isfinite(number)]
     is_date = isinstance(coding, Edges) and (coding.dates or reading.age_at is not None)
-    notes = _unreadable(unreadable, "date" if is_date else "number")
+    kind = "date" if is_date else "number"
+    if reading.zone:
+        kind = "instant with an offset, such as 2013-01-01T05:15:00-05:00"
+    elif isinstance(coding, Edges) and coding.dates and any(":" in text for text in unreadable):
+        kind = "date: instants need a zone in the schema, and an offset in the records"
+    notes = _unreadable(unreadable, kind)
     return mended | (_mended_numbers(coding, finite) if finite else {}), notes
 
 
@@ -190,7 +202,9 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
         labels |= {number: number_text(number) for number in numbers}
         return {"labels": [labels[number] for number in sorted(labels)]}
     low, *middle, high = coding.edges
-    if coding.dates:
+    if coding.times:
+        low, high = 0.0, float(LAST_MINUTE)
+    elif coding.dates:
         low = min([low, *(_month(number) for number in numbers)])
         high = max([high, *(_month(number, 1) - 1 for number in numbers if number > high)])
     else:
@@ -198,7 +212,9 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
         high = max(high, rounded(max(numbers), math.ceil))
     if coding.scale is not None:
         declared = declared_scale(coding, coding.scale)
-        return declared.reaching(shortest(low), shortest(high)).keys(dates=coding.dates)
+        return declared.reaching(shortest(low), shortest(high)).keys(
+            dates=coding.dates, times=coding.times
+        )
     if coding.dates:
         return {"dates": [date_of_days(day).isoformat() for day in (low, *middle, high)]}
     edges = [int(edge) if edge.is_integer() else edge for edge in (low, *middle, high)]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from gencard.controller.records.encoding import (
     Column,
     Reading,
+    columns_of,
     encoders_of,
     how_read,
     query_of,
@@ -118,7 +119,7 @@ class Vault(StreamedRecords):
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
         with Records(self.path, self.format) as records:
-            columns = records.columns_named(names)
+            columns = records.columns_named(columns_of(names, self.readings))
             encoders = zip(
                 stored_names,
                 encoders_of(self.coding, self.readings, stored_names),
@@ -156,7 +157,7 @@ def open_source(
             field="format", problem="applies to files only, not to tables of a database"
         )
     with open_table(place, secret, schema.coding, schema.readings) as table:
-        yield PersonTable(table, schema.coding, schema.readings, persons) if persons else table
+        yield PersonTable(table, schema.coding, table.readings, persons) if persons else table
 
 
 class Records:

@@ -4,7 +4,7 @@ The codes are those that ``records.encoding`` gives for a file with the same val
 """
 
 from calendar import isleap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import reduce
@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import Reading, TextEncoder, encoder_of, number_of
-from gencard.core.coding import Attribute, Edges, Labels, date_of_days
+from gencard.controller.records.encoding import PLAIN, Reading, TextEncoder, encoder_of, number_of
+from gencard.controller.records.zones import DAY, by_offset, without_offset, without_zone
+from gencard.core.coding import Attribute, Coding, Edges, Labels, date_of_days
 from gencard.core.derivation import Derivation
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray
@@ -274,3 +275,67 @@ def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:
     ages = [*map(ceil, inner), floor(last) + 1]  # as there are no other ages than whole ones
     for low, high in pairwise(ages):
         yield born_before(high, reading.age_at), born_before(low, reading.age_at)
+
+
+def in_zones(
+    records: Any, coding: Coding, readings: Mapping[str, Reading]
+) -> tuple[Any, dict[str, Reading]]:
+    """Return a table of Ibis with dates and minutes in place of instants, and readings without zones.
+
+    Raises:
+        InvalidInputError: A column with a zone holds no instants, or one without a zone holds some.
+    """
+    local: dict[str, Any] = {}
+    for name in coding.stored:
+        reading, one = readings.get(name, PLAIN), coding.attribute(name).coding
+        column = reading.time_of or name
+        if column not in records.columns:
+            continue  # the table refuses it, with all others that are missing
+        kind = records[column].type()
+        instants = kind.is_timestamp() and kind.timezone is not None
+        if reading.zone:
+            if not instants:
+                raise InvalidInputError(field="data", problem=without_offset(column))
+            local[name] = _local(records[column], reading.zone, times=bool(reading.time_of))
+        elif instants and isinstance(one, Edges) and one.dates and one.scale is not None:
+            raise InvalidInputError(field="data", problem=without_zone(name))
+    plain = {name: replace(one, zone="", time_of="") for name, one in readings.items()}
+    return (records.mutate(**local) if local else records), plain
+
+
+def _local(instant: Any, zone: str, *, times: bool) -> Any:
+    """Return the date of an instant, or its minutes since midnight, in a zone."""
+    import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+    # engines round to the nearest second where none is truncated
+    seconds = instant.truncate("s").epoch_seconds().cast("int64")
+    offset = by_offset(
+        zone,
+        lambda one: ibis.literal(one, "int64"),
+        lambda change, low, high: ibis.cases((seconds < change, low), else_=high),
+    )
+    local = seconds + offset
+    days = (local / float(DAY)).floor().cast("int64")
+    if times:
+        return ((local - days * DAY) / 60.0).floor().cast("int64")
+    return (days * DAY).as_timestamp("s").cast("date")
+
+
+def check_midnights(run: Any, records: Any, coding: Coding) -> None:
+    """Check that dates with a step which are stored as times without an offset are all midnights.
+
+    Raises:
+        InvalidInputError: Some are not: their zone is not known.
+    """
+    from gencard.controller.records.file_format import silently  # noqa: PLC0415
+
+    for name in coding.stored:
+        one = coding.attribute(name).coding
+        on_scale = isinstance(one, Edges) and one.dates and one.scale is not None
+        if on_scale and name in records.columns and records[name].type().is_timestamp():
+            column = records[name]
+            others = records.filter(column != column.truncate("D"))
+            query = others.aggregate(records=others.count())
+            batches = silently(lambda query=query: [*run(query)])
+            if sum(int(batch.column(0)[0].as_py()) for batch in batches):
+                raise InvalidInputError(field="data", problem=without_zone(name))

@@ -12,6 +12,7 @@ from typing import Any
 from gencard.controller.records.encoding import Reading
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.tables.codes import check_midnights, in_zones
 from gencard.controller.records.tables.table import Table
 from gencard.core.coding import Coding
 from gencard.core.errors import InvalidInputError
@@ -51,14 +52,17 @@ def open_table(
 
     Raises:
         DatasetUnavailableError: The database cannot be reached, or has no such table.
-        InvalidInputError: The libraries for it are not installed.
+        InvalidInputError: The libraries for it are not installed, or a zone and its column do not go
+            together.
     """
     with open_backend(address, secret) as backend, ExitStack() as going:
         records = silently(lambda: records_of(backend, address))
         run, snapshot = runner(backend, address), address.engine in ("postgresql", "duckdb")
         if address.engine == "postgresql":
             run = partial(_one_copy, backend, going)
-        yield Table(run, records, coding, readings, address.identity, snapshot)
+        records, plain = in_zones(records, coding, readings)
+        check_midnights(run, records, coding)
+        yield Table(run, records, coding, plain, address.identity, snapshot)
 
 
 def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]]:
