@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.file_format import USUAL, FileFormat
-from gencard.controller.records.zones import by_offset, without_offset, without_zone
+from gencard.controller.records.zones import without_offset, without_zone
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -149,18 +149,11 @@ class Column:
                 instant = _instant_of_text(self.text)
         else:
             instant = _instant_of_text(self.text)
-        offset = by_offset(
-            zone,
-            str,
-            lambda change, low, high: f"CASE WHEN s < {change} THEN {low} ELSE {high} END",
-        )
-        number = "floor(l / 86400)"
+        name = quoted(zone, "'")
+        local = f"timezone({name}, {instant})"
         if times:
-            number = f"floor((l - {number} * 86400) / 60)"
-        # a list of one value gives the value a name, so that it is computed once
-        seconds = f"[floor(epoch_us({instant}) / 1e6)]"
-        local = f"list_transform({seconds}, lambda s: s + {offset})"
-        return f"CAST(list_transform({local}, lambda l: {number})[1] AS DOUBLE)"
+            return f"CAST(hour({local}) * 60 + minute({local}) AS DOUBLE)"
+        return f"CAST(date_diff('day', DATE '1970-01-01', CAST({local} AS DATE)) AS DOUBLE)"
 
     def age(self, day: date) -> str:
         """Completed years from the value, a date, to a day; NULL where it is no date."""

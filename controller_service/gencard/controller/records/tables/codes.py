@@ -4,7 +4,7 @@ The codes are those that ``records.encoding`` gives for a file with the same val
 """
 
 from calendar import isleap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import reduce
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import PLAIN, Reading, TextEncoder, encoder_of, number_of
-from gencard.controller.records.zones import DAY, by_offset, without_offset, without_zone
+from gencard.controller.records.zones import without_offset, without_zone
 from gencard.core.coding import Attribute, Coding, Edges, Labels, date_of_days
 from gencard.core.derivation import Derivation
 from gencard.core.errors import InvalidInputError
@@ -278,9 +278,12 @@ def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:
 
 
 def in_zones(
-    records: Any, coding: Coding, readings: Mapping[str, Reading]
+    records: Any, coding: Coding, readings: Mapping[str, Reading], instants: Collection[str]
 ) -> tuple[Any, dict[str, Reading]]:
     """Return a table of Ibis with dates and minutes in place of instants, and readings without zones.
+
+    Args:
+        instants: Columns whose values are instants by their type.
 
     Raises:
         InvalidInputError: A column with a zone holds no instants, or one without a zone holds some.
@@ -291,13 +294,11 @@ def in_zones(
         column = reading.time_of or name
         if column not in records.columns:
             continue  # the table refuses it, with all others that are missing
-        kind = records[column].type()
-        instants = kind.is_timestamp() and kind.timezone is not None
         if reading.zone:
-            if not instants:
+            if column not in instants:
                 raise InvalidInputError(field="data", problem=without_offset(column))
             local[name] = _local(records[column], reading.zone, times=bool(reading.time_of))
-        elif instants and isinstance(one, Edges) and one.dates and one.scale is not None:
+        elif column in instants and isinstance(one, Edges) and one.dates and one.scale is not None:
             raise InvalidInputError(field="data", problem=without_zone(name))
     plain = {name: replace(one, zone="", time_of="") for name, one in readings.items()}
     return (records.mutate(**local) if local else records), plain
@@ -307,18 +308,21 @@ def _local(instant: Any, zone: str, *, times: bool) -> Any:
     """Return the date of an instant, or its minutes since midnight, in a zone."""
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
-    # engines round to the nearest second where none is truncated
-    seconds = instant.truncate("s").epoch_seconds().cast("int64")
-    offset = by_offset(
-        zone,
-        lambda one: ibis.literal(one, "int64"),
-        lambda change, low, high: ibis.cases((seconds < change, low), else_=high),
-    )
-    local = seconds + offset
-    days = (local / float(DAY)).floor().cast("int64")
+    @ibis.udf.scalar.builtin(signature=(("string", "timestamp('UTC')"), "timestamp"))
+    def timezone(zone, instant):  # type: ignore[no-untyped-def]
+        """Convert an instant in PostgreSQL and DuckDB."""
+
+    @ibis.udf.scalar.builtin(signature=(("timestamp", "string"), "timestamp"))
+    def from_utc_timestamp(instant, zone):  # type: ignore[no-untyped-def]
+        """Convert an instant in Spark, whose session is in UTC."""
+
+    if instant.type().timezone is None:  # so Ibis has all timestamps of Spark
+        local = from_utc_timestamp(instant, zone)
+    else:
+        local = timezone(zone, instant)
     if times:
-        return ((local - days * DAY) / 60.0).floor().cast("int64")
-    return (days * DAY).as_timestamp("s").cast("date")
+        return local.hour().cast("int64") * 60 + local.minute().cast("int64")
+    return local.cast("date")
 
 
 def check_midnights(run: Any, records: Any, coding: Coding) -> None:

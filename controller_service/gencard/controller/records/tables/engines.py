@@ -60,7 +60,7 @@ def open_table(
         run, snapshot = runner(backend, address), address.engine in ("postgresql", "duckdb")
         if address.engine == "postgresql":
             run = partial(_one_copy, backend, going)
-        records, plain = in_zones(records, coding, readings)
+        records, plain = in_zones(records, coding, readings, instants_of(backend, records))
         check_midnights(run, records, coding)
         yield Table(run, records, coding, plain, address.identity, snapshot)
 
@@ -180,6 +180,15 @@ def records_of(backend: Any, address: TableAddress) -> Any:
     if address.engine == "postgresql" and not database:
         database = ["public"]
     return backend.table(name, database=tuple(database) or None)
+
+
+def instants_of(backend: Any, records: Any) -> frozenset[str]:
+    """Return the columns whose values are instants by their type: timestamps with a zone."""
+    if backend.name == "pyspark":  # Ibis tells them from those without a zone in all others
+        fields = silently(lambda: backend._session.sql(backend.compile(records)).schema.fields)
+        return frozenset(one.name for one in fields if one.dataType.typeName() == "timestamp")
+    types = records.schema().items()
+    return frozenset(name for name, one in types if one.is_timestamp() and one.timezone is not None)
 
 
 def _run(backend: Any, query: Any) -> Iterable[Any]:
