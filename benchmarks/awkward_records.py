@@ -177,10 +177,9 @@ def _roomy(kind: pa.DataType) -> pa.DataType:
 def _undeclared(kind: pa.DataType, coding: Labels | Edges) -> object:
     if pa.types.is_boolean(kind):
         return None
-    if pa.types.is_date(kind):
-        return dt.date(1800, 1, 1)
-    if pa.types.is_timestamp(kind):
-        return dt.datetime(2020, 1, 2, 5, tzinfo=dt.UTC)  # a day after the last one, in New York
+    if pa.types.is_temporal(kind):  # the instant: a day after the last one, in New York
+        is_date = pa.types.is_date(kind)
+        return dt.date(1800, 1, 1) if is_date else dt.datetime(2020, 1, 2, 5, tzinfo=dt.UTC)
     if pa.types.is_string(kind):
         return f"{coding.labels[0]}\u0301" if isinstance(coding, Labels) else "1_000"
     if isinstance(coding, Edges) and coding.scale is not None:

@@ -1,12 +1,14 @@
 """Rounding, clamping, levels, cells and rows of numbers on a scale, beside exact decimals."""
 
 import hashlib
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from math import floor
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -200,13 +202,18 @@ class TestRows:
 def test_rows_in_files_and_frames_are_read_back(tmp_path, form, name):
     """Also if the last level is one number."""
     amounts, days = on_scale("0.01", "0 10 100", "0 100"), on_scale("1", "15706 15900", dates=True)
-    coding = Coding((Attribute("amount", amounts), Attribute("day", days)))
+    times = replace(on_scale("1", "0 360 1439", "719"), times=True)
+    columns = {"amount": amounts, "day": days, "hour": times}
+    coding = Coding(tuple(Attribute(*column) for column in columns.items()))
     codes = np.array([[row % size for size in coding.domain.sizes] for row in range(60)])
     rows = Dataset(coding.domain, codes)
     values = values_of(form, 7, rows, coding)
     if name:
         write_rows(rows, coding, tmp_path / name, values)
         again = read_rows(tmp_path / name, coding, coding.domain)
+        if name == "rows.csv" and form != "levels":
+            *_, hours = pd.read_csv(tmp_path / name, dtype=str).items()
+            assert hours[1].dropna().str.fullmatch("[0-2][0-9]:[0-5][0-9]").all()
     else:
         frame = frame_of(rows, coding, values)
         again = dataset_of_frame(frame, coding, coding.domain)
@@ -219,16 +226,20 @@ class TestDocument:
             Attribute("med", on_scale("0.01", "0 10 1000", "0 10", above=True, fine=Decimal(5))),
             Attribute("day", on_scale("1", "15706 16070", below=True, dates=True)),
             Attribute("old", Edges((0.0, 1.0, 9.0), decimals=0)),
+            Attribute("hour", replace(on_scale("1", "0 360 1439"), times=True)),
         )
     )
 
     def test_it_holds_levels_and_cells_as_decimals(self):
-        med, day, _ = coding_document(self.CODING)["attributes"]
+        med, day, old, hour = coding_document(self.CODING)["attributes"]
         assert med["edges"] == ["0", "0.01", "10", "10.01", "1000"]
         assert med["cells"][:6] == ["0", "0.01", "5", "10", "10.01", "15"]
         assert (med["step"], med["above"]) == ("0.01", "highest")
         assert "below" not in med
         assert (day["below"], day["dates"]) == ("lowest", True)
+        assert (hour["times"], hour["edges"]) == (True, ["0", "360", "1439"])
+        assert not {"times", "step"} & {*old}
+        assert "times" not in {**med, **day}
         assert coding_of_document(coding_document(self.CODING)) == self.CODING
 
     def test_what_the_records_were_asked_for_is_not_part_of_it(self):

@@ -150,15 +150,19 @@ class Edges:
             return f"decimals must be from 0 to {MOST_DECIMALS}"
         if self.dates and self.decimals != 0:
             return "dates must be whole days"
-        if self.times and (self.dates or self.scale is None or self.scale.step != 1):
-            return "times of day need a step of 1 minute, and are no dates"
-        if self.times and not 0 <= self.edges[0] <= self.edges[-1] <= LAST_MINUTE:
-            return "a time lies outside the day"
+        if self.times and (problem := self._problem_of_times()):
+            return problem
         if decimals is not None and not self._on_grid(decimals):
             return f"an edge has more than {decimals} decimals, or is too large for them"
         if self.dates and not all(map(_is_date, self.edges)):
             return "a date lies outside the years 1 to 9999"
         return None
+
+    def _problem_of_times(self) -> str | None:
+        if self.dates or self.scale is None or self.scale.step != 1:
+            return "times of day need a step of 1 minute, and are no dates"
+        inside = 0 <= self.edges[0] <= self.edges[-1] <= LAST_MINUTE
+        return None if inside else "a time lies outside the day"
 
     def _on_grid(self, decimals: int) -> bool:
         unit = 10**decimals

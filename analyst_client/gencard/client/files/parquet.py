@@ -1,7 +1,7 @@
 """Parquet, the part that needs pyarrow.
 
-Text levels are dictionaries; whole numbers, truth values, dates and times are themselves, and so are numbers
-drawn inside intervals; "missing" is null.
+Text levels are dictionaries; whole numbers, truth values, dates and times of day are themselves, and so
+are numbers drawn inside intervals; "missing" is null.
 """
 
 import re
@@ -171,8 +171,9 @@ def _numbers_of(values: Any) -> NDArray[np.float64] | None:
     """Numbers, or dates as days since 1970-01-01, null being NaN; None where these are neither."""
     if pa.types.is_date32(values.type):
         values = values.cast(pa.int32())
-    if pa.types.is_time32(values.type) and values.type.unit == "s":
-        values = pc.floor(pc.divide(values.cast(pa.int32()).cast(pa.float64()), 60.0))
+    if pa.types.is_time(values.type):  # a file has none in seconds
+        microseconds = values.cast(pa.time64("us")).cast(pa.int64())
+        values = pc.floor(pc.divide(microseconds.cast(pa.float64()), 60e6))
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
         return None
     return np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -38,7 +38,8 @@ _EXACT = 2.0**53
 
 _INSTANTS = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
 _INSTANT = (
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
+    r"(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
 )
 _MIDNIGHT = r"[^:]*[T ]00:00(:00([.]0+)?)?"
 
@@ -128,6 +129,11 @@ class Column:
         return self.kind in _INSTANTS
 
     @property
+    def is_instant(self) -> str:
+        """Whether a text states an instant: date, time and offset in ISO 8601."""
+        return f"regexp_full_match({self.text}, '{_INSTANT}')"
+
+    @property
     def plain_days(self) -> str:
         """The value as days since 1970-01-01, NULL where it is no date or has a time of day."""
         if self.kind.startswith("TIMESTAMP"):
@@ -135,7 +141,9 @@ class Column:
         elif self.kind == "DATE":
             return self.days
         else:
-            midnight = f"(NOT contains({self.text}, ':') OR regexp_full_match({self.text}, '{_MIDNIGHT}'))"
+            midnight = (
+                f"(NOT contains({self.text}, ':') OR regexp_full_match({self.text}, '{_MIDNIGHT}'))"
+            )
         return f"CASE WHEN {midnight} THEN {self.days} END"
 
     def in_zone(self, zone: str, *, times: bool) -> str:
@@ -145,7 +153,9 @@ class Column:
         """
         if self.has_instants:
             instant = f"CAST({self.sql} AS TIMESTAMP WITH TIME ZONE)"
-            if self.kind == "TIMESTAMPTZ_NS":  # that cast would round to microseconds, and to the next day
+            if (
+                self.kind == "TIMESTAMPTZ_NS"
+            ):  # that cast would round to microseconds, and to the next day
                 instant = _instant_of_text(self.text)
         else:
             instant = _instant_of_text(self.text)
@@ -414,7 +424,7 @@ def how_read(
 
 
 def _stated(reading: Reading) -> dict[str, Any]:
-    """Return the fields of a reading; zones are left out where there are none, as before there were any."""
+    """Return the fields of a reading; zones only if there are some, as versions of before have none."""
     fields = asdict(reading)
     return {name: value for name, value in fields.items() if value or name not in ("zone", "time_of")}
 

@@ -289,10 +289,7 @@ class _AttributeTable(DerivedTable):
             raise self._refusal("the step of times of day is 1 minute")
         numbers, fine = tuple(map(shortest, edges)), self.fine
         if times:
-            numbers, fine = _until_midnight(numbers), _until_midnight(fine)
-            lists = (numbers, fine if isinstance(fine, tuple) else (), self.points, self.fine_points)
-            if any(number > LAST_MINUTE for part in lists for number in part or ()):
-                raise self._refusal(f"a time lies outside the day: {MIDNIGHT} may be the last edge only")
+            numbers, fine = self._times(numbers)
         declared = DeclaredScale(
             step,
             numbers,
@@ -307,6 +304,14 @@ class _AttributeTable(DerivedTable):
         except ValueError as error:
             problem = str(error)
         raise self._refusal(problem)
+
+    def _times(self, edges: tuple[Decimal, ...]) -> tuple[tuple[Decimal, ...], Fine]:
+        """Return edges and fine cells of times of day, of which 24:00 is the last minute."""
+        numbers, fine = _until_midnight(edges), _until_midnight(self.fine)
+        lists = (numbers, fine if isinstance(fine, tuple) else (), self.points, self.fine_points)
+        if any(number > LAST_MINUTE for part in lists for number in part or ()):
+            raise self._refusal(f"a time lies outside the day: {MIDNIGHT} may be the last edge only")
+        return numbers, fine
 
     def reading(self, zones: Mapping[str, str]) -> Reading:
         """Return how values become levels.
@@ -443,6 +448,7 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
     """The schema that a table describes, of a file that refusals name; raises as ``read_schema``."""
     entry = validated(_SchemaTable, table, file)
     entry.check_person()
+    coding = entry.coding()
     entry.check_times()
     readings = {part.name: part.reading(entry.zones) for part in entry.attributes if not part.is_derived}
     return PublicSchema(
@@ -450,7 +456,7 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
         description="" if entry.description == PLACEHOLDER else entry.description,
         declared_by=entry.declared_by,
         reviewed=entry.reviewed,
-        coding=entry.coding(),
+        coding=coding,
         readings={name: reading for name, reading in readings.items() if reading != PLAIN},
         records=entry.records,
         groups={part.name: part.groups for part in entry.attributes if part.groups},

@@ -73,7 +73,7 @@ def _attribute_document(attribute: Attribute) -> Document:
 
 
 def _scale_document(coding: Edges, scale: Scale) -> Document:
-    """Return levels and cells by their first numbers and the last edge; dates in days, times in minutes."""
+    """Return levels and cells by their first numbers and the last edge, in days or minutes."""
     texts = {
         "cells": list(map(decimal_text, scale.cells)),
         "edges": [decimal_text(shortest(edge)) for edge in coding.edges],

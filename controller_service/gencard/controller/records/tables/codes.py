@@ -7,7 +7,7 @@ from calendar import isleap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from math import ceil, floor, inf, isfinite
 from operator import and_, or_
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import PLAIN, Reading, TextEncoder, encoder_of, number_of
+from gencard.controller.records.file_format import silently
 from gencard.controller.records.zones import without_offset, without_zone
 from gencard.core.coding import Attribute, Coding, Edges, Labels, date_of_days
 from gencard.core.derivation import Derivation
@@ -325,14 +326,16 @@ def _local(instant: Any, zone: str, *, times: bool) -> Any:
     return local.cast("date")
 
 
+def _answered(run: Any, query: Any) -> list[Any]:
+    return [*run(query)]
+
+
 def check_midnights(run: Any, records: Any, coding: Coding) -> None:
     """Check that dates with a step which are stored as times without an offset are all midnights.
 
     Raises:
         InvalidInputError: Some are not: their zone is not known.
     """
-    from gencard.controller.records.file_format import silently  # noqa: PLC0415
-
     for name in coding.stored:
         one = coding.attribute(name).coding
         on_scale = isinstance(one, Edges) and one.dates and one.scale is not None
@@ -340,6 +343,6 @@ def check_midnights(run: Any, records: Any, coding: Coding) -> None:
             column = records[name]
             others = records.filter(column != column.truncate("D"))
             query = others.aggregate(records=others.count())
-            batches = silently(lambda query=query: [*run(query)])
+            batches: list[Any] = silently(partial(_answered, run, query))
             if sum(int(batch.column(0)[0].as_py()) for batch in batches):
                 raise InvalidInputError(field="data", problem=without_zone(name))
