@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any, Protocol
+from zoneinfo import available_timezones
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.file_format import USUAL, FileFormat
-from gencard.controller.records.zones import without_offset, without_zone
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -36,7 +36,10 @@ _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)([.,][0-9]+)?")
 _EXACT = 2.0**53
 """Below it, whole numbers are exact as floats."""
 
-_INSTANTS = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
+_NANOSECONDS = "TIMESTAMPTZ"
+_INSTANTS = ("TIMESTAMP WITH TIME ZONE", _NANOSECONDS)
+"""Beginnings of the names of types, the latter that of instants in nanoseconds."""
+
 _INSTANT = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
     r"(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
@@ -126,7 +129,7 @@ class Column:
     @property
     def has_instants(self) -> bool:
         """Whether the engine's type says that all values are instants."""
-        return self.kind in _INSTANTS
+        return self.kind.startswith(_INSTANTS)
 
     @property
     def is_instant(self) -> str:
@@ -210,6 +213,30 @@ def _instant_of_text(text: str) -> str:
     """SQL for the instant that a text states in ISO 8601, with an offset; NULL where it states none."""
     exact = f"regexp_replace({text}, '([.][0-9]{{6}})[0-9]+', '\\1')"  # else it would be rounded
     return f"CASE WHEN regexp_full_match({text}, '{_INSTANT}') THEN TRY_CAST({exact} AS TIMESTAMPTZ) END"
+
+
+def is_zone(name: str) -> bool:
+    """Whether a name is one of the IANA database, such as ``America/New_York``.
+
+    A host's own zone has none there, and ``Factory`` stands for one that is not set.
+    """
+    return name in available_timezones() and name not in ("localtime", "Factory")
+
+
+def without_offset(name: str) -> str:
+    """Return why a column with a zone is refused whose values are no instants."""
+    return (
+        f"'{name}' has a zone in the schema, but its values have no offset from UTC, so their instants "
+        "are not known; store them with their offset (2013-01-01T05:15:00-05:00), or take the zone away"
+    )
+
+
+def without_zone(name: str) -> str:
+    """Return why a column of instants is refused whose zone is not declared."""
+    return (
+        f"'{name}' holds instants, and the schema has no zone for it; state one, such as "
+        'zone = "America/New_York", in which they have a date'
+    )
 
 
 class Encoder(Protocol):

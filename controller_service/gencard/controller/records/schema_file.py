@@ -71,9 +71,8 @@ from pydantic_core import PydanticCustomError
 
 from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, declared_scale
 from gencard.controller.records.derived import DerivedTable, Form
-from gencard.controller.records.encoding import PLAIN, Reading
+from gencard.controller.records.encoding import PLAIN, Reading, is_zone
 from gencard.controller.records.persons import Persons
-from gencard.controller.records.zones import is_zone
 from gencard.controller.settings.files import Section, Table, read_text, table_of_text, validated
 from gencard.core.card.budget import MOST_RECORDS
 from gencard.core.coding import (

@@ -16,9 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import PLAIN, Reading, TextEncoder, encoder_of, number_of
+from gencard.controller.records.encoding import (
+    PLAIN,
+    Reading,
+    TextEncoder,
+    encoder_of,
+    number_of,
+    without_offset,
+    without_zone,
+)
 from gencard.controller.records.file_format import silently
-from gencard.controller.records.zones import without_offset, without_zone
 from gencard.core.coding import Attribute, Coding, Edges, Labels, date_of_days
 from gencard.core.derivation import Derivation
 from gencard.core.errors import InvalidInputError
