@@ -34,9 +34,9 @@ def vault(path, one):
     return Vault(path, one.coding, one.readings, USUAL)
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(("ending", "unit"), [("csv", ""), ("parquet", "us"), ("parquet", "ns")])
 @pytest.mark.parametrize("zone", ZONES)
-def test_dates_and_minutes_are_those_of_zoneinfo(tmp_path, zone, ending):
+def test_dates_and_minutes_are_those_of_zoneinfo(tmp_path, zone, ending, unit):
     """At random instants, and second by second around days of change."""
     rng = np.random.default_rng(3)
     span = int((datetime(2025, 12, 29, tzinfo=UTC) - datetime(1970, 1, 3, tzinfo=UTC)).total_seconds())
@@ -51,7 +51,7 @@ def test_dates_and_minutes_are_those_of_zoneinfo(tmp_path, zone, ending):
     if ending == "csv":
         frame.assign(left=[one.isoformat() for one in instants]).to_csv(path, index=False)
     else:
-        frame.to_parquet(path)
+        frame.assign(left=frame.left.dt.as_unit(unit)).to_parquet(path)
     names = ("left", "hour")
     _, numbers = vault(path, schema(zone)).read((), names, most_records=10_000)
     local = [one.astimezone(ZoneInfo(zone)) for one in instants]

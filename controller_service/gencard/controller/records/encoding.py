@@ -156,9 +156,7 @@ class Column:
         """
         if self.has_instants:
             instant = f"CAST({self.sql} AS TIMESTAMP WITH TIME ZONE)"
-            if (
-                self.kind == "TIMESTAMPTZ_NS"
-            ):  # that cast would round to microseconds, and to the next day
+            if self.kind.startswith(_NANOSECONDS):  # that cast would round, and to the next day
                 instant = _instant_of_text(self.text)
         else:
             instant = _instant_of_text(self.text)

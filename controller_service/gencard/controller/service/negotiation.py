@@ -88,9 +88,8 @@ def _entry(dataset_entry: DatasetEntry, *, whole: bool) -> catalog.Dataset:
 
 def _declared(attribute: Attribute, schema: PublicSchema) -> DeclaredAttribute:
     reading = schema.readings.get(attribute.name, PLAIN)
-    groups = schema.groups.get(attribute.name, {})
-    of_values = (reading.absent, reading.age_at, reading.other, groups, reading.zone, reading.time_of)
-    return DeclaredAttribute(attribute, *of_values)
+    how = (reading.absent, reading.age_at, reading.other, schema.groups.get(attribute.name, {}))
+    return DeclaredAttribute(attribute, *how, reading.zone, reading.time_of)
 
 
 ALL = "datasets/-"
