@@ -312,14 +312,9 @@ class _AttributeTable(DerivedTable):
             raise self._refusal(f"a time lies outside the day: {MIDNIGHT} may be the last edge only")
         return numbers, fine
 
-    def reading(self, zones: Mapping[str, str]) -> Reading:
-        """Return how values become levels.
-
-        Args:
-            zones: Attribute -> its zone.
-        """
+    def reading(self, zone: str) -> Reading:
+        """Return how values become levels, in a zone that may be empty."""
         absent = self.missing if isinstance(self.missing, tuple) else ()
-        zone = zones.get(self.time_of or self.name, "")
         return Reading(absent, self.age_at, self.other, zone, self.time_of or "")
 
     def _refusal(self, problem: str) -> InvalidCodingError:
@@ -372,10 +367,10 @@ class _SchemaTable(Section):
             raise InvalidCodingError(attribute=of_persons[0].name, problem=problem)
         return Coding(plain.attributes, tuple(part.zeros(plain) for part in self.structural_zeros))
 
-    @property
-    def zones(self) -> dict[str, str]:
-        """Return the zones of attributes of instants."""
-        return {one.name: one.zone for one in self.attributes if one.zone is not None}
+    def zone_of(self, attribute: _AttributeTable) -> str:
+        """Return the zone in which values are read; empty if none is declared."""
+        source = attribute.time_of or attribute.name
+        return next((one.zone or "" for one in self.attributes if one.name == source), "")
 
     def check_times(self) -> None:
         """Raises InvalidCodingError where a time of day is that of no instants."""
@@ -384,7 +379,7 @@ class _SchemaTable(Section):
             if one.time_of is not None and one.time_of not in names:
                 problem = "time_of names an attribute that the schema does not have"
                 raise InvalidCodingError(attribute=one.name, problem=problem)
-            if one.time_of is not None and one.time_of not in self.zones:
+            if one.time_of is not None and not self.zone_of(one):
                 problem = f"time_of names '{one.time_of}', which has no zone"
                 raise InvalidCodingError(attribute=one.name, problem=problem)
 
@@ -449,7 +444,9 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
     entry.check_person()
     coding = entry.coding()
     entry.check_times()
-    readings = {part.name: part.reading(entry.zones) for part in entry.attributes if not part.is_derived}
+    readings = {
+        part.name: part.reading(entry.zone_of(part)) for part in entry.attributes if not part.is_derived
+    }
     return PublicSchema(
         title=entry.title,
         description="" if entry.description == PLACEHOLDER else entry.description,
