@@ -79,8 +79,7 @@ def _scale_document(coding: Edges, scale: Scale) -> Document:
         "edges": [decimal_text(shortest(edge)) for edge in coding.edges],
         "step": decimal_text(scale.step),
     }
-    flags = {"above": scale.above, "below": scale.below, "dates": coding.dates}
-    flags |= {"times": coding.times}
+    flags = {"above": scale.above, "below": scale.below, "dates": coding.dates, "times": coding.times}
     return texts | {name: CLAMPS.get(name, True) for name, flag in flags.items() if flag}
 
 
