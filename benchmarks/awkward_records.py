@@ -14,8 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from gencard.controller.records.declared_scale import DeclaredScale
-from gencard.controller.records.encoding import PLAIN, Reading
-from gencard.core.coding import Attribute, Coding, Edges, Labels, days_of_date
+from gencard.core.coding import (
+    PLAIN,
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    Reading,
+    days_of_date,
+)
 
 _DAYS = tuple(float(days_of_date(dt.date(year, 1, 1))) for year in (1990, 2000, 2030))
 _SEXES = ("f", "m'\\ü", "女 \U0001f642")
@@ -43,8 +50,8 @@ def _on_scale(
 ) -> Edges:
     numbers, single = (tuple(map(Decimal, one.split())) for one in (edges, points))
     above, below = "above" in clamps, "below" in clamps
-    declared = DeclaredScale(Decimal(step), numbers, single, above=above, below=below)
-    return declared.edges_of(missing=True, dates=dates, times=times)
+    declared = DeclaredScale(Decimal(step), numbers, single, above=above, below=below, times=times)
+    return declared.edges_of(missing=True, dates=dates)
 
 
 _CENTS = _on_scale("0.01", "-1 0 0.05 1 100", "0 0.1 100", "above")
@@ -52,7 +59,7 @@ _QUARTERS = _on_scale("0.25", "-2 -0.5 1 2", clamps="below")
 _WHOLE = _on_scale("5", "0 10 100", "10", "above below")
 _SEEN = _on_scale("1", " ".join(str(int(day)) for day in _DAYS), clamps="above below", dates=True)
 _LEFT = _on_scale("1", "-36524 0 15774 18262", "15774", dates=True)
-_HOUR = _on_scale("1", "0 60 180 720 1439", "119 1439", times=True)
+_HOUR = _on_scale("1", "0 60 180 720 1440", "119 1439", times=True)
 _AGED = _on_scale("1", "1 18 65", "18", "above below")
 CODING = Coding(
     (

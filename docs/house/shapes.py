@@ -27,7 +27,6 @@ REASONS: Mapping[str, str] = {
     "AddedNoise and Exact": "one interface of two ways to measure, with class variables",
     "AnswerResult and Outcome": "a job's result, and what the state keeps, in JSON of its own",
     "Claim and EpsilonBound": "a promised epsilon and a measured one, which must not be mixed up",
-    "DeclaredAttribute and Reading": "what is public of an attribute, and how the job reads its values",
     "EvaluationRun and ReleaseRun": _SERVICES,
     "KeyRotation and RuleLog": _SERVICES,
     "MaximumEntropy and ReducedSpace": "two generators: the shared fields are limits of their solvers",

@@ -18,7 +18,7 @@ from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
 from gencard.core.catalogue import DeclaredAttribute
-from gencard.core.coding import Attribute, Edges, Labels
+from gencard.core.coding import Attribute, Edges, Labels, Reading
 from gencard.core.domain import Domain
 from tests.client.fake_world import CODING
 from tests.client.test_report import Page, text_of
@@ -90,7 +90,7 @@ class TestNotebook:
         ],
     )
     def test_types_and_missing_values_in_words(self, coding, others, type_, missing):
-        entry = DeclaredAttribute(Attribute("a", coding), **others)
+        entry = DeclaredAttribute(Attribute("a", coding), Reading(**others))
         assert (entry.type, entry.missing) == (type_, missing)
 
     def test_somebody_connected_says_who(self, ana):

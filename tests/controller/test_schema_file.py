@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale
-from gencard.controller.records.encoding import Reading
 from gencard.controller.records.schema_file import (
     PublicSchema,
     read_schema,
@@ -16,7 +15,14 @@ from gencard.controller.records.schema_file import (
     table_of_schema,
 )
 from gencard.controller.settings.dataset_draft import schema_text
-from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
+from gencard.core.coding import (
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    Reading,
+    StructuralZeros,
+)
 from gencard.core.errors import GencardError, InvalidCodingError, InvalidInputError
 
 TEXT = """
@@ -306,8 +312,8 @@ def test_a_date_in_a_zone_and_its_time_of_day(tmp_path):
     assert schema.readings == {"left": Reading(zone=zone), "hour": Reading(zone=zone, time_of="left")}
     hour = schema.coding.attribute("hour").coding
     assert hour.level_names == ("[00:00, 06:00)", "[06:00, 12:00)", "12:00", "[12:01, 24:00)")
-    assert hour.edges[-1] == 24 * 60 - 1
-    assert hour.scale.cells == (0, 180, 360, 720, 721, 1439)
+    assert hour.scale.cells == (0, 180, 360, 720, 721, 1440)
+    assert (hour.edges[-1], hour.largest, hour.scale.centre) == (1440, 1439, 720)
     text = schema_text(schema)
     assert '"24:00"' in text
     (tmp_path / "again.toml").write_text(text)

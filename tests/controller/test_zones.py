@@ -7,12 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.controller.records.encoding import Reading, how_read
+from gencard.controller.records.encoding import how_read
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import schema_of_text
 from gencard.controller.records.vault import Vault
-from gencard.core.coding import days_of_date
+from gencard.core.coding import (
+    Reading,
+    days_of_date,
+)
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError
 
 ZONES = (

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 
 from gencard.core.card.budget import FREE, Claim, decimal_text
 from gencard.core.card.terms import Tier
-from gencard.core.coding import Attribute, Coding, Edges, StructuralZeros
+from gencard.core.coding import PLAIN, Attribute, Coding, Edges, Reading, StructuralZeros
 from gencard.core.json_codecs import written
 from gencard.core.policy import Policy
 
@@ -16,21 +15,13 @@ class DeclaredAttribute:
     """One attribute of the public schema, with what is declared of its values besides the levels.
 
     Args:
-        absent: Values that stand for "missing", besides empty ones.
-        age_at: Values are dates of birth, and the level is that of the age on this day.
-        other: The label of all values that are not declared.
+        reading: How stored values become levels.
         groups: The level above the labels: names of groups -> labels.
-        zone: Values are instants, whose date or time of day is that in this zone.
-        time_of: Attribute of whose instants the values are the time of day.
     """
 
     attribute: Attribute
-    absent: tuple[str, ...] = ()
-    age_at: date | None = None
-    other: str | None = None
+    reading: Reading = PLAIN
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    zone: str = ""
-    time_of: str = ""
 
     @property
     def name(self) -> str:
@@ -54,16 +45,18 @@ class DeclaredAttribute:
             return "boolean"
         if coding.ordered:
             return "integer" if coding.integer else "ordered"
-        return "nominal" if self.other is None else f"nominal, others are '{self.other}'"
+        other = self.reading.other
+        return "nominal" if other is None else f"nominal, others are '{other}'"
 
     def _type_of_edges(self, coding: Edges) -> str:
-        zone = f" in {self.zone}" if self.zone else ""
+        reading = self.reading
+        zone = f" in {reading.zone}" if reading.zone else ""
         if coding.times:
-            return f"time of day of {self.time_of}{zone}" if self.time_of else "time of day"
+            return f"time of day of {reading.time_of}{zone}"
         if coding.dates:
             return f"date{zone}"
-        if self.age_at is not None:
-            return f"integer, age on {self.age_at.isoformat()}"
+        if reading.age_at is not None:
+            return f"integer, age on {reading.age_at.isoformat()}"
         if coding.decimals == 0 and (coding.scale is None or coding.scale.step == 1):
             return "integer"
         if coding.scale is not None:
@@ -73,7 +66,7 @@ class DeclaredAttribute:
     @property
     def missing(self) -> str:
         """Which values are missing; empty where none may be."""
-        return ", ".join(("empty", *self.absent)) if self.attribute.coding.missing else ""
+        return ", ".join(("empty", *self.reading.absent)) if self.attribute.coding.missing else ""
 
     @property
     def groups_text(self) -> str:

@@ -32,12 +32,6 @@ BOOLEANS = ("false", "true")
 """Labels of an attribute of truth values."""
 
 MOST_DECIMALS = 9
-LAST_MINUTE = 24 * 60 - 1
-"""Last minute of a day, since midnight."""
-
-MIDNIGHT = "24:00"
-"""End of a day, for people: no value is so late."""
-
 _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _EPOCH = date(1970, 1, 1)
 
@@ -91,7 +85,6 @@ class Edges:
         decimals: Values have at most so many decimals and are given back with so many; 0 stands for
             whole numbers. None: any real number.
         dates: The values are dates, and the edges days since 1970-01-01.
-        times: The values are times of day, and the edges minutes since midnight, from 0 to 1,439.
         scale: The values are multiples of its step. Then the edges are the first number of each level
             and the last edge, which may be a level of its own, and ``decimals`` are those of the step.
     """
@@ -101,17 +94,10 @@ class Edges:
     decimals: int | None = None
     dates: bool = False
     scale: Scale | None = field(default=None, metadata=written(omit=True))
-    times: bool = field(default=False, metadata=written(omit=True))
 
     @classmethod
     def of_scale(
-        cls,
-        starts: Sequence[Decimal],
-        scale: Scale,
-        *,
-        missing: bool = False,
-        dates: bool = False,
-        times: bool = False,
+        cls, starts: Sequence[Decimal], scale: Scale, *, missing: bool = False, dates: bool = False
     ) -> "Edges":
         """Return levels on a scale.
 
@@ -119,7 +105,7 @@ class Edges:
             starts: First number of each level, ascending.
         """
         edges = tuple(map(float, (*starts, scale.cells[-1])))
-        return cls(edges, missing, scale.decimals, dates, scale, times)
+        return cls(edges, missing, scale.decimals, dates, scale)
 
     def problem(self) -> str | None:
         if len(self.edges) < 2:
@@ -150,23 +136,27 @@ class Edges:
             return f"decimals must be from 0 to {MOST_DECIMALS}"
         if self.dates and self.decimals != 0:
             return "dates must be whole days"
-        if self.times and (problem := self._problem_of_times()):
-            return problem
+        if self.dates and self.times:
+            return "dates are no times of day"
         if decimals is not None and not self._on_grid(decimals):
             return f"an edge has more than {decimals} decimals, or is too large for them"
         if self.dates and not all(map(_is_date, self.edges)):
             return "a date lies outside the years 1 to 9999"
         return None
 
-    def _problem_of_times(self) -> str | None:
-        if self.dates or self.scale is None or self.scale.step != 1:
-            return "times of day need a step of 1 minute, and are no dates"
-        inside = 0 <= self.edges[0] <= self.edges[-1] <= LAST_MINUTE
-        return None if inside else "a time lies outside the day"
-
     def _on_grid(self, decimals: int) -> bool:
         unit = 10**decimals
         return all(abs(edge) * unit < 2**52 and round(edge * unit) / unit == edge for edge in self.edges)
+
+    @property
+    def times(self) -> bool:
+        """Whether the values are times of day, and the edges minutes since midnight."""
+        return self.scale is not None and self.scale.times
+
+    @property
+    def largest(self) -> float:
+        """Largest number that has a level: the last edge, or 23:59 if that is 24:00."""
+        return self.edges[-1] if self.scale is None else float(self.scale.last * self.scale.step)
 
     @property
     def size(self) -> int:
@@ -177,8 +167,9 @@ class Edges:
         """Name of each code, for people; on a scale, a level of one number is named by the number."""
         last = len(self.edges) - 2
         text = _date_text if self.dates else time_text if self.times else _plain
+        closed = "]" if self.largest == self.edges[-1] else ")"
         intervals = [
-            _interval_text(text(low), text(high), closed=i == last, times=self.times)
+            f"[{text(low)}, {text(high)}{closed if i == last else ')'}"
             for i, (low, high) in enumerate(pairwise(self.edges))
         ]
         if self.scale is not None:
@@ -200,6 +191,8 @@ class Edges:
             step = Fraction() if self.decimals is None else Fraction(1, 10**self.decimals)
             edges = [Fraction(repr(float(edge))) for edge in self.edges]
         highs = [*(edge - step for edge in edges[1:-1]), edges[-1]]
+        if self.scale is not None:
+            highs[-1] = self.scale.last * step
         return tuple(zip(edges, highs, strict=False))
 
     @property
@@ -239,6 +232,28 @@ class Attribute:
             problem = f"it has more than {LARGEST_SIZE} levels"
         if problem:
             raise InvalidCodingError(attribute=self.name, problem=problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How stored values become levels, besides labels and edges.
+
+    Args:
+        absent: Values that stand for "missing" beside empty ones.
+        age_at: Values are dates of birth; the level is that of the age in completed years on this day.
+        other: The label of all values that are not declared.
+        zone: Values are instants; their date, or time of day, is that in this zone.
+        time_of: Attribute of whose column the values are; the level is that of the time of day.
+    """
+
+    absent: tuple[str, ...] = ()
+    age_at: date | None = None
+    other: str | None = None
+    zone: str = ""
+    time_of: str = ""
+
+
+PLAIN = Reading()
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +397,7 @@ def adjusted(coding: Edges, values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def is_declared(coding: Edges, values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return whether each number that is already adjusted has a level, NaN being "missing"."""
-    inside = (values >= coding.edges[0]) & (values <= coding.edges[-1])
+    inside = (values >= coding.edges[0]) & (values <= coding.largest)
     return np.asarray(inside | (np.isnan(values) & coding.missing))
 
 
@@ -461,21 +476,14 @@ def _plain(edge: float) -> str:
     return repr(float(edge)).removesuffix(".0")
 
 
-def _interval_text(low: str, high: str, *, closed: bool, times: bool) -> str:
-    """Return the name of an interval; one that ends with the last minute of the day ends at 24:00."""
-    if closed and times and high == time_text(LAST_MINUTE):
-        return f"[{low}, {MIDNIGHT})"
-    return f"[{low}, {high}{']' if closed else ')'}"
-
-
-def time_text(minutes: float) -> str:
-    """Return minutes since midnight as HH:MM."""
+def time_text(minutes: float | Decimal) -> str:
+    """Return minutes since midnight as HH:MM; the end of the day is 24:00."""
     hour, minute = divmod(int(minutes), 60)
     return f"{hour:02}:{minute:02}"
 
 
 def minutes_of_time(text: str) -> int:
-    """The inverse of ``time_text``; raises ValueError if the text is no time of day."""
+    """The inverse of ``time_text``; raises ValueError if the text is no time of day, such as 24:00."""
     if not _TIME.fullmatch(text):
         raise ValueError("no time of day")
     return 60 * int(text[:2]) + int(text[3:])

@@ -115,9 +115,7 @@ def _declared_document(entry: CatalogueEntry) -> dict[str, object]:
 
 
 def _reading_document(declared: DeclaredAttribute) -> dict[str, object]:
-    age_at = None if declared.age_at is None else declared.age_at.isoformat()
-    others = {"ageAt": age_at, "other": declared.other, "groups": declared.groups}
-    reading = {"absent": declared.absent, **others, **json_of(declared, "zone", "time_of")}
+    reading: dict[str, object] = json_of(declared.reading) | {"groups": declared.groups}
     return {name: value for name, value in reading.items() if value}
 
 

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.core.coding import (
+    PLAIN,
     Attribute,
     Coding,
     Edges,
     Labels,
+    Reading,
     adjusted,
     codes_of_numbers,
     is_declared,
@@ -61,28 +63,6 @@ _NUMBERS = (
     "DOUBLE",
     "DECIMAL",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How stored values become levels, besides labels and edges.
-
-    Args:
-        absent: Values that stand for "missing" beside empty ones.
-        age_at: Values are dates of birth; the level is that of the age in completed years on this day.
-        other: The label of all values that are not declared.
-        zone: Values are instants; their date, or time of day, is that in this zone.
-        time_of: Attribute of whose column the values are; the level is that of the time of day.
-    """
-
-    absent: tuple[str, ...] = ()
-    age_at: date | None = None
-    other: str | None = None
-    zone: str = ""
-    time_of: str = ""
-
-
-PLAIN = Reading()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,23 @@ from pathlib import Path
 
 from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.controller.records.detection import detect
-from gencard.controller.records.encoding import PLAIN, Reading
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.profiles import MOST_LABELS, Profile, profiles
 from gencard.controller.records.round_edges import drafted_scale
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.card.budget import decimal_text
-from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels, date_of_days, days_of_date
+from gencard.core.coding import (
+    BOOLEANS,
+    PLAIN,
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    Reading,
+    date_of_days,
+    days_of_date,
+)
 from gencard.core.errors import InvalidInputError
 
 _MOST_NUMBER_LABELS = 20

@@ -71,25 +71,26 @@ from pydantic_core import PydanticCustomError
 
 from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, declared_scale
 from gencard.controller.records.derived import DerivedTable, Form
-from gencard.controller.records.encoding import PLAIN, Reading, is_zone
+from gencard.controller.records.encoding import is_zone
 from gencard.controller.records.persons import Persons
 from gencard.controller.settings.files import Section, Table, read_text, table_of_text, validated
 from gencard.core.card.budget import MOST_RECORDS
 from gencard.core.coding import (
-    LAST_MINUTE,
-    MIDNIGHT,
+    PLAIN,
     Attribute,
     Coding,
     Edges,
     Labels,
+    Reading,
     StructuralZeros,
     date_of_days,
     days_of_date,
     minutes_of_time,
+    time_text,
 )
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCodingError, InvalidInputError
-from gencard.core.scale import Scale, shortest
+from gencard.core.scale import DAY, Scale, shortest
 
 Groups = Mapping[str, tuple[str, ...]]
 
@@ -133,7 +134,7 @@ UNDECLARED = "nobody yet"
 def _minutes(value: object) -> Decimal:
     """Return the minutes of a time of day; 24:00 is the end of the day."""
     with suppress(ValueError):
-        return Decimal(1440 if value == MIDNIGHT else minutes_of_time(str(value)))
+        return Decimal(DAY if value == time_text(DAY) else minutes_of_time(str(value)))
     raise PydanticCustomError("time_of_day", "no time of day")
 
 
@@ -284,33 +285,21 @@ class _AttributeTable(DerivedTable):
         dates, times = self.dates is not None, self.time_of is not None
         if (dates or self.age_at is not None) and step != 1:
             raise self._refusal("the step of dates and ages is 1")
-        if times and step != 1:
-            raise self._refusal("the step of times of day is 1 minute")
-        numbers, fine = tuple(map(shortest, edges)), self.fine
-        if times:
-            numbers, fine = self._times(numbers)
         declared = DeclaredScale(
             step,
-            numbers,
+            tuple(map(shortest, edges)),
             self.points or (),
-            fine,
+            self.fine,
             self.fine_points or (),
             self.above is not None,
             self.below is not None,
+            times,
         )
         try:
-            return declared.edges_of(missing=bool(self.missing), dates=dates, times=times)
+            return declared.edges_of(missing=bool(self.missing), dates=dates)
         except ValueError as error:
             problem = str(error)
         raise self._refusal(problem)
-
-    def _times(self, edges: tuple[Decimal, ...]) -> tuple[tuple[Decimal, ...], Fine]:
-        """Return edges and fine cells of times of day, of which 24:00 is the last minute."""
-        numbers, fine = _until_midnight(edges), _until_midnight(self.fine)
-        lists = (numbers, fine if isinstance(fine, tuple) else (), self.points, self.fine_points)
-        if any(number > LAST_MINUTE for part in lists for number in part or ()):
-            raise self._refusal(f"a time lies outside the day: {MIDNIGHT} may be the last edge only")
-        return numbers, fine
 
     def reading(self, zone: str) -> Reading:
         """Return how values become levels, in a zone that may be empty."""
@@ -319,13 +308,6 @@ class _AttributeTable(DerivedTable):
 
     def _refusal(self, problem: str) -> InvalidCodingError:
         return InvalidCodingError(attribute=self.name, problem=problem)
-
-
-def _until_midnight(edges: Any) -> Any:
-    """Return edges of times of day of which the last one, if it is 24:00, is the last minute."""
-    if isinstance(edges, tuple) and edges and edges[-1] == LAST_MINUTE + 1:
-        return (*edges[:-1], Decimal(LAST_MINUTE))
-    return edges
 
 
 class _ZerosTable(Section):
@@ -495,7 +477,7 @@ def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
             table |= {"other": reading.other} if reading.other else {}
         case Edges(missing=missing, scale=Scale() as scale):
             coding = attribute.coding
-            table |= declared_scale(coding, scale).keys(dates=coding.dates, times=coding.times)
+            table |= declared_scale(coding, scale).keys(dates=coding.dates)
             zone = {"time_of": reading.time_of} if reading.time_of else {"zone": reading.zone}
             table |= zone if reading.zone else {}
             table |= {} if reading.age_at is None else {"age_at": reading.age_at.isoformat()}

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
-    Reading,
     adjusted_numbers,
     check_numbers,
     encoders_of,
@@ -20,7 +19,10 @@ from gencard.controller.records.encoding import (
 )
 from gencard.controller.records.persons import Gathered, Persons
 from gencard.core.card.sums import Sum
-from gencard.core.coding import Coding
+from gencard.core.coding import (
+    Coding,
+    Reading,
+)
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import (

@@ -11,7 +11,7 @@ from datetime import date
 
 from gencard.controller.records.declared_scale import declared_scale
 from gencard.controller.records.detection import MARKS
-from gencard.controller.records.encoding import PLAIN, Reading, encoder_of, number_of, number_text
+from gencard.controller.records.encoding import encoder_of, number_of, number_text
 from gencard.controller.records.profiles import MOST_LABELS, NUMBER_MARKS
 from gencard.controller.records.round_edges import rounded
 from gencard.controller.records.schema_draft import in_order
@@ -21,14 +21,15 @@ from gencard.controller.records.vault import Records
 from gencard.controller.settings.files import Table
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.coding import (
-    LAST_MINUTE,
+    PLAIN,
     Attribute,
     Edges,
     Labels,
+    Reading,
     date_of_days,
     days_of_date,
 )
-from gencard.core.scale import shortest
+from gencard.core.scale import DAY, shortest
 
 OTHER = "other"
 """The label proposed for all other values, where there are too many to list."""
@@ -203,7 +204,7 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
         return {"labels": [labels[number] for number in sorted(labels)]}
     low, *middle, high = coding.edges
     if coding.times:
-        low, high = 0.0, float(LAST_MINUTE)
+        low, high = 0.0, float(DAY)
     elif coding.dates:
         low = min([low, *(_month(number) for number in numbers)])
         high = max([high, *(_month(number, 1) - 1 for number in numbers if number > high)])
@@ -212,9 +213,7 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
         high = max(high, rounded(max(numbers), math.ceil))
     if coding.scale is not None:
         declared = declared_scale(coding, coding.scale)
-        return declared.reaching(shortest(low), shortest(high)).keys(
-            dates=coding.dates, times=coding.times
-        )
+        return declared.reaching(shortest(low), shortest(high)).keys(dates=coding.dates)
     if coding.dates:
         return {"dates": [date_of_days(day).isoformat() for day in (low, *middle, high)]}
     edges = [int(edge) if edge.is_integer() else edge for edge in (low, *middle, high)]

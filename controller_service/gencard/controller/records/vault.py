@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
     Column,
-    Reading,
     columns_of,
     encoders_of,
     how_read,
@@ -40,7 +39,10 @@ from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.source import RecordSource, StreamedRecords, check_version
 from gencard.controller.records.tables.address import TableAddress
-from gencard.core.coding import Coding
+from gencard.core.coding import (
+    Coding,
+    Reading,
+)
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     DatasetUnavailableError,

@@ -148,7 +148,7 @@ def drafted_schema_text(drafted: SchemaDraft) -> str:
     notes = {one.name: one.note for one in drafted.attributes if one.note}
     text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n"
     scales = {
-        one.name: one.scale.keys(dates=one.coding.dates, times=one.coding.times)
+        one.name: one.scale.keys(dates=one.coding.dates)
         for one in drafted.attributes
         if one.scale is not None and isinstance(one.coding, Edges)
     }

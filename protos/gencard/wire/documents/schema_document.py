@@ -79,7 +79,7 @@ def _scale_document(coding: Edges, scale: Scale) -> Document:
         "edges": [decimal_text(shortest(edge)) for edge in coding.edges],
         "step": decimal_text(scale.step),
     }
-    flags = {"above": scale.above, "below": scale.below, "dates": coding.dates, "times": coding.times}
+    flags = {"above": scale.above, "below": scale.below, "dates": coding.dates, "times": scale.times}
     return texts | {name: CLAMPS.get(name, True) for name, flag in flags.items() if flag}
 
 
@@ -117,9 +117,9 @@ def _scaled_of_document(entry: Document, *, missing: bool) -> Edges:
     if cells[-1] != last or any(entry.get(name, word) != word for name, word in CLAMPS.items()):
         raise ValueError
     above, below = (name in entry for name in CLAMPS)
-    scale = Scale(_decimal_of(text_of(entry["step"])), cells, above, below)
     dates, times = (_flag(entry.get(name, False)) for name in ("dates", "times"))
-    return Edges.of_scale(starts, scale, missing=missing, dates=dates, times=times)
+    scale = Scale(_decimal_of(text_of(entry["step"])), cells, above, below, times)
+    return Edges.of_scale(starts, scale, missing=missing, dates=dates)
 
 
 def _derivation_of_document(entry: Document) -> Derivation:

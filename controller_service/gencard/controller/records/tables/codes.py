@@ -17,8 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
-    PLAIN,
-    Reading,
     TextEncoder,
     encoder_of,
     number_of,
@@ -26,7 +24,15 @@ from gencard.controller.records.encoding import (
     without_zone,
 )
 from gencard.controller.records.file_format import silently
-from gencard.core.coding import Attribute, Coding, Edges, Labels, date_of_days
+from gencard.core.coding import (
+    PLAIN,
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    Reading,
+    date_of_days,
+)
 from gencard.core.derivation import Derivation
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray

@@ -9,12 +9,14 @@ from itertools import islice
 from threading import Event
 from typing import Any
 
-from gencard.controller.records.encoding import Reading
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.tables.codes import check_midnights, in_zones
 from gencard.controller.records.tables.table import Table
-from gencard.core.coding import Coding
+from gencard.core.coding import (
+    Coding,
+    Reading,
+)
 from gencard.core.errors import InvalidInputError
 
 _BATCH = 1 << 16

@@ -22,9 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
-    PLAIN,
     Column,
-    Reading,
     TextEncoder,
     encoder_of,
     encoders_of,
@@ -36,7 +34,12 @@ from gencard.controller.records.persons import Gathered, Persons, check_number
 from gencard.controller.records.source import StreamedRecords, check_version
 from gencard.controller.records.tables.codes import is_of_dates, key_text, value_of
 from gencard.controller.records.tables.table import Table
-from gencard.core.coding import Attribute, Coding
+from gencard.core.coding import (
+    PLAIN,
+    Attribute,
+    Coding,
+    Reading,
+)
 from gencard.core.dataset import code_dtype
 from gencard.core.domain import Clique
 from gencard.core.errors import UndeclaredLevelError

@@ -17,8 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
-    PLAIN,
-    Reading,
     adjusted_numbers,
     check_numbers,
     scales_of,
@@ -36,7 +34,11 @@ from gencard.controller.records.tables.codes import (
     stored_number,
 )
 from gencard.core.card.sums import Sum
-from gencard.core.coding import Coding
+from gencard.core.coding import (
+    PLAIN,
+    Coding,
+    Reading,
+)
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
