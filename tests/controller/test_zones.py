@@ -94,10 +94,12 @@ def test_types_of_columns_say_what_is_wrong(tmp_path):
     frame.to_parquet(tmp_path / "naive.parquet")
     frame.assign(left=frame.left.dt.tz_localize("UTC")).to_parquet(tmp_path / "utc.parquet")
     with pytest.raises(
-        InvalidInputError, match="'left' has a zone in the schema, but its values have no"
+        InvalidInputError, match="'left' is not valid: it has a zone, but its values have no"
     ):
         vault(tmp_path / "naive.parquet", schema("UTC")).check()
-    with pytest.raises(InvalidInputError, match="'left' holds instants, and the schema has no zone"):
+    with pytest.raises(
+        InvalidInputError, match="'left' is not valid: its values have a time of day, and it has no zone"
+    ):
         vault(tmp_path / "utc.parquet", schema("")).check()
 
 

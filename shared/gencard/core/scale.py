@@ -201,15 +201,20 @@ class Adjustments:
         rounded: Values that are no multiple of the step.
         above: Values above the last edge, which count as it.
         below: Values below the first edge, which count as it.
+        timed: Dates that have a time of day or an offset from UTC, and no zone.
     """
 
     rounded: int = 0
     above: int = 0
     below: int = 0
+    timed: int = 0
 
     def __add__(self, other: "Adjustments") -> "Adjustments":
         return Adjustments(
-            self.rounded + other.rounded, self.above + other.above, self.below + other.below
+            self.rounded + other.rounded,
+            self.above + other.above,
+            self.below + other.below,
+            self.timed + other.timed,
         )
 
 

@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import cache
+from importlib import resources
 from typing import Any, Protocol
-from zoneinfo import available_timezones
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ from gencard.core.coding import (
 )
 from gencard.core.dataset import code_dtype, steps_reached
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError, UndeclaredLevelError
+from gencard.core.errors import InvalidCodingError, InvalidInputError, UndeclaredLevelError
 from gencard.core.scale import Scale
 from gencard.core.types import IntArray
 
@@ -129,6 +130,13 @@ class Column:
             )
         return f"CASE WHEN {midnight} THEN {self.days} END"
 
+    @property
+    def timed(self) -> str:
+        """Whether the value is a date with a time of day or an offset, which a date has not."""
+        if self.has_instants:
+            return f"{self.sql} IS NOT NULL"
+        return f"{self.days} IS NOT NULL AND {self.plain_days} IS NULL"
+
     def in_zone(self, zone: str, *, times: bool) -> str:
         """The date of an instant in days since 1970-01-01, or its minutes since midnight, in a zone.
 
@@ -193,27 +201,55 @@ def _instant_of_text(text: str) -> str:
     return f"CASE WHEN regexp_full_match({text}, '{_INSTANT}') THEN TRY_CAST({exact} AS TIMESTAMPTZ) END"
 
 
-def is_zone(name: str) -> bool:
-    """Whether a name is one of the IANA database, such as ``America/New_York``.
+@cache
+def zones() -> frozenset[str]:
+    """Return the names of the IANA database of zones, such as ``America/New_York``.
 
-    A host's own zone has none there, and ``Factory`` stands for one that is not set.
+    They are those of the package tzdata: ``zoneinfo`` would take the host's own database first, and a
+    schema would be valid on one host only. ``Factory`` is left out, a zone that is not set.
     """
-    return name in available_timezones() and name not in ("localtime", "Factory")
+    # the engines convert by tables of their own; tests compare these with each other and with tzdata
+    names = (resources.files("tzdata") / "zones").read_text(encoding="utf-8").split()
+    return frozenset(names) - {"Factory"}
 
 
-def without_offset(name: str) -> str:
-    """Return why a column with a zone is refused whose values are no instants."""
-    return (
-        f"'{name}' has a zone in the schema, but its values have no offset from UTC, so their instants "
-        "are not known; store them with their offset (2013-01-01T05:15:00-05:00), or take the zone away"
+def without_offset(name: str) -> InvalidCodingError:
+    """Return the refusal of an attribute with a zone whose values are no instants."""
+    problem = (
+        "it has a zone, but its values have no offset from UTC, so their instants are not known: store "
+        "them with their offset, as 2013-01-01T05:15:00-05:00, or take the zone away"
     )
+    return InvalidCodingError(attribute=name, problem=problem)
 
 
-def without_zone(name: str) -> str:
-    """Return why a column of instants is refused whose zone is not declared."""
-    return (
-        f"'{name}' holds instants, and the schema has no zone for it; state one, such as "
-        'zone = "America/New_York", in which they have a date'
+def without_zone(name: str) -> InvalidCodingError:
+    """Return the refusal of dates without a zone whose values have a time of day."""
+    problem = (
+        "its values have a time of day, and it has no zone: store them with their offset from UTC, and "
+        'state the zone in which they have a date, such as zone = "America/New_York"'
+    )
+    return InvalidCodingError(attribute=name, problem=problem)
+
+
+def are_dates(coding: Labels | Edges) -> bool:
+    """Return whether values are dates."""
+    return isinstance(coding, Edges) and coding.dates
+
+
+def are_plain_days(coding: Labels | Edges) -> bool:
+    """Return whether values are dates that may have no time of day: those of schemas with a step.
+
+    Those of earlier schemas may have one. Then the date in UTC counts, or the date as it is written.
+    """
+    return isinstance(coding, Edges) and coding.dates and coding.scale is not None
+
+
+def without_a_zone(coding: Coding, readings: Mapping[str, Reading]) -> Clique:
+    """Return the attributes of dates that have no zone."""
+    return tuple(
+        name
+        for name in coding.stored
+        if are_dates(coding.attribute(name).coding) and not readings.get(name, PLAIN).zone
     )
 
 
@@ -280,15 +316,13 @@ class NumberEncoder:
             return column.age(self.reading.age_at)
         if self.reading.zone:
             if column.kind != "VARCHAR" and not column.has_instants:
-                raise InvalidInputError(field="data", problem=without_offset(column.name))
+                raise without_offset(self.name)
             return column.in_zone(self.reading.zone, times=bool(self.reading.time_of))
-        if isinstance(self.coding, Edges) and self.coding.dates:
-            if self.coding.scale is None:
-                return column.days
+        if are_plain_days(self.coding):
             if column.has_instants:
-                raise InvalidInputError(field="data", problem=without_zone(self.name))
+                raise without_zone(self.name)
             return column.plain_days
-        return column.number
+        return column.days if are_dates(self.coding) else column.number
 
     def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
         match self.coding:

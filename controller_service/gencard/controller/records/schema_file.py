@@ -71,7 +71,7 @@ from pydantic_core import PydanticCustomError
 
 from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, declared_scale
 from gencard.controller.records.derived import DerivedTable, Form
-from gencard.controller.records.encoding import is_zone
+from gencard.controller.records.encoding import zones
 from gencard.controller.records.persons import Persons
 from gencard.controller.settings.files import Section, Table, read_text, table_of_text, validated
 from gencard.core.card.budget import MOST_RECORDS
@@ -224,7 +224,7 @@ class _AttributeTable(DerivedTable):
             raise self._refusal("time_of and age_at are two ways to read a value: leave one out")
         if self.zone is not None and self.dates is None:
             raise self._refusal("zone is allowed only with dates, whose values are instants")
-        if self.zone is not None and not is_zone(self.zone):
+        if self.zone is not None and self.zone not in zones():
             raise self._refusal(
                 "zone is not a name of the IANA database of zones, such as America/New_York"
             )
@@ -411,6 +411,12 @@ def _named(error: InvalidInputError, table: Table, text: str, file: str) -> Inva
     place = _line_of(text, name)
     where = f"{file}, line {place}" if place else file
     return InvalidInputError(field=f"{where}: {name}.{entry[2]}", problem=error.fields["problem"])
+
+
+def place_of(path: Path, name: str) -> str:
+    """Return the file of a schema and the line in which the attribute begins, in words."""
+    line = _line_of(read_text(path), name)
+    return f"{path.name}, line {line}" if line else path.name
 
 
 def _line_of(text: str, name: str) -> int:

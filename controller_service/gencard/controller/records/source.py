@@ -84,6 +84,10 @@ class RecordSource(MarginalSource, Protocol):
         """Return how many values of each attribute on a scale are rounded and clamped."""
         ...
 
+    def timed(self) -> dict[str, int]:
+        """Return how many values of each attribute of dates without a zone have a time of day."""
+        ...
+
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
         """Exact sums and histograms; raises RecordsProtectedError where versions have no numbers."""
         ...

@@ -23,6 +23,7 @@ from gencard.controller.records.encoding import (
     encoders_of,
     how_read,
     query_of,
+    without_a_zone,
 )
 from gencard.controller.records.file_format import (
     USUAL,
@@ -116,6 +117,18 @@ class Vault(StreamedRecords):
     def confirm(self, version: str, salt: bytes) -> None:
         """Raises DatasetChangedError where the file is not the version named."""
         check_version(self.version(salt), version)
+
+    def timed(self) -> dict[str, int]:
+        """Return how many values of each attribute of dates without a zone have a time of day."""
+        names = without_a_zone(self.coding, self.readings)
+        if not names:
+            return {}
+        with Records(self.path, self.format) as records:
+            tests = [
+                f"count(*) FILTER (WHERE {column.timed})" for column in records.columns_named(names)
+            ]
+            (counts,) = records.rows(query_of(tests))
+        return dict(zip(names, counts, strict=True))
 
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         stored_names = self.coding.stored if self.persons else attributes

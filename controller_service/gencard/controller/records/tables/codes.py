@@ -7,7 +7,7 @@ from calendar import isleap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
-from functools import partial, reduce
+from functools import reduce
 from itertools import pairwise
 from math import ceil, floor, inf, isfinite
 from operator import and_, or_
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
     TextEncoder,
+    are_plain_days,
     encoder_of,
     number_of,
     without_offset,
     without_zone,
 )
-from gencard.controller.records.file_format import silently
 from gencard.core.coding import (
     PLAIN,
     Attribute,
@@ -67,7 +67,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
             cases = _of_texts(column, attribute.name, coding)
             rest = labels.index(reading.other) if reading.other else UNDECLARED
         case Edges() if is_of_dates(coding, reading):
-            day = as_date(column, attribute.name)
+            day = as_date(column, attribute)
             cases = _of_periods(day, coding, reading)
         case _:
             number = as_number(column)
@@ -83,16 +83,28 @@ def as_text(column: Any) -> Any:
     return column.cast("!string" if column.type().is_string() and nullable else "string")
 
 
-def as_date(column: Any, name: str) -> Any:
-    """The column's values as dates.
+def as_date(column: Any, attribute: Attribute) -> Any:
+    """The column's values as dates; on a scale, NULL for one with a time of day, which has no zone.
 
     Raises:
         InvalidInputError: They are stored as something else.
     """
+    import ibis  # noqa: PLC0415 - the extra ``ibis``
+
     if not (column.type().is_date() or column.type().is_timestamp()):
-        problem = f"'{name}' must be stored as a date in the table, or be cast to one in a view"
+        problem = (
+            f"'{attribute.name}' must be stored as a date in the table, or be cast to one in a view"
+        )
         raise InvalidInputError(field="data", problem=problem)
-    return column.cast("date")
+    day = column.cast("date")
+    if column.type().is_timestamp() and are_plain_days(attribute.coding):
+        return ibis.cases((is_timed(column), ibis.null("date")), else_=day)
+    return day
+
+
+def is_timed(column: Any) -> Any:
+    """Whether timestamps have a time of day."""
+    return column != column.truncate("D")
 
 
 def as_number(column: Any) -> Any:
@@ -118,7 +130,8 @@ def is_of_dates(coding: Labels | Edges, reading: Reading) -> bool:
 def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     """An expression of what decides about the code, and about a person's records that count.
 
-    A code where labels are compared as text; else a float or a date, and NULL where it is missing.
+    A code where labels are compared as text; else a float, a date or, for dates without times that are
+    stored as timestamps, a text; NULL where it is missing.
 
     Raises:
         InvalidInputError: Values of the column's type cannot be read so.
@@ -128,6 +141,8 @@ def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     if isinstance(encoder_of(attribute, reading), TextEncoder):
         return code_of(column, attribute, reading)
     value = stored_number(column, attribute, reading)
+    if column.type().is_timestamp() and are_plain_days(attribute.coding):
+        value = as_text(column)  # in which a time of day is not lost
     absent = [(test, ibis.null(value.type())) for test in absences(column, reading.absent)]
     return ibis.cases(*absent, else_=value)
 
@@ -167,7 +182,7 @@ def derived_code(codes: Sequence[Any], sizes: Sequence[int], derivation: Derivat
 def stored_number(column: Any, attribute: Attribute, reading: Reading) -> Any:
     """An expression of the value without its coding: a float, or a date where days or ages count."""
     if is_of_dates(attribute.coding, reading):
-        return as_date(column, attribute.name)
+        return as_date(column, attribute)
     return as_number(column)
 
 
@@ -261,7 +276,7 @@ def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[An
     if scale is None or not isinstance(coding, Edges):
         return never, never, never
     if is_of_dates(coding, reading):
-        day = as_date(column, attribute.name)
+        day = as_date(column, attribute)
         periods = sorted(_periods(coding, reading))
         rounded, earlier, later = never, day < periods[0][0], day >= periods[-1][1]
         above, below = (earlier, later) if reading.age_at is not None else (later, earlier)
@@ -300,20 +315,24 @@ def in_zones(
         instants: Columns whose values are instants by their type.
 
     Raises:
-        InvalidInputError: A column with a zone holds no instants, or one without a zone holds some.
+        InvalidCodingError: A column with a zone holds no instants, or one without a zone holds some.
+        InvalidInputError: Values of a column with a zone stand for "missing".
     """
     local: dict[str, Any] = {}
     for name in coding.stored:
-        reading, one = readings.get(name, PLAIN), coding.attribute(name).coding
+        reading = readings.get(name, PLAIN)
         column = reading.time_of or name
         if column not in records.columns:
             continue  # the table refuses it, with all others that are missing
         if reading.zone:
             if column not in instants:
-                raise InvalidInputError(field="data", problem=without_offset(column))
+                raise without_offset(name)
+            if reading.absent:  # they are compared as texts, which instants of a table have not
+                problem = f"'{name}' has a zone, so in a table only NULL is missing: missing = true"
+                raise InvalidInputError(field="data", problem=problem)
             local[name] = _local(records[column], reading.zone, times=bool(reading.time_of))
-        elif column in instants and isinstance(one, Edges) and one.dates and one.scale is not None:
-            raise InvalidInputError(field="data", problem=without_zone(name))
+        elif column in instants and are_plain_days(coding.attribute(name).coding):
+            raise without_zone(name)
     plain = {name: replace(one, zone="", time_of="") for name, one in readings.items()}
     return (records.mutate(**local) if local else records), plain
 
@@ -337,25 +356,3 @@ def _local(instant: Any, zone: str, *, times: bool) -> Any:
     if times:
         return local.hour().cast("int64") * 60 + local.minute().cast("int64")
     return local.cast("date")
-
-
-def _answered(run: Any, query: Any) -> list[Any]:
-    return [*run(query)]
-
-
-def check_midnights(run: Any, records: Any, coding: Coding) -> None:
-    """Check that dates with a step which are stored as times without an offset are all midnights.
-
-    Raises:
-        InvalidInputError: Some are not: their zone is not known.
-    """
-    for name in coding.stored:
-        one = coding.attribute(name).coding
-        on_scale = isinstance(one, Edges) and one.dates and one.scale is not None
-        if on_scale and name in records.columns and records[name].type().is_timestamp():
-            column = records[name]
-            others = records.filter(column != column.truncate("D"))
-            query = others.aggregate(records=others.count())
-            batches: list[Any] = silently(partial(_answered, run, query))
-            if sum(int(batch.column(0)[0].as_py()) for batch in batches):
-                raise InvalidInputError(field="data", problem=without_zone(name))

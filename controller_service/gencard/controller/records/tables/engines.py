@@ -11,7 +11,7 @@ from typing import Any
 
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.tables.codes import check_midnights, in_zones
+from gencard.controller.records.tables.codes import in_zones
 from gencard.controller.records.tables.table import Table
 from gencard.core.coding import (
     Coding,
@@ -62,9 +62,9 @@ def open_table(
         run, snapshot = runner(backend, address), address.engine in ("postgresql", "duckdb")
         if address.engine == "postgresql":
             run = partial(_one_copy, backend, going)
-        records, plain = in_zones(records, coding, readings, instants_of(backend, records))
-        check_midnights(run, records, coding)
-        yield Table(run, records, coding, plain, address.identity, snapshot)
+        instants = instants_of(backend, records)
+        records, plain = in_zones(records, coding, readings, instants)
+        yield Table(run, records, coding, plain, address.identity, snapshot, instants)
 
 
 def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]]:
@@ -186,8 +186,8 @@ def records_of(backend: Any, address: TableAddress) -> Any:
 
 def instants_of(backend: Any, records: Any) -> frozenset[str]:
     """Return the columns whose values are instants by their type: timestamps with a zone."""
-    if backend.name == "pyspark":  # Ibis tells them from those without a zone in all others
-        fields = silently(lambda: backend._session.sql(backend.compile(records)).schema.fields)
+    if backend.name == "pyspark":  # for Ibis, its timestamps with a zone and those without are one type
+        fields = silently(lambda: backend.raw_sql(backend.compile(records)).schema.fields)
         return frozenset(one.name for one in fields if one.dataType.typeName() == "timestamp")
     types = records.schema().items()
     return frozenset(name for name, one in types if one.is_timestamp() and one.timezone is not None)

@@ -21,7 +21,7 @@ from gencard.controller.records.profiles import (
     profile_of,
 )
 from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.tables.codes import absences, as_number, as_text
+from gencard.controller.records.tables.codes import absences, as_number, as_text, is_timed
 from gencard.controller.records.tables.declarations import Declaration, declarations
 from gencard.controller.records.tables.engines import (
     instants_of,
@@ -44,10 +44,8 @@ def table_profiles(address: TableAddress, secret: str, progress: Callable[[str],
         declared_columns = silently(lambda: declarations(backend, address, run))
         count = _rows(run, records.aggregate(n=records.count()))[0]["n"]
         check_enough(count)
-        looks = {
-            name: _TableLook(run, records, name, instants_of(backend, records))
-            for name in records.columns
-        }
+        instants = instants_of(backend, records)
+        looks = {name: _TableLook(run, records, name, instants) for name in records.columns}
         return [
             _profile(look, name, declared_columns.get(name, Declaration()), count, progress)
             for name, look in looks.items()
@@ -211,7 +209,7 @@ class _TableLook:
         column = self._column
         if not column.type().is_timestamp():
             return ""
-        return "local" if self._count(column != column.truncate("D")) else ""
+        return "local" if self._count(is_timed(column)) else ""
 
     def mean(self, marks: dict[str, int]) -> float:
         """Return the mean of the numbers that are present."""

@@ -7,7 +7,7 @@
 """
 
 import hmac
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import combinations, islice
@@ -21,6 +21,7 @@ from gencard.controller.records.encoding import (
     check_numbers,
     scales_of,
     sources_of,
+    without_a_zone,
 )
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.source import NOT_COVERED, check_version, check_zeros, checked_cliques
@@ -30,6 +31,7 @@ from gencard.controller.records.tables.codes import (
     as_text,
     code_of,
     derived_code,
+    is_timed,
     numbers_of_stored,
     stored_number,
 )
@@ -72,6 +74,7 @@ class Table:
         run: Executes an expression: batches of Arrow.
         identity: Says which table it is, whatever it holds.
         snapshot: All statements see the same records, so that one look at their version is enough.
+        instants: Columns whose values are instants by their type.
 
     Every method may raise DatasetUnavailableError (the database cannot be reached, or refuses),
     MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
@@ -83,6 +86,7 @@ class Table:
     readings: Mapping[str, Reading] = field(default_factory=dict)
     identity: str = ""
     snapshot: bool = False
+    instants: Collection[str] = ()
     _kept: dict[Clique, _Counts] = field(default_factory=dict, init=False, repr=False)
     _looks: list[str] = field(default_factory=list, init=False, repr=False)
 
@@ -145,6 +149,21 @@ class Table:
         (batch,) = self._batches(self.records.aggregate(**tests))
         counts = iter([int(column[0] or 0) for column in batch])
         return {name: Adjustments(*islice(counts, 3)) for name in names}
+
+    def timed(self) -> dict[str, int]:
+        """Return how many values of each attribute of dates without a zone have a time of day."""
+        names = without_a_zone(self.coding, self.readings)
+        columns = dict(zip(names, self.columns(names), strict=True))
+        columns = {name: column for name, column in columns.items() if column.type().is_timestamp()}
+        if not columns:
+            return {}
+        tests = (
+            column.notnull() if name in self.instants else is_timed(column).fill_null(False)
+            for name, column in columns.items()
+        )
+        query = self.records.aggregate(**{f"t{axis}": test.sum() for axis, test in enumerate(tests)})
+        (batch,) = self._batches(query)
+        return {name: int(column[0] or 0) for name, column in zip(columns, batch, strict=True)}
 
     def count(self, cliques: Sequence[Clique]) -> list[_Counts]:
         """Marginals on the cliques, in their order: a ``MarginalSource``."""
