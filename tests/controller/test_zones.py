@@ -1,13 +1,15 @@
 """Instants in files: their date and time of day in a declared zone, beside ``zoneinfo``."""
 
 from datetime import UTC, date, datetime, timedelta
+from importlib import resources
 from zoneinfo import ZoneInfo
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.controller.records.encoding import how_read
+from gencard.controller.records.encoding import how_read, zones
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import schema_of_text
@@ -23,6 +25,12 @@ ZONES = (
     *("Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca", "Asia/Tehran"),
 )
 FIRST, LAST = date(1970, 1, 1), date(2025, 12, 31)
+
+
+def rules_of(zone: str) -> ZoneInfo:
+    """Return the rules of the package tzdata, not those of this host."""
+    with (resources.files("tzdata") / "zoneinfo" / zone).open("rb") as file:
+        return ZoneInfo.from_file(file, key=zone)
 
 
 def schema(zone: str, more: str = ""):
@@ -57,9 +65,20 @@ def test_dates_and_minutes_are_those_of_zoneinfo(tmp_path, zone, ending, unit):
         frame.assign(left=frame.left.dt.as_unit(unit)).to_parquet(path)
     names = ("left", "hour")
     _, numbers = vault(path, schema(zone)).read((), names, most_records=10_000)
-    local = [one.astimezone(ZoneInfo(zone)) for one in instants]
+    local = [one.astimezone(rules_of(zone)) for one in instants]
     assert numbers["left"].tolist() == [days_of_date(one.date()) for one in local]
     assert numbers["hour"].tolist() == [60 * one.hour + one.minute for one in local]
+
+
+def test_the_engine_of_files_knows_every_zone_that_a_schema_may_name():
+    """The names are those of the package tzdata, whatever the host has."""
+    assert {"UTC", "America/New_York", "Asia/Kathmandu"} < zones()
+    assert not {"localtime", "Factory", "posixrules", "tzdata.zi", ""} & zones()
+    with duckdb.connect() as connection:
+        (known,) = zip(
+            *connection.execute("SELECT name FROM pg_timezone_names()").fetchall(), strict=True
+        )
+    assert zones() <= {*known}
 
 
 def test_fractions_of_a_second_do_not_reach_the_next_day(tmp_path):

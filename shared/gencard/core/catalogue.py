@@ -113,6 +113,24 @@ class CatalogueEntry:
         attributes = tuple(one.attribute for one in self.attributes)
         object.__setattr__(self, "coding", Coding(attributes, self.structural_zeros))
 
+    @property
+    def not_declared(self) -> str:
+        """Time of day and zone of dates that the schema leaves out, in words; empty if there are none.
+
+        Dates of schemas with a step have neither, unless they have a zone.
+        """
+        dates = {
+            one.name: one.reading.zone
+            for one in self.attributes
+            if isinstance(coding := one.attribute.coding, Edges) and coding.dates
+            if one.reading.zone or (coding.scale is None and one.attribute.derivation is None)
+        }
+        with_times = {one.reading.time_of for one in self.attributes}
+        times = ", ".join(name for name in dates if name not in with_times)
+        zones = ", ".join(name for name, zone in dates.items() if not zone)
+        parts = [f"time of day of {times}"] if times else []
+        return "; ".join([*parts, *([f"zone of {zones}, which is read in UTC"] if zones else [])])
+
 
 @dataclass(frozen=True, slots=True)
 class GeneratorEntry:

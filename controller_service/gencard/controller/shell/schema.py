@@ -125,8 +125,9 @@ def set_attribute(
     options: Table = {"ordered": ordered, "integer": integer, "missing": missing}
     values |= {name: flag or None for name, flag in options.items() if flag is not None}
     texts: Table = {"decimals": decimals, "other": other, "description": description}
-    texts |= {"zone": zone, "time_of": time_of}
     values |= {name: value for name, value in texts.items() if value is not None}
+    zones = {"zone": zone, "time_of": time_of}  # an empty one takes the key away
+    values |= {name: value or None for name, value in zones.items() if value is not None}
     edit = AttributeEdit(attribute, values, add_label or (), absent or (), leave_out, new)
     if not (values or add_label or absent or leave_out):
         raise InvalidInputError(field="attribute", problem="nothing to change was given; see --help")
