@@ -8,17 +8,20 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from gencard.controller.records.encoding import how_read, zones
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import schema_of_text
 from gencard.controller.records.vault import Vault
+from gencard.controller.shell.main import app
 from gencard.core.coding import (
     Reading,
     days_of_date,
 )
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError
+from tests.system.house import build, survey
 
 ZONES = (
     *("UTC", "America/New_York", "Europe/Berlin", "Asia/Kathmandu", "Australia/Lord_Howe"),
@@ -75,10 +78,8 @@ def test_the_engine_of_files_knows_every_zone_that_a_schema_may_name():
     assert {"UTC", "America/New_York", "Asia/Kathmandu"} < zones()
     assert not {"localtime", "Factory", "posixrules", "tzdata.zi", ""} & zones()
     with duckdb.connect() as connection:
-        (known,) = zip(
-            *connection.execute("SELECT name FROM pg_timezone_names()").fetchall(), strict=True
-        )
-    assert zones() <= {*known}
+        rows = connection.execute("SELECT name FROM pg_timezone_names()").fetchall()
+    assert zones() <= {name for (name,) in rows}
 
 
 def test_fractions_of_a_second_do_not_reach_the_next_day(tmp_path):
@@ -153,3 +154,88 @@ def test_a_draft_asks_for_the_zone_and_guesses_none(tmp_path):
     assert (
         f"One record moves the mean of cost {expected} above = 'highest' costs less." == cost.influence
     )
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A survey whose departures are times with an offset and arrivals are times without one."""
+    rows = survey(60)
+    start = datetime(2013, 1, 1, 23, 30, tzinfo=UTC)
+    left = [start + timedelta(hours=6 * row) for row in range(60)]
+    rows["left"] = [one.isoformat() for one in left]
+    rows["came"] = [
+        f"{one:%Y-%m-%d} 00:00:00" if row % 4 else f"{one:%Y-%m-%d %H:%M}"
+        for row, one in enumerate(left)
+    ]
+    return build(tmp_path_factory.mktemp("timed"), rows)
+
+
+@pytest.fixture
+def checked(house):
+    """The output and the error of a check, under a schema with more attributes."""
+    schema_file = house.folder / "schema.toml"
+    before = schema_file.read_text()
+
+    def check(more: str) -> tuple[str, str]:
+        schema_file.write_text(f"{before}\n[[attributes]]\n{more}\n")
+        try:
+            result = CliRunner().invoke(app, ["check", "--config", str(house.settings_file)])
+        finally:
+            schema_file.write_text(before)
+        error = result.exception
+        notes = getattr(error, "__notes__", []) if error else []
+        return " ".join(result.output.split()), " ".join([str(error or ""), *notes])
+
+    return check
+
+
+DAYS = 'dates = ["2013-01-01", "2013-01-31"]'
+
+
+def test_check_counts_times_without_a_zone_of_earlier_schemas(checked):
+    output, error = checked(f'name = "came"\n{DAYS}')
+    words = "of the values of came, 15 are times without a zone, and are read as UTC (texts: as written)"
+    assert words in output
+    assert not error
+    assert "of the values of left, 60 are times" in checked(f'name = "left"\n{DAYS}')[0]
+
+
+def test_check_refuses_times_without_a_zone_under_a_step_and_says_where(checked):
+    """By a text of its own, not as any value without a level."""
+    for name in ("came", "left"):
+        _, error = checked(f'name = "{name}"\n{DAYS}\nstep = 1')
+        assert f"'{name}' is not valid: its values have a time of day, and it has no zone" in error
+        assert "Declared in schema.toml, line" in error
+
+
+def test_check_under_a_zone(checked):
+    output, error = checked(f'name = "left"\n{DAYS}\nzone = "UTC"')
+    assert not error
+    assert "times without" not in output
+    _, error = checked(f'name = "came"\n{DAYS}\nzone = "UTC"')
+    assert "'came' is not valid: it has a zone, but its values have no offset from UTC" in error
+    assert "Declared in schema.toml, line" in error
+
+
+def test_times_are_found_as_they_are_written(tmp_path):
+    """Without a zone, a midnight with an offset is a time; with one, dates and times lack an offset."""
+    texts = {
+        "2013-01-01": 0,
+        "2013-01-01 00:00": 0,
+        "2013-01-01T00:00:00.000": 0,
+        "2013-01-01 00:00:01": 1,
+        "2013-01-01T05:15": 1,
+        "2013-01-01T00:00:00Z": 1,
+        "2013-01-01 00:00:00+00": 1,
+        "2013-01-01T05:15:00-05:00": 1,
+        "nonsense": 0,
+        "12:00": 0,
+    }
+    text = f'title = "t"\ndeclared_by = "d"\n[[attributes]]\nname = "left"\n{DAYS}\nmissing = true\n'
+    for value, count in texts.items():
+        (tmp_path / "r.csv").write_text(f'left,other\n"{value}",1\n')
+        found = vault(tmp_path / "r.csv", schema_of_text(text, "s.toml")).unzoned()
+        assert found == {"left": count}, value
+        zoned = schema_of_text(f'{text}zone = "UTC"\n', "s.toml")
+        no_offset = value[:4] == "2013" and not value.endswith(("Z", "+00", "-05:00"))
+        assert vault(tmp_path / "r.csv", zoned).unzoned() == {"left": no_offset}, value

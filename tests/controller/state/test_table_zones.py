@@ -153,7 +153,7 @@ def test_a_table_has_the_dates_and_times_of_the_zone(engine, socket, tmp_path, i
     address = stored(engine, records_of(instants), tmp_path, socket)
     with open_source(address, schema, USUAL, None) as table:
         table.check()
-        assert not any(table.timed().values())
+        assert not any(table.unzoned().values())
         np.testing.assert_array_equal(read(table, schema), expected)
 
 
@@ -287,7 +287,7 @@ def test_times_of_earlier_schemas_are_counted_and_read_in_utc(engine, socket, tm
     for place in (*places, stored(engine, pa.table(columns), tmp_path, socket)):
         with open_source(place, schema, USUAL, None) as source:
             source.check()
-            found = {name: count for name, count in source.timed().items() if count}
+            found = {name: count for name, count in source.unzoned().items() if count}
             assert found == {"left": 2, "came": 1}
             written = place == tmp_path / "r.csv"
             assert source.count([("left",)])[0].tolist() == ([0, 2, 1] if written else [1, 1, 1])

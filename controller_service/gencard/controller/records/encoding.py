@@ -137,6 +137,12 @@ class Column:
             return f"{self.sql} IS NOT NULL"
         return f"{self.days} IS NOT NULL AND {self.plain_days} IS NULL"
 
+    @property
+    def local(self) -> str:
+        """Whether the value is a text that states a date, with a time or without one, and no offset."""
+        is_text = self.kind == "VARCHAR"
+        return f"{self.days} IS NOT NULL AND NOT {self.is_instant}" if is_text else "false"
+
     def in_zone(self, zone: str, *, times: bool) -> str:
         """The date of an instant in days since 1970-01-01, or its minutes since midnight, in a zone.
 
@@ -244,13 +250,9 @@ def are_plain_days(coding: Labels | Edges) -> bool:
     return isinstance(coding, Edges) and coding.dates and coding.scale is not None
 
 
-def without_a_zone(coding: Coding, readings: Mapping[str, Reading]) -> Clique:
-    """Return the attributes of dates that have no zone."""
-    return tuple(
-        name
-        for name in coding.stored
-        if are_dates(coding.attribute(name).coding) and not readings.get(name, PLAIN).zone
-    )
+def of_dates(coding: Coding) -> Clique:
+    """Return the stored attributes of dates."""
+    return tuple(name for name in coding.stored if are_dates(coding.attribute(name).coding))
 
 
 class Encoder(Protocol):

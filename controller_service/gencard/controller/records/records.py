@@ -10,13 +10,14 @@ import numpy as np
 
 from gencard.controller.policy.statistics import objection
 from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout
-from gencard.controller.records.encoding import are_plain_days, without_zone
+from gencard.controller.records.encoding import are_plain_days, without_offset, without_zone
 from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, place_of, read_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.records.vault import check_detected, open_source
 from gencard.controller.settings.settings import DatasetTable
+from gencard.core.coding import PLAIN
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
 from gencard.core.scale import Adjustments
@@ -97,10 +98,12 @@ def check_records(entry: DatasetTable, *, holdout: bool = False) -> dict[str, Ad
             source.check()
         except UndeclaredLevelError as error:
             undeclared = error
-        timed = {name: count for name, count in source.timed().items() if count}
-        for name in timed:
+        timed = {name: count for name, count in source.unzoned().items() if count}
+        for name in timed:  # says more of these values than that they are undeclared
+            if schema.readings.get(name, PLAIN).zone:
+                raise without_offset(name)
             if are_plain_days(schema.coding.attribute(name).coding):
-                raise without_zone(name)  # says more of these values than that they are undeclared
+                raise without_zone(name)
         if undeclared is not None:
             raise undeclared
         return source.adjustments() | {name: Adjustments(timed=count) for name, count in timed.items()}

@@ -84,8 +84,8 @@ class RecordSource(MarginalSource, Protocol):
         """Return how many values of each attribute on a scale are rounded and clamped."""
         ...
 
-    def timed(self) -> dict[str, int]:
-        """Return how many values of each attribute of dates without a zone have a time of day."""
+    def unzoned(self) -> dict[str, int]:
+        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
         ...
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:

@@ -22,8 +22,8 @@ from gencard.controller.records.encoding import (
     columns_of,
     encoders_of,
     how_read,
+    of_dates,
     query_of,
-    without_a_zone,
 )
 from gencard.controller.records.file_format import (
     USUAL,
@@ -41,6 +41,7 @@ from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.source import RecordSource, StreamedRecords, check_version
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.coding import (
+    PLAIN,
     Coding,
     Reading,
 )
@@ -118,16 +119,18 @@ class Vault(StreamedRecords):
         """Raises DatasetChangedError where the file is not the version named."""
         check_version(self.version(salt), version)
 
-    def timed(self) -> dict[str, int]:
-        """Return how many values of each attribute of dates without a zone have a time of day."""
-        names = without_a_zone(self.coding, self.readings)
+    def unzoned(self) -> dict[str, int]:
+        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
+        names = of_dates(self.coding)
         if not names:
             return {}
         with Records(self.path, self.format) as records:
-            tests = [
-                f"count(*) FILTER (WHERE {column.timed})" for column in records.columns_named(names)
-            ]
-            (counts,) = records.rows(query_of(tests))
+            columns = zip(names, records.columns_named(names), strict=True)
+            tests = (
+                column.local if self.readings.get(name, PLAIN).zone else column.timed
+                for name, column in columns
+            )
+            (counts,) = records.rows(query_of([f"count(*) FILTER (WHERE {test})" for test in tests]))
         return dict(zip(names, counts, strict=True))
 
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:

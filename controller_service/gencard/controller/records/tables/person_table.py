@@ -109,9 +109,9 @@ class PersonTable(StreamedRecords):
         text = f"gencard.person_table.v1 {self.version_kind} {reading} {places % 2**64}"
         return hmac.new(salt, text.encode(), sha256).hexdigest()
 
-    def timed(self) -> dict[str, int]:
-        """Return how many values of each attribute of dates without a zone have a time of day."""
-        return self.table.timed()
+    def unzoned(self) -> dict[str, int]:
+        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
+        return self.table.unzoned()
 
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
         if uncoded:

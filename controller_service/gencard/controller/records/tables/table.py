@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from gencard.controller.records.encoding import (
     adjusted_numbers,
     check_numbers,
+    of_dates,
     scales_of,
     sources_of,
-    without_a_zone,
 )
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.source import NOT_COVERED, check_version, check_zeros, checked_cliques
@@ -150,9 +150,9 @@ class Table:
         counts = iter([int(column[0] or 0) for column in batch])
         return {name: Adjustments(*islice(counts, 3)) for name in names}
 
-    def timed(self) -> dict[str, int]:
-        """Return how many values of each attribute of dates without a zone have a time of day."""
-        names = without_a_zone(self.coding, self.readings)
+    def unzoned(self) -> dict[str, int]:
+        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
+        names = of_dates(self.coding)  # instants that have a zone are dates here
         columns = dict(zip(names, self.columns(names), strict=True))
         columns = {name: column for name, column in columns.items() if column.type().is_timestamp()}
         if not columns:
