@@ -14,15 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from gencard.controller.records.declared_scale import DeclaredScale
-from gencard.core.coding import (
-    PLAIN,
-    Attribute,
-    Coding,
-    Edges,
-    Labels,
-    Reading,
-    days_of_date,
-)
+from gencard.core.coding import PLAIN, Attribute, Coding, Edges, Labels, Reading, days_of_date
 
 _DAYS = tuple(float(days_of_date(dt.date(year, 1, 1))) for year in (1990, 2000, 2030))
 _SEXES = ("f", "m'\\ü", "女 \U0001f642")

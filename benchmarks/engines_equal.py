@@ -28,10 +28,7 @@ from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Vault
-from gencard.core.coding import (
-    Coding,
-    Reading,
-)
+from gencard.core.coding import Coding, Reading
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, UndeclaredLevelError
 from gencard.core.statistics.measure import measure

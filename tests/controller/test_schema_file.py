@@ -15,14 +15,7 @@ from gencard.controller.records.schema_file import (
     table_of_schema,
 )
 from gencard.controller.settings.dataset_draft import schema_text
-from gencard.core.coding import (
-    Attribute,
-    Coding,
-    Edges,
-    Labels,
-    Reading,
-    StructuralZeros,
-)
+from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading, StructuralZeros
 from gencard.core.errors import GencardError, InvalidCodingError, InvalidInputError
 
 TEXT = """

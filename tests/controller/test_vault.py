@@ -24,14 +24,7 @@ from gencard.controller.jobs import process
 from gencard.controller.records.encoding import how_read
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.vault import Records, Vault, check_detected, silently
-from gencard.core.coding import (
-    Attribute,
-    Coding,
-    Edges,
-    Labels,
-    Reading,
-    StructuralZeros,
-)
+from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading, StructuralZeros
 from gencard.core.errors import (
     DatasetChangedError,
     DatasetError,

@@ -16,10 +16,7 @@ from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import schema_of_text
 from gencard.controller.records.vault import Vault
 from gencard.controller.shell.main import app
-from gencard.core.coding import (
-    Reading,
-    days_of_date,
-)
+from gencard.core.coding import Reading, days_of_date
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError
 from tests.system.house import build, survey
 

@@ -14,13 +14,7 @@ from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.main import app
-from gencard.core.coding import (
-    Attribute,
-    Coding,
-    Edges,
-    Labels,
-    Reading,
-)
+from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading
 from gencard.core.errors import InvalidInputError
 from tests.controller.state import postgres
 

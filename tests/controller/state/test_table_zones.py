@@ -20,7 +20,7 @@ from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema, schema_of_table
 from gencard.controller.records.vault import Vault, open_source
 from gencard.core.coding import days_of_date, minutes_of_time
-from gencard.core.errors import InvalidInputError, UndeclaredLevelError
+from gencard.core.errors import InvalidInputError, MissingAttributeError, UndeclaredLevelError
 
 pytest.importorskip("ibis")
 from tests.controller.state.test_tables import SALT, engine, socket, stored  # noqa: F401  # fixtures
@@ -250,6 +250,28 @@ def test_what_each_type_of_a_table_may_be(engine, socket, tmp_path, kind, zone, 
     records = pa.table({"left": column, "who": ["p"]})
     found = outcome(stored(engine, records, tmp_path, socket), declared(zone=zone, person=person))
     assert refusals[not zone] in found if refusals[not zone] else not found
+
+
+def test_a_time_of_day_is_that_of_its_instants_alone(engine, socket, tmp_path):  # noqa: F811
+    """Also where a column has its name, beside the instants or without them."""
+    named = pa.table({"left": pa.array([utc(INSTANT)]), "hour": pa.array([7])})
+    named = named.set_column(0, "left", named["left"].cast(pa.timestamp("us", tz="UTC")))
+    hour = {"name": "hour", "time_of": "left", "edges": ["00:00", "24:00"]}
+    attributes = [{"name": "left", "zone": "UTC", **DATES}, hour]
+    schema = schema_of_table({"title": "t", "declared_by": "d", "attributes": attributes})
+    for records in (named, named.drop_columns("left")):
+        pq.write_table(records, tmp_path / "r.parquet")
+        for place in (tmp_path / "r.parquet", stored(engine, records, tmp_path, socket)):
+            if "left" not in records.column_names:
+                with (
+                    pytest.raises(MissingAttributeError) as caught,
+                    open_source(place, schema, USUAL, None) as source,
+                ):
+                    source.count([("hour",)])
+                assert caught.value.fields["attribute"] == "left"
+                continue
+            with open_source(place, schema, USUAL, None) as source:
+                assert source.read((), ("hour",), most_records=9)[1]["hour"].tolist() == [5 * 60 + 15]
 
 
 def test_a_mark_of_missing_instants_is_refused_in_a_table(engine, socket, tmp_path):  # noqa: F811

@@ -19,10 +19,7 @@ from gencard.controller.records.encoding import (
 )
 from gencard.controller.records.persons import Gathered, Persons
 from gencard.core.card.sums import Sum
-from gencard.core.coding import (
-    Coding,
-    Reading,
-)
+from gencard.core.coding import Coding, Reading
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import (

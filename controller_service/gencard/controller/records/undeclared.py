@@ -20,15 +20,7 @@ from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Records
 from gencard.controller.settings.files import Table
 from gencard.controller.settings.settings import DatasetTable
-from gencard.core.coding import (
-    PLAIN,
-    Attribute,
-    Edges,
-    Labels,
-    Reading,
-    date_of_days,
-    days_of_date,
-)
+from gencard.core.coding import PLAIN, Attribute, Edges, Labels, Reading, date_of_days, days_of_date
 from gencard.core.scale import DAY, shortest
 
 OTHER = "other"

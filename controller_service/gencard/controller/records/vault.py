@@ -40,11 +40,7 @@ from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.source import RecordSource, StreamedRecords, check_version
 from gencard.controller.records.tables.address import TableAddress
-from gencard.core.coding import (
-    PLAIN,
-    Coding,
-    Reading,
-)
+from gencard.core.coding import PLAIN, Coding, Reading
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     DatasetUnavailableError,
@@ -237,7 +233,7 @@ class Records:
     def columns_named(self, names: Sequence[str]) -> list[Column]:
         """Raises MissingAttributeError, which names all that the file lacks."""
         by_name = {column.name: column for column in reversed(self.columns)}
-        if missing := [name for name in names if name not in by_name]:
+        if missing := [name for name in dict.fromkeys(names) if name not in by_name]:
             raise MissingAttributeError(attribute=", ".join(missing))
         return [by_name[name] for name in names]
 

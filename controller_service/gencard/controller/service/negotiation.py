@@ -13,10 +13,7 @@ from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import page_and_token, page_size, request_of
 from gencard.core.card.terms import Proposal
 from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute, GeneratorEntry
-from gencard.core.coding import (
-    PLAIN,
-    Attribute,
-)
+from gencard.core.coding import PLAIN, Attribute
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import negotiation_pb2 as pb

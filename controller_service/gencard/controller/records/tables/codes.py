@@ -24,17 +24,9 @@ from gencard.controller.records.encoding import (
     without_offset,
     without_zone,
 )
-from gencard.core.coding import (
-    PLAIN,
-    Attribute,
-    Coding,
-    Edges,
-    Labels,
-    Reading,
-    date_of_days,
-)
+from gencard.core.coding import PLAIN, Attribute, Coding, Edges, Labels, Reading, date_of_days
 from gencard.core.derivation import Derivation
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, MissingAttributeError
 from gencard.core.types import FloatArray
 
 UNDECLARED = -1
@@ -317,12 +309,15 @@ def in_zones(
     Raises:
         InvalidCodingError: A column with a zone holds no instants, or one without a zone holds some.
         InvalidInputError: Values of a column with a zone stand for "missing".
+        MissingAttributeError: The column of the instants of a time of day is missing.
     """
     local: dict[str, Any] = {}
     for name in coding.stored:
         reading = readings.get(name, PLAIN)
         column = reading.time_of or name
         if column not in records.columns:
+            if column != name:  # a column that has the name of the time of day is another one
+                raise MissingAttributeError(attribute=column)
             continue  # the table refuses it, with all others that are missing
         if reading.zone:
             if column not in instants:

@@ -13,10 +13,7 @@ from gencard.controller.records.file_format import silently
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.tables.codes import in_zones
 from gencard.controller.records.tables.table import Table
-from gencard.core.coding import (
-    Coding,
-    Reading,
-)
+from gencard.core.coding import Coding, Reading
 from gencard.core.errors import InvalidInputError
 
 _BATCH = 1 << 16

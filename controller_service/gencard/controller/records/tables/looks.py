@@ -23,12 +23,7 @@ from gencard.controller.records.profiles import (
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.tables.codes import absences, as_number, as_text, is_timed
 from gencard.controller.records.tables.declarations import Declaration, declarations
-from gencard.controller.records.tables.engines import (
-    instants_of,
-    open_backend,
-    records_of,
-    runner,
-)
+from gencard.controller.records.tables.engines import instants_of, open_backend, records_of, runner
 
 
 def table_profiles(address: TableAddress, secret: str, progress: Callable[[str], None]) -> list[Profile]:

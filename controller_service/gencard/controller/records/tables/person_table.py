@@ -34,12 +34,7 @@ from gencard.controller.records.persons import Gathered, Persons, check_number
 from gencard.controller.records.source import StreamedRecords, check_version
 from gencard.controller.records.tables.codes import key_text, value_of
 from gencard.controller.records.tables.table import Table
-from gencard.core.coding import (
-    PLAIN,
-    Attribute,
-    Coding,
-    Reading,
-)
+from gencard.core.coding import PLAIN, Attribute, Coding, Reading
 from gencard.core.dataset import code_dtype
 from gencard.core.domain import Clique
 from gencard.core.errors import UndeclaredLevelError

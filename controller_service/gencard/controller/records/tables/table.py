@@ -36,11 +36,7 @@ from gencard.controller.records.tables.codes import (
     stored_number,
 )
 from gencard.core.card.sums import Sum
-from gencard.core.coding import (
-    PLAIN,
-    Coding,
-    Reading,
-)
+from gencard.core.coding import PLAIN, Coding, Reading
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
