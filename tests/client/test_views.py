@@ -1,5 +1,6 @@
 """How objects show themselves, and how little an import costs."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,8 +14,9 @@ from rich.console import Console
 import gencard.client
 from gencard.client import all_marginals, card_view, histogram, mean, total
 from gencard.client.card_view import NEXT
-from gencard.client.catalogue import CatalogueEntry
+from gencard.client.catalogue import CatalogueEntry, ShownPolicy
 from gencard.client.display import Listed, notebook_bar
+from gencard.client.shell.catalogue import _document
 from gencard.client.shell.terminal import moment_said
 from gencard.client.terms import phi_of
 from gencard.core import errors
@@ -111,6 +113,28 @@ class TestNotebook:
     def test_types_and_missing_values_in_words(self, coding, others, type_, missing):
         entry = DeclaredAttribute(Attribute("a", coding), Reading(**others))
         assert (entry.type, entry.missing) == (type_, missing)
+
+    def test_how_values_are_read_is_json(self):
+        reading = Reading(("-9",), date(2020, 1, 1), "z", "Asia/Tokyo", "left")
+        attribute = Attribute("a", Labels(("a", "z")))
+        declared = (
+            DeclaredAttribute(attribute, reading, {"all": ("a", "z")}),
+            DeclaredAttribute(replace(attribute, name="b")),
+        )
+        entry = CatalogueEntry(
+            "datasets/d", "D", "", "sam", "ab", declared, policy=ShownPolicy(1, 1, 1, 1, (), Price(1))
+        )
+        document = json.loads(json.dumps(_document(entry)))
+        assert document["readings"] == {
+            "a": {
+                "absent": ["-9"],
+                "ageAt": "2020-01-01",
+                "other": "z",
+                "zone": "Asia/Tokyo",
+                "timeOf": "left",
+                "groups": {"all": ["a", "z"]},
+            }
+        }
 
     def test_what_is_not_declared_of_dates_is_said(self):
         """Dates with a step and no zone have neither a zone nor a time of day."""

@@ -236,3 +236,6 @@ def test_times_are_found_as_they_are_written(tmp_path):
         zoned = schema_of_text(f'{text}zone = "UTC"\n', "s.toml")
         no_offset = value[:4] == "2013" and not value.endswith(("Z", "+00", "-05:00"))
         assert vault(tmp_path / "r.csv", zoned).unzoned() == {"left": no_offset}, value
+        for one in (text, f'{text}zone = "UTC"\n'):  # what stands for "missing" is no time
+            marked = schema_of_text(one.replace("missing = true", f'missing = ["{value}"]'), "s.toml")
+            assert vault(tmp_path / "r.csv", marked).unzoned() == {"left": 0}, value

@@ -156,7 +156,7 @@ class Edges:
     @property
     def largest(self) -> float:
         """Largest number that has a level: the last edge, or 23:59 if that is 24:00."""
-        return self.edges[-1] if self.scale is None else float(self.scale.last * self.scale.step)
+        return float(self.scale.last) if self.scale is not None and self.times else self.edges[-1]
 
     @property
     def size(self) -> int:

@@ -1,6 +1,7 @@
 """datasets, generators, budget, log: what a controller offers, and what was spent."""
 
 from dataclasses import asdict
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -116,7 +117,8 @@ def _declared_document(entry: CatalogueEntry) -> dict[str, object]:
 
 def _reading_document(declared: DeclaredAttribute) -> dict[str, object]:
     reading: dict[str, object] = json_of(declared.reading) | {"groups": declared.groups}
-    return {name: value for name, value in reading.items() if value}
+    texts = {name: str(value) for name, value in reading.items() if isinstance(value, date)}
+    return {name: value for name, value in (reading | texts).items() if value}
 
 
 def _policy_document(policy: Policy) -> dict[str, object]:

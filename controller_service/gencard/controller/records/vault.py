@@ -121,12 +121,13 @@ class Vault(StreamedRecords):
         if not names:
             return {}
         with Records(self.path, self.format) as records:
-            columns = zip(names, records.columns_named(names), strict=True)
-            tests = (
-                column.local if self.readings.get(name, PLAIN).zone else column.timed
-                for name, column in columns
-            )
-            (counts,) = records.rows(query_of([f"count(*) FILTER (WHERE {test})" for test in tests]))
+            tests = []
+            for name, column in zip(names, records.columns_named(names), strict=True):
+                reading = self.readings.get(name, PLAIN)
+                test = column.local if reading.zone else column.timed
+                present = f"NOT ({column.absent(reading.absent)})"
+                tests.append(f"count(*) FILTER (WHERE {present} AND {test})")
+            (counts,) = records.rows(query_of(tests))
         return dict(zip(names, counts, strict=True))
 
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:

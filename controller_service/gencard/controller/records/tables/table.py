@@ -9,8 +9,10 @@
 import hmac
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from hashlib import sha256
 from itertools import combinations, islice
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from gencard.controller.records.file_format import silently
 from gencard.controller.records.source import NOT_COVERED, check_version, check_zeros, checked_cliques
 from gencard.controller.records.tables.codes import (
     UNDECLARED,
+    absences,
     adjustments,
     as_text,
     code_of,
@@ -154,7 +157,8 @@ class Table:
         if not columns:
             return {}
         tests = (
-            column.notnull() if name in self.instants else is_timed(column).fill_null(False)
+            (column.notnull() if name in self.instants else is_timed(column)).fill_null(False)
+            & ~reduce(or_, absences(column, self._reading(name).absent))
             for name, column in columns.items()
         )
         query = self.records.aggregate(**{f"t{axis}": test.sum() for axis, test in enumerate(tests)})
