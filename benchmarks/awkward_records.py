@@ -2,7 +2,8 @@
 
 Labels with quotes, backslashes, combining characters, text from right to left and signs of several code
 points; numbers exactly at edges and next to them, as floats, decimals and texts; ages from dates of
-birth, also of 29 February; missing values as NULL, as NaN and as marks.
+birth, also of 29 February; instants beside midnight and the changes of daylight saving time, before 1970
+too; missing values as NULL, as NaN and as marks.
 """
 
 import datetime as dt
@@ -13,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from gencard.controller.records.declared_scale import DeclaredScale
-from gencard.controller.records.encoding import PLAIN, Reading
-from gencard.core.coding import Attribute, Coding, Edges, Labels, days_of_date
+from gencard.core.coding import PLAIN, Attribute, Coding, Edges, Labels, Reading, days_of_date
 
 _DAYS = tuple(float(days_of_date(dt.date(year, 1, 1))) for year in (1990, 2000, 2030))
 _SEXES = ("f", "m'\\ü", "女 \U0001f642")
@@ -32,11 +32,17 @@ _WORDS = (
 
 
 def _on_scale(
-    step: str, edges: str, points: str = "", clamps: str = "", *, dates: bool = False
+    step: str,
+    edges: str,
+    points: str = "",
+    clamps: str = "",
+    *,
+    dates: bool = False,
+    times: bool = False,
 ) -> Edges:
     numbers, single = (tuple(map(Decimal, one.split())) for one in (edges, points))
     above, below = "above" in clamps, "below" in clamps
-    declared = DeclaredScale(Decimal(step), numbers, single, above=above, below=below)
+    declared = DeclaredScale(Decimal(step), numbers, single, above=above, below=below, times=times)
     return declared.edges_of(missing=True, dates=dates)
 
 
@@ -44,6 +50,8 @@ _CENTS = _on_scale("0.01", "-1 0 0.05 1 100", "0 0.1 100", "above")
 _QUARTERS = _on_scale("0.25", "-2 -0.5 1 2", clamps="below")
 _WHOLE = _on_scale("5", "0 10 100", "10", "above below")
 _SEEN = _on_scale("1", " ".join(str(int(day)) for day in _DAYS), clamps="above below", dates=True)
+_LEFT = _on_scale("1", "-36524 0 15774 18262", "15774", dates=True)
+_HOUR = _on_scale("1", "0 60 180 720 1440", "119 1439", times=True)
 _AGED = _on_scale("1", "1 18 65", "18", "above below")
 CODING = Coding(
     (
@@ -64,6 +72,8 @@ CODING = Coding(
         Attribute("count", _WHOLE),
         Attribute("seen", _SEEN),
         Attribute("aged", _AGED),
+        Attribute("left", _LEFT),
+        Attribute("left_at", _HOUR),
     )
 )
 READINGS = {
@@ -73,7 +83,23 @@ READINGS = {
     "city": Reading(other="other"),
     "paid": Reading(("-9",)),
     "aged": Reading(age_at=dt.date(2001, 2, 28)),
+    "left": Reading(zone="America/New_York"),
+    "left_at": Reading(zone="America/New_York", time_of="left"),
 }
+_LEFT_AT = (
+    "2013-03-10T06:59:59.999999",  # 1:59:59 before the hour that does not exist
+    "2013-03-10T07:00:00",
+    "2013-11-03T05:30:00",  # both are 1:30
+    "2013-11-03T06:30:00",
+    "2013-03-10T04:59:59.7",
+    "2013-03-10T05:00:00",
+    "1969-12-31T23:59:59.5",
+    "1970-01-01T05:00:00",
+    "1950-07-01T03:59:59.999999",
+    "1905-01-01T04:59:00.25",
+)
+"""Instants in UTC."""
+
 _BORN = ("2000-02-28", "2000-02-29", "1983-02-28", "1983-03-01", "2002-02-27", "1935-03-01")
 _HALVES = "-1 -0.004 -0.005 0 0.004 0.005 0.0149 0.045 0.1 0.105 1.005 2.675 99.994 99.995 1e6"
 _AT_HALVES = _HALVES.split()
@@ -96,6 +122,10 @@ _VALUES = {
     "rate": pa.array(np.array([-9, -2.125, -0.5, -0.625, 0.1, 0.125, 1.9, np.nan], np.float32)),
     "count": pa.array([-7, 0, 2, 3, 7, 8, 10, 12, 13, 99, 10**9, None]),
     "seen": pa.array([*map(dt.date.fromisoformat, ("1234-05-06", "2000-01-01", "9999-12-31")), None]),
+    "left": pa.array(
+        [*(dt.datetime.fromisoformat(f"{one}+00:00") for one in _LEFT_AT), None],
+        pa.timestamp("us", tz="UTC"),
+    ),
     "aged": pa.array([*map(dt.date.fromisoformat, (*_BORN, "1700-01-01", "2050-01-01")), None]),
 }
 
@@ -118,7 +148,8 @@ def with_undeclared(
     names = tuple(
         one
         for one in domain.attributes
-        if readings.get(one, PLAIN).other is None and not _takes_all(coding.attribute(one).coding)
+        if not (readings.get(one, PLAIN).other or readings.get(one, PLAIN).time_of)
+        and not _takes_all(coding.attribute(one).coding)
     )
     for place, name in enumerate(names):
         column = records.column(name).combine_chunks()
@@ -145,8 +176,9 @@ def _roomy(kind: pa.DataType) -> pa.DataType:
 def _undeclared(kind: pa.DataType, coding: Labels | Edges) -> object:
     if pa.types.is_boolean(kind):
         return None
-    if pa.types.is_date(kind):
-        return dt.date(1800, 1, 1)
+    if pa.types.is_temporal(kind):  # the instant: a day after the last one, in New York
+        is_date = pa.types.is_date(kind)
+        return dt.date(1800, 1, 1) if is_date else dt.datetime(2020, 1, 2, 5, tzinfo=dt.UTC)
     if pa.types.is_string(kind):
         return f"{coding.labels[0]}\u0301" if isinstance(coding, Labels) else "1_000"
     if isinstance(coding, Edges) and coding.scale is not None:

@@ -24,12 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import adult, awkward_records, bench, census, engine_rows
-from gencard.controller.records.encoding import Reading
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Vault
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, Reading
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, UndeclaredLevelError
 from gencard.core.statistics.measure import measure

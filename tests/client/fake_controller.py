@@ -105,7 +105,7 @@ class Catalog(catalog_pb2_grpc.CatalogServiceServicer):
             version="ab" * 32, attributes=map(declared, CODING.attributes), policy=policy,
             records=2_000,
         )  # fmt: skip
-        entry.attributes[1].absent.append("-9")
+        entry.attributes[1].reading.absent.append("-9")
         entry.attributes[3].groups.add(name="well", labels=["good", "fair"])
         return catalog.GetDatasetResponse(dataset=entry)
 

@@ -1,8 +1,11 @@
 """How objects show themselves, and how little an import costs."""
 
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date
+from decimal import Decimal
 from types import SimpleNamespace
 
 import pytest
@@ -11,17 +14,26 @@ from rich.console import Console
 import gencard.client
 from gencard.client import all_marginals, card_view, histogram, mean, total
 from gencard.client.card_view import NEXT
+from gencard.client.catalogue import CatalogueEntry, ShownPolicy
 from gencard.client.display import Listed, notebook_bar
+from gencard.client.shell.catalogue import _document
 from gencard.client.shell.terminal import moment_said
 from gencard.client.terms import phi_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
 from gencard.core.catalogue import DeclaredAttribute
-from gencard.core.coding import Attribute, Edges, Labels
+from gencard.core.coding import Attribute, Edges, Labels, Reading
+from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain
+from gencard.core.scale import Scale
 from tests.client.fake_world import CODING
 from tests.client.test_report import Page, text_of
+
+DAYS = Edges.of_scale((Decimal(0),), Scale(Decimal(1), (Decimal(0), Decimal(9))), dates=True)
+"""Dates of a schema with a step."""
+
+TIMES = Edges.of_scale((Decimal(0),), Scale(Decimal(1), (Decimal(0), Decimal(1440)), times=True))
 
 SINGLES = all_marginals(1).cliques(CODING.domain)
 
@@ -72,6 +84,15 @@ class TestNotebook:
             (Edges((0, 1), decimals=2), {}, "decimal, 2 places", ""),
             (Edges((0, 1), missing=True), {}, "decimal", "empty"),
             (Edges((0, 1), decimals=0, dates=True), {}, "date", ""),
+            (DAYS, {"zone": "Asia/Tokyo"}, "date in Asia/Tokyo", ""),
+            (
+                Edges.of_scale(
+                    (Decimal(0),), Scale(Decimal(1), (Decimal(0), Decimal(1440)), times=True)
+                ),
+                {"zone": "Asia/Tokyo", "time_of": "left"},
+                "time of day of left in Asia/Tokyo",
+                "",
+            ),
             (
                 Edges((0, 99), True, 0),
                 {"age_at": date(2020, 1, 1)},
@@ -90,8 +111,50 @@ class TestNotebook:
         ],
     )
     def test_types_and_missing_values_in_words(self, coding, others, type_, missing):
-        entry = DeclaredAttribute(Attribute("a", coding), **others)
+        entry = DeclaredAttribute(Attribute("a", coding), Reading(**others))
         assert (entry.type, entry.missing) == (type_, missing)
+
+    def test_how_values_are_read_is_json(self):
+        reading = Reading(("-9",), date(2020, 1, 1), "z", "Asia/Tokyo", "left")
+        attribute = Attribute("a", Labels(("a", "z")))
+        declared = (
+            DeclaredAttribute(attribute, reading, {"all": ("a", "z")}),
+            DeclaredAttribute(replace(attribute, name="b")),
+        )
+        entry = CatalogueEntry(
+            "datasets/d", "D", "", "sam", "ab", declared, policy=ShownPolicy(1, 1, 1, 1, (), Price(1))
+        )
+        document = json.loads(json.dumps(_document(entry)))
+        assert document["readings"] == {
+            "a": {
+                "absent": ["-9"],
+                "ageAt": "2020-01-01",
+                "other": "z",
+                "zone": "Asia/Tokyo",
+                "timeOf": "left",
+                "groups": {"all": ["a", "z"]},
+            }
+        }
+
+    def test_what_is_not_declared_of_dates_is_said(self):
+        """Dates with a step and no zone have neither a zone nor a time of day."""
+        zone = Reading(zone="Asia/Tokyo")
+        earlier = Edges((0, 1), decimals=0, dates=True)
+        cut = Attribute("cut", earlier, derivation=Derivation(("came",), (0,)))
+        attributes = [
+            DeclaredAttribute(Attribute("left", DAYS), zone),
+            DeclaredAttribute(Attribute("back", DAYS), zone),
+            DeclaredAttribute(Attribute("hour", TIMES), replace(zone, time_of="left")),
+            DeclaredAttribute(Attribute("day", DAYS)),
+        ]
+        entry = CatalogueEntry("datasets/d", "D", "", "sam", "ab", tuple(attributes))
+        assert entry.not_declared == "time of day of back"
+        assert dict(entry.lines())["Not declared"] == entry.not_declared
+        old = [DeclaredAttribute(Attribute("came", earlier)), DeclaredAttribute(cut)]
+        entry = replace(entry, attributes=(*attributes, *old))
+        words = "time of day of back, came; zone of came, which is read in UTC"
+        assert entry.not_declared == words
+        assert "Not declared" not in dict(replace(entry, attributes=(attributes[3],)).lines())
 
     def test_somebody_connected_says_who(self, ana):
         assert "/analyst/ana at localhost:" in repr(ana)

@@ -65,7 +65,6 @@ from gencard.controller.jobs.tasks import (
     SynthesisJob,
     ThinOutJob,
 )
-from gencard.controller.records.encoding import Reading
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.sandbox.analyses import AnalysisRecipe
@@ -77,7 +76,7 @@ from gencard.core.audit.run import audit
 from gencard.core.card.mechanism import EXACT, USUAL_CHECKS, privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import AuditTerms
-from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
+from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain

@@ -8,6 +8,7 @@ from math import floor
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,13 +24,15 @@ from gencard.controller.records.declared_scale import (
     starts_of,
 )
 from gencard.controller.releases.rows_file import RowsFile
-from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
+from gencard.core.card.sums import Sum
+from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers, scaled_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError
 from gencard.core.scale import LARGEST_STEPS, MOST_STEPS, Scale
 from gencard.core.statistics.linear import numbers
 from gencard.core.statistics.places import places_of
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi
+from gencard.core.statistics.rank import rank
 from gencard.run.frames import dataset_of_frame, frame_of
 from gencard.run.levels import Numbers, values_of
 from gencard.wire.documents.psi_document import psi_document
@@ -103,21 +106,25 @@ class TestLevels:
     @given(
         st.lists(st.integers(-20, 40), min_size=2, max_size=6, unique=True).map(sorted),
         st.lists(st.integers(-20, 40), max_size=5, unique=True),
+        st.booleans(),
     )
-    def test_levels_are_those_that_a_person_would_write_down(self, edges, points):
-        points = [point for point in points if edges[0] <= point <= edges[-1]]
+    def test_levels_are_those_that_a_person_would_write_down(self, edges, points, closed):
+        """The last edge is the largest number, or the end after it, as 24:00 is."""
+        last = edges[-1] - (not closed)
+        points = [point for point in points if edges[0] <= point <= last]
         levels = []
         for low, high in pairwise(edges):
-            inside = range(low, high + (high == edges[-1]))
+            inside = range(low, high + (closed and high == edges[-1]))
             here = [number for number in inside if number not in points]
             single = [(point,) for point in points if point in inside]
             runs = [
                 tuple(one for one in here if all((one < p) == (q < p) for p in points)) for q in here
             ]
             levels += sorted({*runs, *single})
-        assert starts_of(edges, points) == tuple(level[0] for level in levels)
-        assert sum(map(len, levels)) == edges[-1] - edges[0] + 1
-        assert starts_of(*declared_of(starts_of(edges, points), edges[-1])) == starts_of(edges, points)
+        starts = starts_of(edges, points, last)
+        assert starts == tuple(level[0] for level in levels)
+        assert sum(map(len, levels)) == last - edges[0] + 1
+        assert starts_of(*declared_of(starts, edges[-1], last), last) == starts
 
     def test_a_point_splits_and_what_has_no_value_is_dropped(self):
         assert on_scale("1", "0 1 2 5", "0 1").level_names == ("0", "1", "[2, 5]", "missing")
@@ -151,6 +158,68 @@ class TestLevels:
         both = ladder((Decimal(-20), Decimal(0), Decimal(5)), Decimal(1))
         assert (both[0], both[-1]) == (-20, 5)
         assert list(both) == sorted({*both})
+
+
+class TestTimes:
+    """Times of day: the last edge may be 24:00, the end after the last value."""
+
+    DAY = on_scale("1", "0 360 720 1440", "0 1439", times=True, fine=Decimal(60))
+
+    def test_units_count_from_the_middle_of_all_steps(self):
+        scale = self.DAY.scale
+        assert (scale.ends, scale.centre, scale.unit_ends) == ((0, 1440), 720, (-720, 720))
+        assert (scale.last, scale.size) == (1439, 1440)
+        assert scale.units(np.array([0.0, 720, 1439])).tolist() == [-720, 0, 719]
+
+    def test_the_last_level_ends_before_the_end_of_the_day(self):
+        names = ("00:00", "[00:01, 06:00)", "[06:00, 12:00)", "[12:00, 23:59)", "23:59", "missing")
+        assert self.DAY.level_names == names
+        assert on_scale("1", "1200 1440", times=True).level_names[0] == "[20:00, 24:00)"
+        assert on_scale("1", "480 1200", times=True).level_names[0] == "[08:00, 20:00]"
+        assert on_scale("1", "1439 1440", times=True).level_names[0] == "23:59"
+        assert self.DAY.ends[-1] == (1439, 1439)
+        assert self.DAY.midpoints[3] == (720 + 1438) / 2
+
+    @pytest.mark.parametrize("clamped", [{}, {"above": True, "below": True}])
+    def test_no_value_is_the_end_of_the_day(self, clamped):
+        coding = on_scale("1", "360 1440", times=True, **clamped)
+        assert codes_of_numbers("x", coding, np.array([360, 1439, np.nan])).tolist() == [0, 0, 1]
+        if not clamped:
+            with pytest.raises(UndeclaredLevelError):
+                codes_of_numbers("x", coding, np.array([1440.0]))
+        assert coding.scale.adjusted(np.array([1440.0])).tolist() == [1439 if clamped else 1440]
+        assert coding.scale.adjustments(np.array([1440.0, 1439])).above == bool(clamped)
+
+    def test_rows_are_all_minutes_of_the_day_and_no_other(self):
+        words = np.random.default_rng(5).integers(0, 2**64, 40_000, dtype=np.uint64)
+        coding = on_scale("1", "1430 1440", times=True)
+        drawn = scaled_numbers(coding, coding.scale, np.zeros(20_000, dtype=np.int64), words)
+        assert {*drawn.tolist()} == {*range(1430, 1440)}
+
+    def test_the_price_counts_the_minutes_that_can_occur(self):
+        """Ten levels of one minute each: what their marginal determines costs nothing more."""
+        points = " ".join(map(str, range(1430, 1440)))
+        coding = Coding((Attribute("x", on_scale("1", "1430 1440", points, times=True)),))
+        marginal, total = (("x",),), (Sum(("x",)), Sum(("x", "x")))
+        assert rank(coding, marginal, (), total) == rank(coding, marginal, (), ()) == 11
+
+    @pytest.mark.parametrize(
+        ("edges", "options", "problem"),
+        [
+            ("0 1441", {}, "outside the day"),
+            ("0 1440 1441", {}, "outside the day"),
+            ("-1 60", {}, "outside the day"),
+            ("0 1440", {"points": (Decimal(1440),)}, "one of points lies outside the edges: 24:00"),
+            ("0 720", {"points": (Decimal(780),)}, "one of points lies outside the edges: 13:00"),
+            ("0 1440", {"fine": (Decimal(0), Decimal(1439))}, "fine must begin with the first and end"),
+        ],
+    )
+    def test_wrong_times_are_refused(self, edges, options, problem):
+        numbers = tuple(map(Decimal, edges.split()))
+        with pytest.raises(ValueError, match=problem):
+            DeclaredScale(Decimal(1), numbers, times=True, **options).edges_of(missing=True, dates=False)
+        with pytest.raises(ValueError, match="step of times of day"):
+            DeclaredScale(Decimal("0.5"), numbers, times=True).edges_of(missing=True, dates=False)
 
 
 class TestRows:
@@ -236,13 +305,18 @@ def test_a_rehearsed_program_gets_the_numbers_that_psi_places(monkeypatch, tmp_p
 def test_rows_in_files_and_frames_are_read_back(tmp_path, form, name):
     """Also if the last level is one number."""
     amounts, days = on_scale("0.01", "0 10 100", "0 100"), on_scale("1", "15706 15900", dates=True)
-    coding = Coding((Attribute("amount", amounts), Attribute("day", days)))
+    times = on_scale("1", "0 360 1440", "719", times=True)
+    columns = {"amount": amounts, "day": days, "hour": times}
+    coding = Coding(tuple(Attribute(*column) for column in columns.items()))
     codes = np.array([[row % size for size in coding.domain.sizes] for row in range(60)])
     rows = Dataset(coding.domain, codes)
     values = values_of(form, 7, rows, coding)
     if name:
         write_rows(rows, coding, tmp_path / name, values)
         again = read_rows(tmp_path / name, coding, coding.domain)
+        if name == "rows.csv" and form != "levels":
+            *_, hours = pd.read_csv(tmp_path / name, dtype=str).items()
+            assert hours[1].dropna().str.fullmatch("[0-2][0-9]:[0-5][0-9]").all()
     else:
         frame = frame_of(rows, coding, values)
         again = dataset_of_frame(frame, coding, coding.domain)
@@ -255,16 +329,20 @@ class TestDocument:
             Attribute("med", on_scale("0.01", "0 10 1000", "0 10", above=True, fine=Decimal(5))),
             Attribute("day", on_scale("1", "15706 16070", below=True, dates=True)),
             Attribute("old", Edges((0.0, 1.0, 9.0), decimals=0)),
+            Attribute("hour", on_scale("1", "0 360 1440", times=True)),
         )
     )
 
     def test_it_holds_levels_and_cells_as_decimals(self):
-        med, day, _ = coding_document(self.CODING)["attributes"]
+        med, day, old, hour = coding_document(self.CODING)["attributes"]
         assert med["edges"] == ["0", "0.01", "10", "10.01", "1000"]
         assert med["cells"][:6] == ["0", "0.01", "5", "10", "10.01", "15"]
         assert (med["step"], med["above"]) == ("0.01", "highest")
         assert "below" not in med
         assert (day["below"], day["dates"]) == ("lowest", True)
+        assert (hour["times"], hour["edges"]) == (True, ["0", "360", "1440"])
+        assert not {"times", "step"} & {*old}
+        assert "times" not in {**med, **day}
         assert coding_of_document(coding_document(self.CODING)) == self.CODING
 
     def test_what_the_records_were_asked_for_is_not_part_of_it(self):

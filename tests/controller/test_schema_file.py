@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale
-from gencard.controller.records.encoding import Reading
 from gencard.controller.records.schema_file import (
     PublicSchema,
     read_schema,
@@ -16,7 +15,7 @@ from gencard.controller.records.schema_file import (
     table_of_schema,
 )
 from gencard.controller.settings.dataset_draft import schema_text
-from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
+from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading, StructuralZeros
 from gencard.core.errors import GencardError, InvalidCodingError, InvalidInputError
 
 TEXT = """
@@ -201,6 +200,49 @@ STATED = {
         'edges = [0, 9]\nage_at = 2013-01-01\nstep = "0.5"',
         "the step of dates and ages",
     ),
+    "an unknown zone": (
+        'dates = [2013-01-01, 2013-12-31]\nzone = "New York"',
+        "zone is not a name of the IANA database",
+    ),
+    "the host's zone": (
+        'dates = [2013-01-01, 2013-12-31]\nzone = "localtime"',
+        "zone is not a name of the IANA database",
+    ),
+    "a zone of numbers": (EDGES + 'zone = "UTC"', "zone is allowed only with dates"),
+    "a zone of a derived attribute": (
+        'of = "sex"\nzone = "UTC"',
+        "zone and time_of are not allowed with",
+    ),
+    "a time of day of nothing": (
+        'time_of = "left"\nedges = ["00:00", "24:00"]',
+        "time_of names an attribute that the schema does not have",
+    ),
+    "a time of day without a zone": (
+        'time_of = "sex"\nedges = ["00:00", "24:00"]',
+        "time_of names 'sex', which has no zone",
+    ),
+    "a time of day without edges": ('time_of = "sex"', "time_of needs edges of times of day"),
+    "times of day of plain edges": ('edges = ["00:00", "24:00"]', "times of day, which need time_of"),
+    "numbers as times of day": (
+        'time_of = "sex"\nedges = [0, 12]',
+        "is not a time of day such as 06:30",
+    ),
+    "times outside the day": (
+        'time_of = "sex"\nedges = ["00:00", "25:00"]',
+        "is not a time of day such as 06:30",
+    ),
+    "the end of the day among others": (
+        'time_of = "sex"\nedges = ["00:00", "24:00", "24:00"]',
+        "a time lies outside the day: 24:00 may be the last edge only",
+    ),
+    "times of half a minute": (
+        'time_of = "sex"\nedges = ["00:00", "24:00"]\nstep = "0.5"',
+        "the step of times of day is 1 minute",
+    ),
+    "times of day and ages": (
+        'time_of = "sex"\nedges = ["00:00", "24:00"]\nage_at = 2013-01-01',
+        "time_of and age_at are two ways",
+    ),
     "a step of a derived attribute": ('of = "sex"\nedges = [0, 1]\nstep = 1', "the step of its source"),
 }
 
@@ -236,6 +278,46 @@ def test_a_scale_of_dates_and_of_ages(tmp_path):
     schema = read_schema(tmp_path / "s.toml")
     assert schema.readings["med"].age_at == date(2020, 1, 1)
     assert len(schema.coding.attribute("med").coding.scale.cells) == 121
+
+
+DEPARTURES = """
+title = "t"
+declared_by = "d"
+
+[[attributes]]
+name = "left"
+dates = ["2013-01-01", "2013-07-01", "2013-12-31"]
+zone = "America/New_York"
+
+[[attributes]]
+name = "hour"
+time_of = "left"
+edges = ["00:00", "06:00", "24:00"]
+points = ["12:00"]
+fine = ["00:00", "03:00", "24:00"]
+"""
+
+
+def test_a_date_in_a_zone_and_its_time_of_day(tmp_path):
+    (tmp_path / "s.toml").write_text(DEPARTURES)
+    schema = read_schema(tmp_path / "s.toml")
+    zone = "America/New_York"
+    assert schema.readings == {"left": Reading(zone=zone), "hour": Reading(zone=zone, time_of="left")}
+    hour = schema.coding.attribute("hour").coding
+    assert hour.level_names == ("[00:00, 06:00)", "[06:00, 12:00)", "12:00", "[12:01, 24:00)")
+    assert hour.scale.cells == (0, 180, 360, 720, 721, 1440)
+    assert (hour.edges[-1], hour.largest, hour.scale.centre) == (1440, 1439, 720)
+    text = schema_text(schema)
+    assert '"24:00"' in text
+    (tmp_path / "again.toml").write_text(text)
+    assert read_schema(tmp_path / "again.toml") == schema == schema_of_table(table_of_schema(schema))
+
+
+def test_a_time_of_day_is_not_cut(tmp_path):
+    cut = '\n[[attributes]]\nname = "half"\nof = "hour"\nedges = [0, 1439]\n'
+    (tmp_path / "s.toml").write_text(DEPARTURES + cut)
+    with pytest.raises(InvalidCodingError, match="cannot be cut into intervals: use recode"):
+        read_schema(tmp_path / "s.toml")
 
 
 def test_a_repeated_attribute_is_refused():

@@ -87,6 +87,10 @@ class TestSchema:
             (["age", "--labels", "16,17", "--integer"], {"labels": ["16", "17"], "integer": True}),
             (["wage", "--new", "--edges", "0,10", "--decimals", "2"], {"edges": [0, 10], "decimals": 2}),
             (["work", "--leave-out"], None),
+            (
+                ["left", "--new", "--edges", "2013-01-01,2013-12-31", "--zone", "America/New_York"],
+                {"dates": ["2013-01-01", "2013-12-31"], "step": 1, "zone": "America/New_York"},
+            ),
         ],
     )
     def test_set(self, house, words, expected):
@@ -110,6 +114,43 @@ class TestSchema:
         }
         run(house, "schema", "set", "age", "--labels", "a,b")
         assert attribute(house, "age") == {"name": "age", "labels": ["a", "b"]}
+
+    def test_a_zone_and_a_time_of_day(self, house):
+        """New edges of the same kind keep them, and others end them."""
+        left = {"name": "left", "dates": ["2013-01-01", "2013-12-31"], "step": 1}
+        run(house, "schema", "set", "left", "--new", "--edges", "2013-01-01,2013-12-31")
+        run(house, "schema", "set", "left", "--zone", "Asia/Tokyo")
+        assert attribute(house, "left") == left | {"zone": "Asia/Tokyo"}
+        run(house, "schema", "set", "left", "--edges", "2013-01-01,2014-12-31")
+        left["dates"] = ["2013-01-01", "2014-12-31"]
+        assert attribute(house, "left") == left | {"zone": "Asia/Tokyo"}
+        hour = {"name": "hour", "edges": ["00:00", "12:00", "24:00"], "time_of": "left"}
+        words = ["--time-of", "left", "--edges", "00:00,12:00,24:00"]
+        run(house, "schema", "set", "hour", "--new", *words)
+        assert attribute(house, "hour") == hour
+        run(
+            house,
+            "schema",
+            "set",
+            "hour",
+            "--edges",
+            "06:00, 24:00",
+            "--points",
+            "12:30",
+            "--fine",
+            "60",
+        )
+        hour |= {"edges": ["06:00", "24:00"], "points": ["12:30"], "fine": 60}
+        assert attribute(house, "hour") == hour
+        assert "time_of names 'left', which has no zone" in refused(
+            house, "schema", "set", "left", "--zone", ""
+        )
+        run(house, "schema", "set", "hour", "--leave-out")
+        run(house, "schema", "set", "left", "--zone", "")
+        assert attribute(house, "left") == left
+        run(house, "schema", "set", "left", "--zone", "UTC")
+        run(house, "schema", "set", "left", "--labels", "a,b")
+        assert attribute(house, "left") == {"name": "left", "labels": ["a", "b"]}
 
     def test_a_step_is_proposed_where_there_is_none(self, house):
         assert "schema set age --step 1" in run(house, "schema", "set", "age", "--missing")
@@ -141,6 +182,17 @@ class TestSchema:
             (["age", "--edges", "1,2", "--labels", "x"], "cannot be given together"),
             (["sex", "--new", "--labels", "x"], "is already in the schema"),
             (["sex", "--ordered", "--dataset", "nope"], "there are survey"),
+            (["sex", "--zone", "UTC"], "zone is allowed only with dates"),
+            (
+                ["age", "--edges", "2013-01-01,2013-12-31", "--zone", "Tokyo"],
+                "zone is not a name of the IANA database",
+            ),
+            (["age", "--edges", "00:00,12:00"], "times of day, which need time_of"),
+            (["age", "--edges", "00:00,12:00", "--time-of", "sex"], "names 'sex', which has no zone"),
+            (
+                ["age", "--edges", "00:00,12:00", "--time-of", "nothing"],
+                "time_of names an attribute that the schema does not have",
+            ),
         ],
     )
     def test_what_would_not_be_valid_is_not_written(self, house, words, problem):

@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gencard.controller.jobs import process
-from gencard.controller.records.encoding import Reading, how_read
+from gencard.controller.records.encoding import how_read
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.vault import Records, Vault, check_detected, silently
-from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
+from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading, StructuralZeros
 from gencard.core.errors import (
     DatasetChangedError,
     DatasetError,

@@ -15,7 +15,7 @@ from gencard.core.card.sums import Sum, product_ends
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.derivation import Derivation
 from gencard.core.errors import InvalidCodingError, InvalidInputError, UnknownAttributeError
-from gencard.core.scale import Scale
+from gencard.core.scale import DAY, Scale
 from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.rank import rank
 from gencard.core.statistics.sum_noise import LARGEST_SCALE, sensitivity, sum_noise
@@ -26,19 +26,28 @@ RELATIONS = ("add-remove", "replace-one")
 
 
 def number(
-    name: str, cells: list[int], levels: list[int], *, missing: bool, step: str = "1"
+    name: str,
+    cells: list[int],
+    levels: list[int],
+    *,
+    missing: bool,
+    step: str = "1",
+    until_midnight: bool = False,
 ) -> Attribute:
     """An attribute on a scale.
 
     Args:
         cells: Numbers of values of the histogram's cells.
         levels: Numbers of cells of the levels.
+        until_midnight: The numbers are the last minutes of the day, so that the last edge is no value.
     """
     unit = Decimal(step)
-    starts = [3 * unit + sum(cells[:place]) * unit for place in range(len(cells))]
-    last = 3 * unit + (sum(cells) - 1) * unit
+    first = DAY - sum(cells) if until_midnight else 3 * unit
+    starts = [first + sum(cells[:place]) * unit for place in range(len(cells))]
+    last = Decimal(DAY) if until_midnight else first + (sum(cells) - 1) * unit
     firsts = [starts[sum(levels[:place])] for place in range(len(levels))]
-    return Attribute(name, Edges.of_scale(firsts, Scale(unit, (*starts, last)), missing=missing))
+    scale = Scale(unit, (*map(Decimal, starts), last), times=until_midnight)
+    return Attribute(name, Edges.of_scale(firsts, scale, missing=missing))
 
 
 @st.composite
@@ -51,7 +60,7 @@ def attributes(draw: st.DrawFn, name: str) -> Attribute:
     levels = []
     while sum(levels) < len(cells):
         levels.append(draw(st.integers(1, len(cells) - sum(levels))))
-    return number(name, cells, levels, missing=missing)
+    return number(name, cells, levels, missing=missing, until_midnight=draw(st.booleans()))
 
 
 @st.composite
@@ -104,9 +113,8 @@ def _values(attribute: Attribute) -> list[tuple[int, int, int | None]]:
     if isinstance(own, Labels):
         return [(code, code, None if code == len(own.labels) else 0) for code in range(own.size)]
     assert own.scale is not None
-    low, high = own.scale.unit_ends
-    units = np.arange(low, high + 1)
-    first = own.scale.centre
+    (low, _), first = own.scale.unit_ends, own.scale.centre
+    units = np.arange(low, own.scale.last - first + 1)
     values = [float(Fraction(own.scale.step) * (first + int(unit))) for unit in units]
     cells = [
         max(i for i, edge in enumerate(own.scale.cells[:-1]) if float(edge) <= one) for one in values

@@ -20,11 +20,15 @@ from tests.system.raw_calls import URI, call, certificate_naming, certificate_wi
 LIST = "/gencard.v1.CatalogService/ListDatasets"
 SAM = URI.format(role="steward", name="sam").encode()
 ANA = URI.format(role="analyst", name="ana").encode()
-NOW = datetime.now(UTC)
 URI_TAG, DNS_TAG, MAIL_TAG, IP_TAG, ID_TAG, OTHER_TAG, DIRECTORY_TAG = (
     0x86, 0x82, 0x81, 0x87, 0x88, 0xA0, 0xA4,
 )  # fmt: skip
 """Context tags of GeneralName, RFC 5280, section 4.2.1.6."""
+
+
+def certified(*pems):
+    """Return the caller that a peer with these certificates is now."""
+    return caller_of(_Peer(*pems), lambda *_: True, None, datetime.now(UTC))
 
 
 def der(tag: int, content: bytes) -> bytes:
@@ -117,22 +121,22 @@ def test_the_same_certificate_without_the_trick_is_the_steward(house):
 @pytest.mark.parametrize("names", CRAFTED.values(), ids=CRAFTED)
 def test_the_reader_itself_refuses_what_tls_would_let_through(house, names):
     """The same certificates, straight to the function that decides: nothing rests on OpenSSL."""
-    pair = certificate_with(house, names_of(*names))
+    pair, now = certificate_with(house, names_of(*names)), datetime.now(UTC)
     with pytest.raises(UnauthenticatedError):
-        caller_of(_Peer(pair.certificate_pem), lambda who, _: who.uri == SAM.decode(), None, NOW)
+        caller_of(_Peer(pair.certificate_pem), lambda who, _: who.uri == SAM.decode(), None, now)
 
 
 @pytest.mark.parametrize("pems", [[], [b""], [b"garbage"], [b"-----BEGIN CERTIFICATE-----"]], ids=repr)
 def test_a_peer_without_a_readable_certificate_is_nobody(pems):
     with pytest.raises(UnauthenticatedError):
-        caller_of(_Peer(*pems), lambda *_: True, None, NOW)
+        certified(*pems)
 
 
 def test_two_certificates_of_one_peer_are_nobody(house):
     pem = certificate_with(house, names_of((URI_TAG, SAM))).certificate_pem
-    assert caller_of(_Peer(pem), lambda *_: True, None, NOW).identity == Identity.of(SAM.decode())
+    assert certified(pem).identity == Identity.of(SAM.decode())
     with pytest.raises(UnauthenticatedError):
-        caller_of(_Peer(pem, pem), lambda *_: True, None, NOW)
+        certified(pem, pem)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from gencard.core.card.budget import Claim, Neighbouring, Price, Spend, SpendSta
 from gencard.core.card.card import Change
 from gencard.core.card.terms import Tier
 from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute, GeneratorEntry
-from gencard.core.coding import Attribute, Coding, Labels, StructuralZeros
+from gencard.core.coding import Attribute, Coding, Labels, Reading, StructuralZeros
 from gencard.core.errors import GencardError, InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
 from gencard.core.output_checks.rules import Colour
@@ -160,12 +160,11 @@ def test_what_crosses_comes_back(message, data):
 
 
 DECLARED = (
-    DeclaredAttribute(Attribute("sex", Labels(("f", "m")), "As asked."), absent=("-9",)),
+    DeclaredAttribute(Attribute("sex", Labels(("f", "m")), "As asked."), Reading(("-9",))),
     DeclaredAttribute(
         Attribute("work", Labels(("a", "b", "c"))),
-        age_at=date(2026, 1, 1),
-        other="c",
-        groups={"early": ("a", "b")},
+        Reading(age_at=date(2026, 1, 1), other="c", zone="Asia/Tokyo", time_of="sex"),
+        {"early": ("a", "b")},
     ),
 )
 POLICY = Policy(2, 100, 5, 1_000, ("ipf",), Price(12), most_records=3, stewards=2)
@@ -236,7 +235,7 @@ def act(arguments):
         (steward.RiskReview, steward_pb2.RiskReview(state="ready", report=b"{"), InvalidInputError),
         (steward.RiskReview, steward_pb2.RiskReview(state="ready", report=b"{}"), InvalidInputError),
         (steward.RiskReview, steward_pb2.RiskReview(state="late"), InvalidInputError),
-        (DeclaredAttribute, catalog_pb2.DeclaredAttribute(age_at="2026-02-30"), InvalidInputError),
+        (Reading, catalog_pb2.Reading(age_at="2026-02-30"), InvalidInputError),
         (Attribute, catalog_pb2.Attribute(name="a"), InvalidInputError),
         (steward.CardReview, steward_pb2.CardReview(), InvalidInputError),
         (

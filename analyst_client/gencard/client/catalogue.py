@@ -100,6 +100,8 @@ class CatalogueEntry(core_catalogue.CatalogueEntry, Displayable):
             return [*facts, ("Next", f'dataset("{self.id}") shows schema and policy')]
         if self.most_records:
             facts.append(("Records count", counted(self.most_records)))
+        if self.not_declared:
+            facts.append(("Not declared", self.not_declared))
         groups = [(f"Groups of {one.name}", one.groups_text) for one in self.attributes if one.groups]
         return [*facts, *groups, *self.policy.lines()]
 

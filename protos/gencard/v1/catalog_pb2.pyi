@@ -358,39 +358,67 @@ class DeclaredAttribute(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ATTRIBUTE_FIELD_NUMBER: builtins.int
-    ABSENT_FIELD_NUMBER: builtins.int
-    AGE_AT_FIELD_NUMBER: builtins.int
-    OTHER_FIELD_NUMBER: builtins.int
     GROUPS_FIELD_NUMBER: builtins.int
-    age_at: builtins.str
-    """Values are dates of birth, and the level is that of the age on this day, YYYY-MM-DD; empty otherwise."""
-    other: builtins.str
-    """The label of all values that are not declared; empty where there is none."""
+    READING_FIELD_NUMBER: builtins.int
     @property
     def attribute(self) -> Global___Attribute:
         """The attribute."""
 
     @property
-    def absent(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Values that stand for "missing", besides empty ones."""
-
-    @property
     def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LabelGroup]:
         """The level above the labels; empty where there is none."""
+
+    @property
+    def reading(self) -> Global___Reading:
+        """How stored values become levels."""
 
     def __init__(
         self,
         *,
         attribute: Global___Attribute | None = ...,
+        groups: collections.abc.Iterable[Global___LabelGroup] | None = ...,
+        reading: Global___Reading | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["attribute", b"attribute", "reading", b"reading"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attribute", b"attribute", "groups", b"groups", "reading", b"reading"]) -> None: ...
+
+Global___DeclaredAttribute: typing_extensions.TypeAlias = DeclaredAttribute
+
+@typing.final
+class Reading(google.protobuf.message.Message):
+    """How stored values become levels, besides labels and edges."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ABSENT_FIELD_NUMBER: builtins.int
+    AGE_AT_FIELD_NUMBER: builtins.int
+    OTHER_FIELD_NUMBER: builtins.int
+    ZONE_FIELD_NUMBER: builtins.int
+    TIME_OF_FIELD_NUMBER: builtins.int
+    age_at: builtins.str
+    """Values are dates of birth, and the level is that of the age on this day, YYYY-MM-DD; empty otherwise."""
+    other: builtins.str
+    """The label of all values that are not declared; empty where there is none."""
+    zone: builtins.str
+    """Values are instants, whose date or time of day is that in this zone of the IANA database; empty otherwise."""
+    time_of: builtins.str
+    """The attribute of whose instants the values are the time of day; empty otherwise."""
+    @property
+    def absent(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Values that stand for "missing", besides empty ones."""
+
+    def __init__(
+        self,
+        *,
         absent: collections.abc.Iterable[builtins.str] | None = ...,
         age_at: builtins.str = ...,
         other: builtins.str = ...,
-        groups: collections.abc.Iterable[Global___LabelGroup] | None = ...,
+        zone: builtins.str = ...,
+        time_of: builtins.str = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attribute", b"attribute"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["absent", b"absent", "age_at", b"age_at", "attribute", b"attribute", "groups", b"groups", "other", b"other"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["absent", b"absent", "age_at", b"age_at", "other", b"other", "time_of", b"time_of", "zone", b"zone"]) -> None: ...
 
-Global___DeclaredAttribute: typing_extensions.TypeAlias = DeclaredAttribute
+Global___Reading: typing_extensions.TypeAlias = Reading
 
 @typing.final
 class LabelGroup(google.protobuf.message.Message):
@@ -505,12 +533,15 @@ class Scale(google.protobuf.message.Message):
     CELLS_FIELD_NUMBER: builtins.int
     ABOVE_FIELD_NUMBER: builtins.int
     BELOW_FIELD_NUMBER: builtins.int
+    TIMES_FIELD_NUMBER: builtins.int
     step: builtins.str
     """Distance of neighbouring numbers, a positive decimal."""
     above: builtins.bool
     """Larger values count as the last edge."""
     below: builtins.bool
     """Smaller values count as the first edge."""
+    times: builtins.bool
+    """Values are times of day, edges minutes since midnight; no value is 24:00, which may be the last edge."""
     @property
     def cells(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """First number of each cell of the attribute's histogram, then the last edge; decimals."""
@@ -522,8 +553,9 @@ class Scale(google.protobuf.message.Message):
         cells: collections.abc.Iterable[builtins.str] | None = ...,
         above: builtins.bool = ...,
         below: builtins.bool = ...,
+        times: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["above", b"above", "below", b"below", "cells", b"cells", "step", b"step"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["above", b"above", "below", b"below", "cells", b"cells", "step", b"step", "times", b"times"]) -> None: ...
 
 Global___Scale: typing_extensions.TypeAlias = Scale
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 
 from gencard.core.card.budget import FREE, Claim, decimal_text
 from gencard.core.card.terms import Tier
-from gencard.core.coding import Attribute, Coding, Edges, StructuralZeros
+from gencard.core.coding import PLAIN, Attribute, Coding, Edges, Reading, StructuralZeros
 from gencard.core.json_codecs import written
 from gencard.core.policy import Policy
 
@@ -16,16 +15,12 @@ class DeclaredAttribute:
     """One attribute of the public schema, with what is declared of its values besides the levels.
 
     Args:
-        absent: Values that stand for "missing", besides empty ones.
-        age_at: Values are dates of birth, and the level is that of the age on this day.
-        other: The label of all values that are not declared.
+        reading: How stored values become levels.
         groups: The level above the labels: names of groups -> labels.
     """
 
     attribute: Attribute
-    absent: tuple[str, ...] = ()
-    age_at: date | None = None
-    other: str | None = None
+    reading: Reading = PLAIN
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -50,13 +45,18 @@ class DeclaredAttribute:
             return "boolean"
         if coding.ordered:
             return "integer" if coding.integer else "ordered"
-        return "nominal" if self.other is None else f"nominal, others are '{self.other}'"
+        other = self.reading.other
+        return "nominal" if other is None else f"nominal, others are '{other}'"
 
     def _type_of_edges(self, coding: Edges) -> str:
+        reading = self.reading
+        zone = f" in {reading.zone}" if reading.zone else ""
+        if coding.times:
+            return f"time of day of {reading.time_of}{zone}"
         if coding.dates:
-            return "date"
-        if self.age_at is not None:
-            return f"integer, age on {self.age_at.isoformat()}"
+            return f"date{zone}"
+        if reading.age_at is not None:
+            return f"integer, age on {reading.age_at.isoformat()}"
         if coding.decimals == 0 and (coding.scale is None or coding.scale.step == 1):
             return "integer"
         if coding.scale is not None:
@@ -66,7 +66,7 @@ class DeclaredAttribute:
     @property
     def missing(self) -> str:
         """Which values are missing; empty where none may be."""
-        return ", ".join(("empty", *self.absent)) if self.attribute.coding.missing else ""
+        return ", ".join(("empty", *self.reading.absent)) if self.attribute.coding.missing else ""
 
     @property
     def groups_text(self) -> str:
@@ -112,6 +112,24 @@ class CatalogueEntry:
     def __post_init__(self) -> None:
         attributes = tuple(one.attribute for one in self.attributes)
         object.__setattr__(self, "coding", Coding(attributes, self.structural_zeros))
+
+    @property
+    def not_declared(self) -> str:
+        """Time of day and zone of dates that the schema leaves out, in words; empty if there are none.
+
+        Dates of schemas with a step have neither, unless they have a zone.
+        """
+        dates = {
+            one.name: one.reading.zone
+            for one in self.attributes
+            if isinstance(coding := one.attribute.coding, Edges) and coding.dates
+            if one.reading.zone or (coding.scale is None and one.attribute.derivation is None)
+        }
+        with_times = {one.reading.time_of for one in self.attributes}
+        times = ", ".join(name for name in dates if name not in with_times)
+        zones = ", ".join(name for name, zone in dates.items() if not zone)
+        parts = [f"time of day of {times}"] if times else []
+        return "; ".join([*parts, *([f"zone of {zones}, which is read in UTC"] if zones else [])])
 
 
 @dataclass(frozen=True, slots=True)

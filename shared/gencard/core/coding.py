@@ -5,6 +5,7 @@ Dates are numbers here: days since 1970-01-01.
 Nothing here is ever taken from records at run time: the schema is public by declaration.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -31,6 +32,7 @@ BOOLEANS = ("false", "true")
 """Labels of an attribute of truth values."""
 
 MOST_DECIMALS = 9
+_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _EPOCH = date(1970, 1, 1)
 
 
@@ -134,6 +136,8 @@ class Edges:
             return f"decimals must be from 0 to {MOST_DECIMALS}"
         if self.dates and self.decimals != 0:
             return "dates must be whole days"
+        if self.dates and self.times:
+            return "dates are no times of day"
         if decimals is not None and not self._on_grid(decimals):
             return f"an edge has more than {decimals} decimals, or is too large for them"
         if self.dates and not all(map(_is_date, self.edges)):
@@ -145,6 +149,16 @@ class Edges:
         return all(abs(edge) * unit < 2**52 and round(edge * unit) / unit == edge for edge in self.edges)
 
     @property
+    def times(self) -> bool:
+        """Whether the values are times of day, and the edges minutes since midnight."""
+        return self.scale is not None and self.scale.times
+
+    @property
+    def largest(self) -> float:
+        """Largest number that has a level: the last edge, or 23:59 if that is 24:00."""
+        return float(self.scale.last) if self.scale is not None and self.times else self.edges[-1]
+
+    @property
     def size(self) -> int:
         return len(self.edges) - 1 + self.missing
 
@@ -152,9 +166,10 @@ class Edges:
     def level_names(self) -> tuple[str, ...]:
         """Name of each code, for people; on a scale, a level of one number is named by the number."""
         last = len(self.edges) - 2
-        text = _date_text if self.dates else _plain
+        text = _date_text if self.dates else time_text if self.times else _plain
+        closed = "]" if self.largest == self.edges[-1] else ")"
         intervals = [
-            f"[{text(low)}, {text(high)}{']' if i == last else ')'}"
+            f"[{text(low)}, {text(high)}{closed if i == last else ')'}"
             for i, (low, high) in enumerate(pairwise(self.edges))
         ]
         if self.scale is not None:
@@ -176,6 +191,8 @@ class Edges:
             step = Fraction() if self.decimals is None else Fraction(1, 10**self.decimals)
             edges = [Fraction(repr(float(edge))) for edge in self.edges]
         highs = [*(edge - step for edge in edges[1:-1]), edges[-1]]
+        if self.scale is not None:
+            highs[-1] = self.scale.last * step
         return tuple(zip(edges, highs, strict=False))
 
     @property
@@ -215,6 +232,28 @@ class Attribute:
             problem = f"it has more than {LARGEST_SIZE} levels"
         if problem:
             raise InvalidCodingError(attribute=self.name, problem=problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How stored values become levels, besides labels and edges.
+
+    Args:
+        absent: Values that stand for "missing" beside empty ones.
+        age_at: Values are dates of birth; the level is that of the age in completed years on this day.
+        other: The label of all values that are not declared.
+        zone: Values are instants; their date, or time of day, is that in this zone.
+        time_of: Attribute of whose column the values are; the level is that of the time of day.
+    """
+
+    absent: tuple[str, ...] = ()
+    age_at: date | None = None
+    other: str | None = None
+    zone: str = ""
+    time_of: str = ""
+
+
+PLAIN = Reading()
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +386,7 @@ def adjusted(coding: Edges, values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def is_declared(coding: Edges, values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return whether each number that is already adjusted has a level, NaN being "missing"."""
-    inside = (values >= coding.edges[0]) & (values <= coding.edges[-1])
+    inside = (values >= coding.edges[0]) & (values <= coding.largest)
     return np.asarray(inside | (np.isnan(values) & coding.missing))
 
 
@@ -425,6 +464,19 @@ def days_of_date(day: date) -> int:
 def _plain(edge: float) -> str:
     """The shortest text that reads back as the same number, so that no two intervals share a name."""
     return repr(float(edge)).removesuffix(".0")
+
+
+def time_text(minutes: float | Decimal) -> str:
+    """Return minutes since midnight as HH:MM; the end of the day is 24:00."""
+    hour, minute = divmod(int(minutes), 60)
+    return f"{hour:02}:{minute:02}"
+
+
+def minutes_of_time(text: str) -> int:
+    """The inverse of ``time_text``; raises ValueError if the text is no time of day, such as 24:00."""
+    if not _TIME.fullmatch(text):
+        raise ValueError("no time of day")
+    return 60 * int(text[:2]) + int(text[3:])
 
 
 def _date_text(days: float) -> str:

@@ -21,6 +21,9 @@ MOST_STEPS = 2**31
 LARGEST_STEPS = 2**51
 """Whole numbers of steps are smaller, so that their products with the step are exact floats."""
 
+DAY = 24 * 60
+"""Minutes of a day. As the last edge of times of day it is written 24:00, which no value is."""
+
 CLAMPS = {"above": "highest", "below": "lowest"}
 """Words of schemas for values beyond the last and the first edge, which count as this edge."""
 
@@ -37,12 +40,14 @@ class Scale:
             which belongs to the last cell. The first number of each level is one of them.
         above: Numbers above the last edge count as the last edge.
         below: Numbers below the first edge count as the first edge.
+        times: Numbers are times of day, in minutes since midnight; the last edge may be 24:00.
     """
 
     step: Decimal
     cells: tuple[Decimal, ...]
     above: bool = field(default=False, metadata=written(omit=True))
     below: bool = field(default=False, metadata=written(omit=True))
+    times: bool = field(default=False, metadata=written(omit=True))
 
     def problem(self) -> str | None:
         """Return what is wrong with the scale, if anything."""
@@ -56,12 +61,20 @@ class Scale:
             problem_of_steps(self.step, self.cells)
             or problem_of_range(self.step, self.cells[0], self.cells[-1])
             or self._problem_of_order()
+            or (self._problem_of_times() if self.times else None)
         )
 
     def _problem_of_order(self) -> str | None:
         *inner, before, last = self.cells
         ascending = all(low < high for low, high in pairwise([*inner, before])) and before <= last
         return None if ascending else "edges must increase"
+
+    def _problem_of_times(self) -> str | None:
+        if self.step != 1:
+            return "the step of times of day is 1 minute"
+        *starts, last = self.cells
+        inside = all(0 <= start < DAY for start in starts) and last <= DAY
+        return None if inside else "a time lies outside the day: 24:00 may be the last edge only"
 
     @property
     def decimals(self) -> int:
@@ -73,6 +86,18 @@ class Scale:
     def ends(self) -> tuple[int, int]:
         """First and last edge, in steps."""
         return steps_of(self.cells[0], self.step), steps_of(self.cells[-1], self.step)
+
+    @property
+    def last(self) -> int:
+        """Largest number, in steps: the last edge, or 23:59 if that is 24:00."""
+        _, last = self.ends
+        return last - (self.times and last == DAY)
+
+    @property
+    def size(self) -> int:
+        """Number of the numbers that values can be."""
+        first, _ = self.ends
+        return self.last - first + 1
 
     @property
     def centre(self) -> int:
@@ -107,7 +132,7 @@ class Scale:
             numbers: Shape ``(n,)``.
         """
         finite = numbers[np.isfinite(numbers)]
-        steps, (first, last) = self._steps(finite), self.ends
+        steps, (first, _), last = self._steps(finite), self.ends, self.last
         return Adjustments(
             int(np.count_nonzero((self.numbers(steps) != finite) & (np.abs(finite) < self.largest))),
             int(np.count_nonzero(steps > last)) if self.above else 0,
@@ -123,7 +148,7 @@ class Scale:
         Args:
             numbers: Shape ``(n,)``.
         """
-        first, last = self.ends
+        (first, _), last = self.ends, self.last
         steps = self._steps(numbers)
         low = first if self.below else -np.inf
         high = last if self.above else np.inf
@@ -163,7 +188,7 @@ class Scale:
         """
         over, under = self.step.as_integer_ratio()
         steps = [steps_of(shortest(start), self.step) for start in starts]
-        halves = [2 * step - 1 for step in steps] + [2 * self.ends[1] + 1]
+        halves = [2 * step - 1 for step in steps] + [2 * self.last + 1]
         low, *inner, high = [half * over / (2 * under) for half in halves]
         return (-np.inf if self.below else low, *inner, np.inf if self.above else high)
 
@@ -176,15 +201,20 @@ class Adjustments:
         rounded: Values that are no multiple of the step.
         above: Values above the last edge, which count as it.
         below: Values below the first edge, which count as it.
+        timed: Dates that have a time of day or an offset from UTC, and no zone.
     """
 
     rounded: int = 0
     above: int = 0
     below: int = 0
+    timed: int = 0
 
     def __add__(self, other: "Adjustments") -> "Adjustments":
         return Adjustments(
-            self.rounded + other.rounded, self.above + other.above, self.below + other.below
+            self.rounded + other.rounded,
+            self.above + other.above,
+            self.below + other.below,
+            self.timed + other.timed,
         )
 
 

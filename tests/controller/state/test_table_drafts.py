@@ -8,14 +8,13 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller.records.encoding import Reading
 from gencard.controller.records.records import check_records
 from gencard.controller.records.schema_draft import SchemaDraft, draft_schema
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.main import app
-from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading
 from gencard.core.errors import InvalidInputError
 from tests.controller.state import postgres
 

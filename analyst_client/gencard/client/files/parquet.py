@@ -1,7 +1,7 @@
 """Parquet, the part that needs pyarrow.
 
-Text levels are dictionaries; whole numbers, truth values and dates are themselves, and so are numbers
-drawn inside intervals; "missing" is null.
+Text levels are dictionaries; whole numbers, truth values, dates and times of day are themselves, and so
+are numbers drawn inside intervals; "missing" is null.
 """
 
 import re
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import compute as pc
 from pyarrow import parquet
 
 from gencard.client.files.rows import BATCH_ROWS, MOST_CELLS, batches
@@ -132,6 +133,8 @@ def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None) ->
         column = np.where(absent, 0, numbers)
         if pa.types.is_date(kind):
             column = column.astype(np.int32)  # there is no cast from floats to dates
+        if pa.types.is_time32(kind):
+            column = np.floor(column).astype(np.int32) * 60
         return pa.array(column, mask=absent).cast(kind)
     names = names_of(attribute)
     absent = codes == len(names)
@@ -157,6 +160,8 @@ def _type(attribute: Attribute, values: Values | None) -> Any:
 def _number_type(coding: Edges, values: Values) -> Any:
     if coding.dates:
         return pa.date32()
+    if coding.times:
+        return pa.time32("s")
     return pa.int64() if coding.decimals == 0 and not isinstance(values, Midpoints) else pa.float64()
 
 
@@ -179,6 +184,9 @@ def _numbers_of(values: Any) -> NDArray[np.float64] | None:
     """Numbers, or dates as days since 1970-01-01, null being NaN; None where these are neither."""
     if pa.types.is_date32(values.type):
         values = values.cast(pa.int32())
+    if pa.types.is_time(values.type):  # a file has none in seconds
+        microseconds = values.cast(pa.time64("us")).cast(pa.int64())
+        values = pc.floor(pc.divide(microseconds.cast(pa.float64()), 60e6))
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
         return None
     return np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)

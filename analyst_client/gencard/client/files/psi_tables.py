@@ -105,7 +105,7 @@ class NamedPsi(Psi, Displayable):
 
         scale = scale_of(self.coding, one.attribute)
         firsts = [steps_of(cell, scale.step) for cell in scale.cells]
-        lasts = [*(first - 1 for first in firsts[1:-1]), firsts[-1]]
+        lasts = [*(first - 1 for first in firsts[1:-1]), scale.last]
         frame = pd.DataFrame(
             {"first": scale.numbers(np.array(firsts[:-1])), "last": scale.numbers(np.array(lasts))}
         )

@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.client.files.folder import appearing
-from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers, date_of_days, days_of_date
+from gencard.core.coding import (
+    Attribute,
+    Coding,
+    Edges,
+    codes_of_numbers,
+    date_of_days,
+    days_of_date,
+    minutes_of_time,
+    time_text,
+)
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
@@ -224,7 +233,7 @@ class _Column:
         coding, name = self.attribute.coding, self.attribute.name
         with suppress(ValueError):
             if isinstance(coding, Edges):
-                number = _days_of_text if coding.dates else float
+                number = _days_of_text if coding.dates else _minutes_of_text if coding.times else float
                 return codes_of_numbers(name, coding, np.array(list(map(number, cells))))
         raise UndeclaredLevelError(attribute=name)
 
@@ -244,6 +253,8 @@ def _number_text(coding: Edges, values: Values) -> Callable[[float], str]:
     """How the numbers of an attribute are written."""
     if coding.dates:
         return lambda days: date_of_days(days).isoformat()
+    if coding.times:
+        return time_text
     if coding.decimals is None or isinstance(values, Midpoints):
         return repr
     return f"{{:.{coding.decimals}f}}".format
@@ -271,6 +282,11 @@ def _quoted(text: str) -> str:
 
 def _days_of_text(text: str) -> float:
     return days_of_date(date.fromisoformat(text))
+
+
+def _minutes_of_text(text: str) -> float:
+    """Return the minutes of a time of day, which may stand as HH:MM or as their number."""
+    return minutes_of_time(text) if ":" in text else float(text)
 
 
 def batches(dataset: Dataset) -> Iterator[NDArray[Any]]:

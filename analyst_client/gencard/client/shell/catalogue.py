@@ -1,6 +1,7 @@
 """datasets, generators, budget, log: what a controller offers, and what was spent."""
 
 from dataclasses import asdict
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -115,10 +116,9 @@ def _declared_document(entry: CatalogueEntry) -> dict[str, object]:
 
 
 def _reading_document(declared: DeclaredAttribute) -> dict[str, object]:
-    age_at = None if declared.age_at is None else declared.age_at.isoformat()
-    others = {"ageAt": age_at, "other": declared.other, "groups": declared.groups}
-    reading = {"absent": declared.absent, **others}
-    return {name: value for name, value in reading.items() if value}
+    reading: dict[str, object] = json_of(declared.reading) | {"groups": declared.groups}
+    texts = {name: str(value) for name, value in reading.items() if isinstance(value, date)}
+    return {name: value for name, value in (reading | texts).items() if value}
 
 
 def _policy_document(policy: Policy) -> dict[str, object]:

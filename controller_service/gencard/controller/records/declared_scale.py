@@ -1,6 +1,6 @@
 """The scale of an attribute as a schema file declares it, and its levels and cells."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -9,7 +9,7 @@ from math import ceil, floor
 from typing import Any
 
 from gencard.core.card.budget import decimal_text
-from gencard.core.coding import Edges, date_of_days
+from gencard.core.coding import Edges, date_of_days, time_text
 from gencard.core.domain import LARGEST_SIZE
 from gencard.core.scale import CLAMPS, Scale, problem_of_steps, shortest, steps_of
 
@@ -37,6 +37,7 @@ class DeclaredScale:
         fine_points: Values that are cells of their own.
         above: Larger values count as the last edge.
         below: Smaller values count as the first edge.
+        times: Values are times of day, in minutes.
     """
 
     step: Decimal
@@ -46,6 +47,7 @@ class DeclaredScale:
     fine_points: tuple[Decimal, ...] = ()
     above: bool = False
     below: bool = False
+    times: bool = False
 
     def edges_of(self, *, missing: bool, dates: bool) -> Edges:
         """Return the levels.
@@ -60,24 +62,25 @@ class DeclaredScale:
         cells = self._starts(sorted({*self.edges, *fine}), (*self.points, *self.fine_points))
         if len(cells) > LARGEST_SIZE:
             raise ValueError(f"fine makes more than {LARGEST_SIZE:,} cells")
-        scale = Scale(self.step, (*cells, self.edges[-1]), self.above, self.below)
+        scale = Scale(self.step, (*cells, self.edges[-1]), self.above, self.below, self.times)
         return Edges.of_scale(starts, scale, missing=missing, dates=dates)
 
     def keys(self, *, dates: bool) -> dict[str, Any]:
-        """Return the declaration as a schema file states it."""
-        keys: dict[str, Any] = {"edges": list(map(_stated, self.edges))}
+        """Return the declaration as a schema file states it; times of day as HH:MM."""
+        stated: Callable[[Decimal], Any] = time_text if self.times else _stated
+        keys: dict[str, Any] = {"edges": list(map(stated, self.edges))}
         if dates:
             keys = {"dates": [date_of_days(float(edge)).isoformat() for edge in self.edges]}
         keys["step"] = int(self.step) if self.step == int(self.step) else decimal_text(self.step)
-        keys |= {"points": list(map(_stated, self.points))} if self.points else {}
+        keys |= {"points": list(map(stated, self.points))} if self.points else {}
         match self.fine:
             case str():
                 keys["fine"] = self.fine
             case Decimal():
                 keys["fine"] = _stated(self.fine)
             case tuple():
-                keys["fine"] = list(map(_stated, self.fine))
-        keys |= {"fine_points": list(map(_stated, self.fine_points))} if self.fine_points else {}
+                keys["fine"] = list(map(stated, self.fine))
+        keys |= {"fine_points": list(map(stated, self.fine_points))} if self.fine_points else {}
         flags = {"above": self.above, "below": self.below}
         return keys | {name: CLAMPS[name] for name, flag in flags.items() if flag}
 
@@ -89,8 +92,16 @@ class DeclaredScale:
             fine = (ends[0], *fine[1:-1], ends[1])
         return replace(self, edges=(ends[0], *self.edges[1:-1], ends[1]), fine=fine)
 
+    @property
+    def _of_edges(self) -> Scale:
+        """Scale whose cells are the declared intervals."""
+        return Scale(self.step, self.edges, times=self.times)
+
+    def _text(self, number: Decimal) -> str:
+        return time_text(number) if self.times else decimal_text(number)
+
     def _check_levels(self) -> None:
-        if problem := Scale(self.step, self.edges).problem():
+        if problem := self._of_edges.problem():
             raise ValueError(problem)
         if not all(low < high for low, high in pairwise(self.edges)):
             raise ValueError("edges must increase")
@@ -105,12 +116,12 @@ class DeclaredScale:
         if problem := problem_of_steps(self.step, points, f"one of {key}"):
             raise ValueError(problem)
         for number, point in enumerate(points):
-            if not self.edges[0] <= point <= self.edges[-1]:
-                raise ValueError(f"one of {key} lies outside the edges: {decimal_text(point)}")
+            if not self.edges[0] <= point <= self._of_edges.last * self.step:
+                raise ValueError(f"one of {key} lies outside the edges: {self._text(point)}")
             if point in points[:number]:
-                raise ValueError(f"{key} has a value twice: {decimal_text(point)}")
+                raise ValueError(f"{key} has a value twice: {self._text(point)}")
             if point in others:
-                raise ValueError(f"{key} has a value that points has too: {decimal_text(point)}")
+                raise ValueError(f"{key} has a value that points has too: {self._text(point)}")
 
     def _fine(self) -> tuple[Decimal, ...]:
         first, last = self.edges[0], self.edges[-1]
@@ -141,8 +152,9 @@ class DeclaredScale:
             raise ValueError("fine must begin with the first and end with the last of the edges")
 
     def _starts(self, edges: Sequence[Decimal], points: Sequence[Decimal]) -> tuple[Decimal, ...]:
-        in_steps = ([steps_of(one, self.step) for one in numbers] for numbers in (edges, points))
-        return tuple(start * self.step for start in starts_of(*in_steps))
+        in_edges, single = ([steps_of(one, self.step) for one in part] for part in (edges, points))
+        starts = starts_of(in_edges, single, self._of_edges.last)
+        return tuple(start * self.step for start in starts)
 
 
 def _stated(number: Decimal) -> int | float:
@@ -152,43 +164,49 @@ def _stated(number: Decimal) -> int | float:
 def declared_scale(coding: Edges, scale: Scale) -> DeclaredScale:
     """Return a declaration of the same levels and cells: levels of one number are points."""
     step = scale.step
-    *starts, last = (steps_of(shortest(edge), step) for edge in coding.edges)
+    *starts, end = (steps_of(shortest(edge), step) for edge in coding.edges)
     *cells, _ = (steps_of(cell, step) for cell in scale.cells)
-    edges, points = declared_of(starts, last)
-    fine, single = declared_of(cells, last) if cells != starts else ((), ())
+    edges, points = declared_of(starts, end, scale.last)
+    fine, single = declared_of(cells, end, scale.last) if cells != starts else ((), ())
     own = (number for number in single if number not in points)
     numbers = (tuple(one * step for one in part) for part in (edges, points, fine, own))
     in_edges, as_points, in_fine, alone = numbers
-    return DeclaredScale(step, in_edges, as_points, in_fine or None, alone, scale.above, scale.below)
+    flags = (scale.above, scale.below, scale.times)
+    return DeclaredScale(step, in_edges, as_points, in_fine or None, alone, *flags)
 
 
-def starts_of(edges: Sequence[int], points: Iterable[int]) -> tuple[int, ...]:
+def starts_of(edges: Sequence[int], points: Iterable[int], last: int) -> tuple[int, ...]:
     """Return the first number of each cell that edges and points make, in whole numbers of steps.
 
     A point is a cell of its own and splits the interval in which it lies; a cell without a number is
     none.
 
-    >>> starts_of((0, 1, 2, 5), (0, 1))
+    Args:
+        last: Largest number: the last edge, or the one before it.
+
+    >>> starts_of((0, 1, 2, 5), (0, 1), 5)
     (0, 1, 2)
-    >>> starts_of((0, 10, 45), (40,))
+    >>> starts_of((0, 10, 45), (40,), 45)
     (0, 10, 40, 41)
     """
     beside = {number for point in points for number in (point, point + 1)}
-    last = edges[-1]
     return tuple(sorted({*edges[:-1], *(number for number in beside if number <= last)}))
 
 
-def declared_of(starts: Sequence[int], last: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def declared_of(starts: Sequence[int], end: int, last: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return edges and points that make cells with these first numbers: the inverse of ``starts_of``.
 
-    >>> declared_of((0, 1, 2), 5)
+    Args:
+        end: Last edge.
+
+    >>> declared_of((0, 1, 2), 5, 5)
     ((0, 5), (0, 1))
     """
     ends = [*(start - 1 for start in starts[1:]), last]
     points = tuple(start for start, end in zip(starts, ends, strict=True) if start == end)
     beside = {number for point in points for number in (point, point + 1)}
     inner = (start for start in starts[1:] if start not in beside)
-    return (starts[0], *inner, last), points
+    return (starts[0], *inner, end), points
 
 
 def ladder(edges: Sequence[Decimal], step: Decimal) -> tuple[Decimal, ...]:

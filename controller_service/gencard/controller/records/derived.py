@@ -153,6 +153,9 @@ def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) 
             problem=f"'{source.name}' is not a number, so it cannot be cut into intervals",
         )
     like = source.coding if isinstance(source.coding, Edges) else Edges((0.0, 1.0), decimals=0)
+    if like.times:
+        problem = f"'{source.name}' is a time of day, which cannot be cut into intervals: use recode"
+        raise InvalidCodingError(attribute=name, problem=problem)
     if like.scale is not None:  # what is derived has neither histogram nor sums
         like = replace(like, scale=None, decimals=min(like.decimals or 0, MOST_DECIMALS))
     if isinstance(source.coding, Edges) and not set(edges) <= set(source.coding.edges):

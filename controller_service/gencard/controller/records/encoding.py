@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import cache
+from importlib import resources
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,17 +18,19 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.core.coding import (
+    PLAIN,
     Attribute,
     Coding,
     Edges,
     Labels,
+    Reading,
     adjusted,
     codes_of_numbers,
     is_declared,
 )
 from gencard.core.dataset import code_dtype, steps_reached
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError, UndeclaredLevelError
+from gencard.core.errors import InvalidCodingError, InvalidInputError, UndeclaredLevelError
 from gencard.core.scale import Scale
 from gencard.core.types import IntArray
 
@@ -34,6 +38,16 @@ _UNDECLARED = -1
 _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)([.,][0-9]+)?")
 _EXACT = 2.0**53
 """Below it, whole numbers are exact as floats."""
+
+_NANOSECONDS = "TIMESTAMPTZ"
+_INSTANTS = ("TIMESTAMP WITH TIME ZONE", _NANOSECONDS)
+"""Beginnings of the names of types, the latter that of instants in nanoseconds."""
+
+_INSTANT = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
+    r"(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
+)
+_MIDNIGHT = r"[^:]*[T ]00:00(:00([.]0+)?)?"
 
 _NUMBERS = (
     "TINYINT",
@@ -50,24 +64,6 @@ _NUMBERS = (
     "DOUBLE",
     "DECIMAL",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How stored values become levels, besides labels and edges.
-
-    Args:
-        absent: Values that stand for "missing" beside empty ones.
-        age_at: Values are dates of birth; the level is that of the age in completed years on this day.
-        other: The label of all values that are not declared.
-    """
-
-    absent: tuple[str, ...] = ()
-    age_at: date | None = None
-    other: str | None = None
-
-
-PLAIN = Reading()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +107,59 @@ class Column:
         """The value as days since 1970-01-01, NULL where it is no date."""
         return f"CAST(date_diff('day', DATE '1970-01-01', {self.calendar_date}) AS DOUBLE)"
 
+    @property
+    def has_instants(self) -> bool:
+        """Whether the engine's type says that all values are instants."""
+        return self.kind.startswith(_INSTANTS)
+
+    @property
+    def is_instant(self) -> str:
+        """Whether a text states an instant: date, time and offset in ISO 8601."""
+        return f"regexp_full_match({self.text}, '{_INSTANT}')"
+
+    @property
+    def plain_days(self) -> str:
+        """The value as days since 1970-01-01, NULL where it is no date or has a time of day."""
+        if self.kind.startswith("TIMESTAMP"):
+            midnight = f"{self.text} LIKE '%00:00:00'"
+        elif self.kind == "DATE":
+            return self.days
+        else:
+            midnight = (
+                f"(NOT contains({self.text}, ':') OR regexp_full_match({self.text}, '{_MIDNIGHT}'))"
+            )
+        return f"CASE WHEN {midnight} THEN {self.days} END"
+
+    @property
+    def timed(self) -> str:
+        """Whether the value is a date with a time of day or an offset, which a date has not."""
+        if self.has_instants:
+            return f"{self.sql} IS NOT NULL"
+        return f"{self.days} IS NOT NULL AND {self.plain_days} IS NULL"
+
+    @property
+    def local(self) -> str:
+        """Whether the value is a text that states a date, with a time or without one, and no offset."""
+        is_text = self.kind == "VARCHAR"
+        return f"{self.days} IS NOT NULL AND NOT {self.is_instant}" if is_text else "false"
+
+    def in_zone(self, zone: str, *, times: bool) -> str:
+        """The date of an instant in days since 1970-01-01, or its minutes since midnight, in a zone.
+
+        NULL where the value is no instant: it has no offset from UTC.
+        """
+        if self.has_instants:
+            instant = f"CAST({self.sql} AS TIMESTAMP WITH TIME ZONE)"
+            if self.kind.startswith(_NANOSECONDS):  # that cast would round, and to the next day
+                instant = _instant_of_text(self.text)
+        else:
+            instant = _instant_of_text(self.text)
+        name = quoted(zone, "'")
+        local = f"timezone({name}, {instant})"
+        if times:
+            return f"CAST(hour({local}) * 60 + minute({local}) AS DOUBLE)"
+        return f"CAST(date_diff('day', DATE '1970-01-01', CAST({local} AS DATE)) AS DOUBLE)"
+
     def age(self, day: date) -> str:
         """Completed years from the value, a date, to a day; NULL where it is no date."""
         return f"CAST(date_sub('year', {self.calendar_date}, DATE '{day.isoformat()}') AS DOUBLE)"
@@ -150,6 +199,60 @@ class Column:
             is_number = f"regexp_full_match({self.text}, '{_PLAIN_NUMBER.pattern}')"
         inside = f"{is_number} AND abs({self.number}) < {_EXACT!r}"
         return f"CASE WHEN {inside} THEN CASE {self.number} {cases} END END"
+
+
+def _instant_of_text(text: str) -> str:
+    """SQL for the instant that a text states in ISO 8601, with an offset; NULL where it states none."""
+    exact = f"regexp_replace({text}, '([.][0-9]{{6}})[0-9]+', '\\1')"  # else it would be rounded
+    return f"CASE WHEN regexp_full_match({text}, '{_INSTANT}') THEN TRY_CAST({exact} AS TIMESTAMPTZ) END"
+
+
+@cache
+def zones() -> frozenset[str]:
+    """Return the names of the IANA database of zones, such as ``America/New_York``.
+
+    They are those of the package tzdata: ``zoneinfo`` would take the host's own database first, and a
+    schema would be valid on one host only. ``Factory`` is left out, a zone that is not set.
+    """
+    # the engines convert by tables of their own; tests compare these with each other and with tzdata
+    names = (resources.files("tzdata") / "zones").read_text(encoding="utf-8").split()
+    return frozenset(names) - {"Factory"}
+
+
+def without_offset(name: str) -> InvalidCodingError:
+    """Return the refusal of an attribute with a zone whose values are no instants."""
+    problem = (
+        "it has a zone, but its values have no offset from UTC, so their instants are not known: store "
+        "them with their offset, as 2013-01-01T05:15:00-05:00, or take the zone away"
+    )
+    return InvalidCodingError(attribute=name, problem=problem)
+
+
+def without_zone(name: str) -> InvalidCodingError:
+    """Return the refusal of dates without a zone whose values have a time of day."""
+    problem = (
+        "its values have a time of day, and it has no zone: store them with their offset from UTC, and "
+        'state the zone in which they have a date, such as zone = "America/New_York"'
+    )
+    return InvalidCodingError(attribute=name, problem=problem)
+
+
+def are_dates(coding: Labels | Edges) -> bool:
+    """Return whether values are dates."""
+    return isinstance(coding, Edges) and coding.dates
+
+
+def are_plain_days(coding: Labels | Edges) -> bool:
+    """Return whether values are dates that may have no time of day: those of schemas with a step.
+
+    Those of earlier schemas may have one. Then the date in UTC counts, or the date as it is written.
+    """
+    return isinstance(coding, Edges) and coding.dates and coding.scale is not None
+
+
+def of_dates(coding: Coding) -> Clique:
+    """Return the stored attributes of dates."""
+    return tuple(name for name in coding.stored if are_dates(coding.attribute(name).coding))
 
 
 class Encoder(Protocol):
@@ -213,9 +316,15 @@ class NumberEncoder:
     def _value(self, column: Column) -> str:
         if self.reading.age_at is not None:
             return column.age(self.reading.age_at)
-        if isinstance(self.coding, Edges) and self.coding.dates:
-            return column.days
-        return column.number
+        if self.reading.zone:
+            if column.kind != "VARCHAR" and not column.has_instants:
+                raise without_offset(self.name)
+            return column.in_zone(self.reading.zone, times=bool(self.reading.time_of))
+        if are_plain_days(self.coding):
+            if column.has_instants:
+                raise without_zone(self.name)
+            return column.plain_days
+        return column.days if are_dates(self.coding) else column.number
 
     def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
         match self.coding:
@@ -344,7 +453,7 @@ def how_read(
     file_format: FileFormat, readings: Mapping[str, Reading], persons: tuple[str, int] | None = None
 ) -> str:
     """Format, readings and rule of persons as text, the same for what a job gets as JSON."""
-    unusual = {name: asdict(one) for name, one in readings.items() if one != PLAIN}
+    unusual = {name: _stated(one) for name, one in readings.items() if one != PLAIN}
     stated = {
         name: value
         for name, value in asdict(file_format).items()
@@ -353,6 +462,17 @@ def how_read(
     whole: dict[str, Any] = {"format": stated, "readings": unusual}
     whole |= {} if persons is None else {"persons": list(persons)}
     return json.dumps(whole, sort_keys=True, default=str)
+
+
+def _stated(reading: Reading) -> dict[str, Any]:
+    """Return the fields of a reading; zones only if there are some, as versions of before have none."""
+    fields = asdict(reading)
+    return {name: value for name, value in fields.items() if value or name not in ("zone", "time_of")}
+
+
+def columns_of(attributes: Clique, readings: Mapping[str, Reading]) -> Clique:
+    """Return the column in which the values of each attribute are stored."""
+    return tuple(readings.get(name, PLAIN).time_of or name for name in attributes)
 
 
 def encoders_of(coding: Coding, readings: Mapping[str, Reading], names: Clique) -> list[Encoder]:

@@ -53,6 +53,9 @@ class Profile:
         nullable: The column may hold empty values, whether it does or not.
         declared: The table declares values or quantiles; no record was read for them.
         reason: Why the column is not to be declared, by the table's own declaration.
+        instants: "offset" if the values are instants, "local" if they have a time of day and no offset
+            from UTC, "" if they are neither.
+        mean: Of numbers; None if no record was read for it.
     """
 
     name: str
@@ -72,6 +75,8 @@ class Profile:
     nullable: bool = False
     declared: bool = False
     reason: str = ""
+    instants: str = ""
+    mean: float | None = None
 
     @property
     def source(self) -> str:
@@ -104,6 +109,10 @@ class Look(Protocol):
     def decimals(self, marks: dict[str, int], most: int) -> int | None: ...
 
     def is_undecided(self) -> bool: ...
+
+    def instants(self, marks: dict[str, int]) -> str: ...
+
+    def mean(self, marks: dict[str, int]) -> float: ...
 
 
 def profiles(
@@ -167,6 +176,8 @@ def profile_of(
         heaps=look.heaps(marks, max(1, ceil(LEAST_HEAP * present))) if is_number else (),
         decimals=look.decimals(marks, decimals) if is_number else 0,
         undecided=kind == "date" and look.is_undecided(),
+        instants=look.instants(marks) if kind == "date" else "",
+        mean=look.mean(marks) if is_number and present else None,
         nullable=nullable,
     )
 
@@ -280,6 +291,22 @@ class _Look:
         """Whether day and month of all dates may be exchanged."""
         formats = {*self.column.format.dates} & {*DAY_OR_MONTH_FIRST}
         return bool(formats) and not self.count(f"day({self.column.calendar_date}) > 12")
+
+    def instants(self, marks: dict[str, int]) -> str:
+        """Return "offset" for instants, "local" for times of day without an offset, else nothing."""
+        if self.column.has_instants:
+            return "offset"
+        here = f"NOT {self.absent(marks)}"
+        timed = f"{self.column.plain_days} IS NULL AND {here}"
+        local = "true" if self.column.kind != "VARCHAR" else f"NOT {self.column.is_instant}"
+        times, without = self.counts(timed, f"{timed} AND {local}")
+        return ("local" if without else "offset") if times else ""
+
+    def mean(self, marks: dict[str, int]) -> float:
+        """Return the mean of the numbers that are present."""
+        query = f"SELECT avg({self.column.number}) FROM records WHERE NOT {self.absent(marks)}"  # noqa: S608
+        ((mean,),) = self._rows(query)
+        return float(mean)
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
         """Return the least number of decimals of which each number is the nearest float."""

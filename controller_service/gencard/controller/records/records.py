@@ -10,14 +10,16 @@ import numpy as np
 
 from gencard.controller.policy.statistics import objection
 from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout
+from gencard.controller.records.encoding import are_plain_days, without_offset, without_zone
 from gencard.controller.records.file_format import enough_memory
-from gencard.controller.records.schema_file import PublicSchema, read_schema
+from gencard.controller.records.schema_file import PublicSchema, place_of, read_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.records.vault import check_detected, open_source
 from gencard.controller.settings.settings import DatasetTable
+from gencard.core.coding import PLAIN
 from gencard.core.domain import Clique
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
 from gencard.core.scale import Adjustments
 from gencard.core.types import Counts
 
@@ -82,17 +84,29 @@ def check_records(entry: DatasetTable, *, holdout: bool = False) -> dict[str, Ad
     """Read every record, of the holdout where it is meant: all keep to the schema.
 
     Returns:
-        How many values of each attribute on a scale are rounded and clamped, for the steward alone.
+        How many values of each attribute count otherwise than they are stored, for the steward alone.
 
     Raises:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
     schema = read_schema(entry.schema_file)
     place = entry.holdout if holdout else None
-    naming = _naming(f"{PREFIX}{entry.name}: {'holdout' if holdout else 'data'}")
+    naming = _naming(f"{PREFIX}{entry.name}: {'holdout' if holdout else 'data'}", entry.schema_file)
     with naming, _opened(entry, schema, place) as source:
-        source.check()
-        return source.adjustments()
+        undeclared: UndeclaredLevelError | None = None
+        try:
+            source.check()
+        except UndeclaredLevelError as error:
+            undeclared = error
+        timed = {name: count for name, count in source.unzoned().items() if count}
+        for name in timed:  # says more of these values than that they are undeclared
+            if schema.readings.get(name, PLAIN).zone:
+                raise without_offset(name)
+            if are_plain_days(schema.coding.attribute(name).coding):
+                raise without_zone(name)
+        if undeclared is not None:
+            raise undeclared
+        return source.adjustments() | {name: Adjustments(timed=count) for name, count in timed.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +194,15 @@ def _small_table(
 
 
 @contextmanager
-def _naming(place: str) -> Iterator[None]:
-    """Say with an error which file it is about."""
+def _naming(place: str, schema_file: Path) -> Iterator[None]:
+    """Say with an error which file it is about, and where the schema declares the attribute."""
     try:
         with enough_memory():
             yield
     except GencardError as error:
         error.add_note(f"In {place}.")
+        if isinstance(error, InvalidCodingError):
+            error.add_note(f"Declared in {place_of(schema_file, error.fields['attribute'])}.")
         raise
 
 

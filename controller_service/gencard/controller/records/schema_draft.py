@@ -6,6 +6,7 @@ and no value of it is copied.
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -14,14 +15,23 @@ from pathlib import Path
 
 from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.controller.records.detection import detect
-from gencard.controller.records.encoding import PLAIN, Reading
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.profiles import MOST_LABELS, Profile, profiles
 from gencard.controller.records.round_edges import drafted_scale
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.card.budget import decimal_text
-from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels, date_of_days, days_of_date
+from gencard.core.coding import (
+    BOOLEANS,
+    PLAIN,
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    Reading,
+    date_of_days,
+    days_of_date,
+)
 from gencard.core.errors import InvalidInputError
 
 _MOST_NUMBER_LABELS = 20
@@ -54,6 +64,7 @@ class DraftedAttribute:
         scale: Declaration of numbers or dates, as the schema file states it.
         drafted: Source from which the levels were drafted; empty if they were declared.
         rounded: The step is coarser than the last digit of the values.
+        influence: How far one record moves the mean at most, for the steward alone; empty if little.
     """
 
     name: str
@@ -64,6 +75,7 @@ class DraftedAttribute:
     scale: DeclaredScale | None = None
     drafted: str = ""
     rounded: bool = False
+    influence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +187,38 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
     is_drafted = scale is not None and not profile.declared and reading.age_at is None
     drafted = "records" if is_drafted else ""
     rounded = scale is not None and profile.kind == "number" and _is_rounded(profile, scale)
-    return DraftedAttribute(profile.name, coding, note, reading, profile.marks, scale, drafted, rounded)
+    influence = _influence(profile, scale) if scale is not None else ""
+    return DraftedAttribute(
+        profile.name, coding, note, reading, profile.marks, scale, drafted, rounded, influence
+    )
+
+
+_LEAST_INFLUENCE = 0.01
+"""Part of the mean that one record must move to be worth a sentence."""
+
+
+def _influence(profile: Profile, scale: DeclaredScale) -> str:
+    """Say how far one record moves the mean, by the edges: the noise of sums is as large."""
+    if not profile.mean or not profile.present:
+        return ""
+    moves = float(scale.edges[-1] - scale.edges[0]) / profile.present
+    part = moves / abs(profile.mean)
+    if part < _LEAST_INFLUENCE:
+        return ""
+    return (
+        f"One record moves the mean of {profile.name} by up to {_two_digits(moves)} "
+        f"({100 * part:.0f} %); a lower last edge with above = 'highest' costs less."
+    )
+
+
+def _two_digits(number: float) -> str:
+    """Return a positive number with two significant digits, in decimals.
+
+    >>> [_two_digits(number) for number in (8.97, 0.0123, 1234.5)]
+    ['9.0', '0.012', '1,200']
+    """
+    decimals = 1 - Decimal(f"{number:.1e}").adjusted()
+    return f"{round(number, decimals):,.{max(decimals, 0)}f}"
 
 
 def _why_left_out(profile: Profile) -> str:
@@ -186,7 +229,24 @@ def _why_left_out(profile: Profile) -> str:
         return "it is empty"
     if _NO_NAME.fullmatch(profile.name):
         return "it has no name"
+    if profile.instants and not _NAMES_OF_BIRTH.search(profile.name):
+        return _question_of_zone(profile)
     return _why_identifying(profile) or (_why_no_labels(profile) if profile.kind == "text" else "")
+
+
+def _question_of_zone(profile: Profile) -> str:
+    """Ask for the zone of a column of instants, which is never guessed."""
+    if profile.instants == "local":
+        return (
+            "its times have no offset from UTC, so zone and time of day cannot be declared: store them "
+            "with their offset, as 2013-01-01T05:15:00-05:00"
+        )
+    name = shlex.quote(profile.name)
+    return (
+        "it holds instants, and neither zone nor time of day is declared: in which zone do they count? "
+        f"State it: gencard-controller schema set {name} --new --edges FIRST,LAST --zone ZONE, such as "
+        f"America/New_York; then time_of = '{profile.name}' makes an attribute of the time of day"
+    )
 
 
 def _why_identifying(profile: Profile) -> str:

@@ -18,6 +18,16 @@ name = "interview"
 dates = ["2019-01-01", "2019-07-01", "2019-12-31"]  # intervals of dates
 
 [[attributes]]
+name = "departure"
+dates = ["2013-01-01", "2013-07-01", "2013-12-31"]
+zone = "America/New_York"   # values are instants with an offset; their date is that in this zone
+
+[[attributes]]
+name = "departure_time"
+time_of = "departure"       # the time of day of the same instants, in minutes; step = 1
+edges = ["00:00", "06:00", "12:00", "18:00", "24:00"]
+
+[[attributes]]
 name = "expenditure"
 edges = [0, 10, 100, 1_000, 10_000]
 step = "0.01"               # values are multiples of it; others are rounded half up
@@ -56,27 +66,31 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, declared_scale
 from gencard.controller.records.derived import DerivedTable, Form
-from gencard.controller.records.encoding import PLAIN, Reading
+from gencard.controller.records.encoding import zones
 from gencard.controller.records.persons import Persons
 from gencard.controller.settings.files import Section, Table, read_text, table_of_text, validated
 from gencard.core.card.budget import MOST_RECORDS
 from gencard.core.coding import (
+    PLAIN,
     Attribute,
     Coding,
     Edges,
     Labels,
+    Reading,
     StructuralZeros,
     date_of_days,
     days_of_date,
+    minutes_of_time,
+    time_text,
 )
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCodingError, InvalidInputError
-from gencard.core.scale import Scale, shortest
+from gencard.core.scale import DAY, Scale, shortest
 
 Groups = Mapping[str, tuple[str, ...]]
 
@@ -117,6 +131,13 @@ UNDECLARED = "nobody yet"
 """Who declares a draft."""
 
 
+def _minutes(value: object) -> Decimal:
+    """Return the minutes of a time of day; 24:00 is the end of the day."""
+    with suppress(ValueError):
+        return Decimal(DAY if value == time_text(DAY) else minutes_of_time(str(value)))
+    raise PydanticCustomError("time_of_day", "no time of day")
+
+
 def _number(value: object) -> Decimal:
     """Return the number that a file states: a float as its shortest decimal, a date as its day."""
     if isinstance(value, date):
@@ -129,16 +150,26 @@ def _number(value: object) -> Decimal:
     raise PydanticCustomError("float_type", "no number")
 
 
-def _numbers(values: object) -> tuple[Decimal, ...]:
-    if isinstance(values, list | tuple):
-        return tuple(map(_number, values))
-    raise PydanticCustomError("tuple_type", "no list")
+def _numbers(values: object, info: ValidationInfo) -> tuple[Decimal, ...]:
+    """Return the numbers of a list; times of day where the attribute is one of times."""
+    if not isinstance(values, list | tuple):
+        raise PydanticCustomError("tuple_type", "no list")
+    return tuple(map(_minutes if info.data.get("time_of") else _number, values))
 
 
-def _fine(value: object) -> Fine:
+def _edges(values: object, info: ValidationInfo) -> object:
+    """Return edges as they are, but those of times of day in minutes."""
+    if info.data.get("time_of") and values is not None:
+        return _numbers(values, info)
+    if isinstance(values, list | tuple) and any(":" in one for one in values if isinstance(one, str)):
+        raise PydanticCustomError("time_without_source", "times of day of nothing")
+    return values
+
+
+def _fine(value: object, info: ValidationInfo) -> Fine:
     if value == TEN_A_DECADE:
         return TEN_A_DECADE
-    return _numbers(value) if isinstance(value, list | tuple) else _number(value)
+    return _numbers(value, info) if isinstance(value, list | tuple) else _number(value)
 
 
 Numbers = Annotated[tuple[Decimal, ...], BeforeValidator(_numbers)]
@@ -147,8 +178,10 @@ Numbers = Annotated[tuple[Decimal, ...], BeforeValidator(_numbers)]
 class _AttributeTable(DerivedTable):
     name: str
     description: str = ""
+    time_of: str | None = None  # before edges, which are times of day beside it
+    zone: str | None = None
     labels: tuple[str, ...] | None = None
-    edges: tuple[float, ...] | None = None
+    edges: Annotated[tuple[float, ...] | None, BeforeValidator(_edges)] = None
     dates: tuple[date, ...] | None = None
     integer: bool = False
     decimals: int | None = None
@@ -172,6 +205,7 @@ class _AttributeTable(DerivedTable):
 
     def attribute(self, stored: Coding | None = None) -> Attribute:
         """The attribute; where its table says so, derived from those that are stored."""
+        self._check_zone()
         coding = self._given()
         if self.is_derived and stored is not None:
             derived = self.derived(self.name, stored, coding, Form(self.other, bool(self.missing)))
@@ -179,6 +213,21 @@ class _AttributeTable(DerivedTable):
         if coding is None:
             raise self._refusal("it needs either labels, edges or dates")
         return Attribute(self.name, coding, self.description, drafted=self.drafted or "")
+
+    def _check_zone(self) -> None:
+        """Raises InvalidCodingError where zone and time of day do not go with the other keys."""
+        if self.is_derived and (self.zone is not None or self.time_of is not None):
+            raise self._refusal("zone and time_of are not allowed with a derived attribute")
+        if self.time_of is not None and (self.edges is None or self.zone is not None):
+            raise self._refusal("time_of needs edges of times of day, and has the zone of its source")
+        if self.time_of is not None and self.age_at is not None:
+            raise self._refusal("time_of and age_at are two ways to read a value: leave one out")
+        if self.zone is not None and self.dates is None:
+            raise self._refusal("zone is allowed only with dates, whose values are instants")
+        if self.zone is not None and self.zone not in zones():
+            raise self._refusal(
+                "zone is not a name of the IANA database of zones, such as America/New_York"
+            )
 
     def _given(self) -> Labels | Edges | None:
         parts = [part for part in (self.labels, self.edges, self.dates) if part is not None]
@@ -222,7 +271,10 @@ class _AttributeTable(DerivedTable):
 
     def _on_scale(self, edges: tuple[float, ...]) -> Edges | None:
         """Return the levels on a scale; None if no step is stated."""
-        if self.step is None:
+        step = self.step
+        if step is None and (self.zone is not None or self.time_of is not None):
+            step = Decimal(1)  # no earlier schema has a zone
+        if step is None:
             if stated := self._stated_of_scale():
                 raise self._refusal(f"{stated[0]} needs a step, such as step = 1 for whole numbers")
             return None
@@ -230,17 +282,18 @@ class _AttributeTable(DerivedTable):
             raise self._refusal("a derived attribute has the step of its source")
         if self.integer or self.decimals is not None:
             raise self._refusal("the step says how values are written: leave out integer and decimals")
-        dates = self.dates is not None
-        if (dates or self.age_at is not None) and self.step != 1:
+        dates, times = self.dates is not None, self.time_of is not None
+        if (dates or self.age_at is not None) and step != 1:
             raise self._refusal("the step of dates and ages is 1")
         declared = DeclaredScale(
-            self.step,
+            step,
             tuple(map(shortest, edges)),
             self.points or (),
             self.fine,
             self.fine_points or (),
             self.above is not None,
             self.below is not None,
+            times,
         )
         try:
             return declared.edges_of(missing=bool(self.missing), dates=dates)
@@ -248,9 +301,10 @@ class _AttributeTable(DerivedTable):
             problem = str(error)
         raise self._refusal(problem)
 
-    def reading(self) -> Reading:
+    def reading(self, zone: str) -> Reading:
+        """Return how values become levels, in a zone that may be empty."""
         absent = self.missing if isinstance(self.missing, tuple) else ()
-        return Reading(absent, self.age_at, self.other)
+        return Reading(absent, self.age_at, self.other, zone, self.time_of or "")
 
     def _refusal(self, problem: str) -> InvalidCodingError:
         return InvalidCodingError(attribute=self.name, problem=problem)
@@ -294,6 +348,22 @@ class _SchemaTable(Section):
             problem = "is an attribute of persons, so each person must be one row: set most_records = 1"
             raise InvalidCodingError(attribute=of_persons[0].name, problem=problem)
         return Coding(plain.attributes, tuple(part.zeros(plain) for part in self.structural_zeros))
+
+    def zone_of(self, attribute: _AttributeTable) -> str:
+        """Return the zone in which values are read; empty if none is declared."""
+        source = attribute.time_of or attribute.name
+        return next((one.zone or "" for one in self.attributes if one.name == source), "")
+
+    def check_times(self) -> None:
+        """Raises InvalidCodingError where a time of day is that of no instants."""
+        names = {one.name for one in self.attributes}
+        for one in self.attributes:
+            if one.time_of is not None and one.time_of not in names:
+                problem = "time_of names an attribute that the schema does not have"
+                raise InvalidCodingError(attribute=one.name, problem=problem)
+            if one.time_of is not None and not self.zone_of(one):
+                problem = f"time_of names '{one.time_of}', which has no zone"
+                raise InvalidCodingError(attribute=one.name, problem=problem)
 
     def check_person(self) -> None:
         """Raises InvalidCodingError where column and number do not go together."""
@@ -343,6 +413,12 @@ def _named(error: InvalidInputError, table: Table, text: str, file: str) -> Inva
     return InvalidInputError(field=f"{where}: {name}.{entry[2]}", problem=error.fields["problem"])
 
 
+def place_of(path: Path, name: str) -> str:
+    """Return the file of a schema and the line in which the attribute begins, in words."""
+    line = _line_of(read_text(path), name)
+    return f"{path.name}, line {line}" if line else path.name
+
+
 def _line_of(text: str, name: str) -> int:
     """Return the line in which the table of an attribute says its name; 0 if there is none."""
     pattern = re.compile(r"""\s*name\s*=\s*(?P<mark>["'])(?P<name>.*)(?P=mark)\s*(#.*)?""")
@@ -354,13 +430,17 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
     """The schema that a table describes, of a file that refusals name; raises as ``read_schema``."""
     entry = validated(_SchemaTable, table, file)
     entry.check_person()
-    readings = {part.name: part.reading() for part in entry.attributes if not part.is_derived}
+    coding = entry.coding()
+    entry.check_times()
+    readings = {
+        part.name: part.reading(entry.zone_of(part)) for part in entry.attributes if not part.is_derived
+    }
     return PublicSchema(
         title=entry.title,
         description="" if entry.description == PLACEHOLDER else entry.description,
         declared_by=entry.declared_by,
         reviewed=entry.reviewed,
-        coding=entry.coding(),
+        coding=coding,
         readings={name: reading for name, reading in readings.items() if reading != PLAIN},
         records=entry.records,
         groups={part.name: part.groups for part in entry.attributes if part.groups},
@@ -402,7 +482,10 @@ def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
             table |= {"labels": list(labels)} | {name: True for name, flag in flags.items() if flag}
             table |= {"other": reading.other} if reading.other else {}
         case Edges(missing=missing, scale=Scale() as scale):
-            table |= declared_scale(attribute.coding, scale).keys(dates=attribute.coding.dates)
+            coding = attribute.coding
+            table |= declared_scale(coding, scale).keys(dates=coding.dates)
+            zone = {"time_of": reading.time_of} if reading.time_of else {"zone": reading.zone}
+            table |= zone if reading.zone else {}
             table |= {} if reading.age_at is None else {"age_at": reading.age_at.isoformat()}
         case Edges(edges, missing, dates=True):
             table["dates"] = [date_of_days(day).isoformat() for day in edges]

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
-    Reading,
     adjusted_numbers,
     check_numbers,
     encoders_of,
@@ -20,7 +19,7 @@ from gencard.controller.records.encoding import (
 )
 from gencard.controller.records.persons import Gathered, Persons
 from gencard.core.card.sums import Sum
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, Reading
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import (
@@ -80,6 +79,10 @@ class RecordSource(MarginalSource, Protocol):
 
     def adjustments(self) -> dict[str, Adjustments]:
         """Return how many values of each attribute on a scale are rounded and clamped."""
+        ...
+
+    def unzoned(self) -> dict[str, int]:
+        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
         ...
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:

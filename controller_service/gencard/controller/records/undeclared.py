@@ -11,7 +11,7 @@ from datetime import date
 
 from gencard.controller.records.declared_scale import declared_scale
 from gencard.controller.records.detection import MARKS
-from gencard.controller.records.encoding import PLAIN, Reading, encoder_of, number_of, number_text
+from gencard.controller.records.encoding import encoder_of, number_of, number_text
 from gencard.controller.records.profiles import MOST_LABELS, NUMBER_MARKS
 from gencard.controller.records.round_edges import rounded
 from gencard.controller.records.schema_draft import in_order
@@ -20,8 +20,8 @@ from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Records
 from gencard.controller.settings.files import Table
 from gencard.controller.settings.settings import DatasetTable
-from gencard.core.coding import Attribute, Edges, Labels, date_of_days, days_of_date
-from gencard.core.scale import shortest
+from gencard.core.coding import PLAIN, Attribute, Edges, Labels, Reading, date_of_days, days_of_date
+from gencard.core.scale import DAY, shortest
 
 OTHER = "other"
 """The label proposed for all other values, where there are too many to list."""
@@ -101,7 +101,7 @@ def _number_of(text: str, *, dates: bool) -> float:
 
 
 def _of_file(records: Records, attribute: Attribute, reading: Reading) -> tuple[_Counts, _Numbers]:
-    (column,) = records.columns_named([attribute.name])
+    (column,) = records.columns_named([reading.time_of or attribute.name])
     encoder = encoder_of(attribute, reading)
     query = f"SELECT coalesce({column.text}, ''), {encoder.expression(column)}, count(*)"
     numbers: _Numbers = {}
@@ -142,7 +142,12 @@ def _mended(
     unreadable = [text for text, number in rest.items() if not math.isfinite(number)]
     finite = [number for number in rest.values() if math.isfinite(number)]
     is_date = isinstance(coding, Edges) and (coding.dates or reading.age_at is not None)
-    notes = _unreadable(unreadable, "date" if is_date else "number")
+    kind = "date" if is_date else "number"
+    if reading.zone:
+        kind = "instant with an offset, such as 2013-01-01T05:15:00-05:00"
+    elif isinstance(coding, Edges) and coding.dates and any(":" in text for text in unreadable):
+        kind = "date: instants need a zone in the schema, and an offset in the records"
+    notes = _unreadable(unreadable, kind)
     return mended | (_mended_numbers(coding, finite) if finite else {}), notes
 
 
@@ -190,7 +195,9 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
         labels |= {number: number_text(number) for number in numbers}
         return {"labels": [labels[number] for number in sorted(labels)]}
     low, *middle, high = coding.edges
-    if coding.dates:
+    if coding.times:
+        low, high = 0.0, float(DAY)
+    elif coding.dates:
         low = min([low, *(_month(number) for number in numbers)])
         high = max([high, *(_month(number, 1) - 1 for number in numbers if number > high)])
     else:

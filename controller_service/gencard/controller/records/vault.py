@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
     Column,
-    Reading,
+    columns_of,
     encoders_of,
     how_read,
+    of_dates,
     query_of,
 )
 from gencard.controller.records.file_format import (
@@ -39,7 +40,7 @@ from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.source import RecordSource, StreamedRecords, check_version
 from gencard.controller.records.tables.address import TableAddress
-from gencard.core.coding import Coding
+from gencard.core.coding import PLAIN, Coding, Reading
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     DatasetUnavailableError,
@@ -114,11 +115,26 @@ class Vault(StreamedRecords):
         """Raises DatasetChangedError where the file is not the version named."""
         check_version(self.version(salt), version)
 
+    def unzoned(self) -> dict[str, int]:
+        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
+        names = of_dates(self.coding)
+        if not names:
+            return {}
+        with Records(self.path, self.format) as records:
+            tests = []
+            for name, column in zip(names, records.columns_named(names), strict=True):
+                reading = self.readings.get(name, PLAIN)
+                test = column.local if reading.zone else column.timed
+                present = f"NOT ({column.absent(reading.absent)})"
+                tests.append(f"count(*) FILTER (WHERE {present} AND {test})")
+            (counts,) = records.rows(query_of(tests))
+        return dict(zip(names, counts, strict=True))
+
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
         with Records(self.path, self.format) as records:
-            columns = records.columns_named(names)
+            columns = records.columns_named(columns_of(names, self.readings))
             encoders = zip(
                 stored_names,
                 encoders_of(self.coding, self.readings, stored_names),
@@ -156,7 +172,7 @@ def open_source(
             field="format", problem="applies to files only, not to tables of a database"
         )
     with open_table(place, secret, schema.coding, schema.readings) as table:
-        yield PersonTable(table, schema.coding, schema.readings, persons) if persons else table
+        yield PersonTable(table, schema.coding, table.readings, persons) if persons else table
 
 
 class Records:
@@ -218,7 +234,7 @@ class Records:
     def columns_named(self, names: Sequence[str]) -> list[Column]:
         """Raises MissingAttributeError, which names all that the file lacks."""
         by_name = {column.name: column for column in reversed(self.columns)}
-        if missing := [name for name in names if name not in by_name]:
+        if missing := [name for name in dict.fromkeys(names) if name not in by_name]:
             raise MissingAttributeError(attribute=", ".join(missing))
         return [by_name[name] for name in names]
 

@@ -8,13 +8,12 @@ import grpc
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.negotiations import Negotiations
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
-from gencard.controller.records.encoding import PLAIN
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import page_and_token, page_size, request_of
 from gencard.core.card.terms import Proposal
 from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute, GeneratorEntry
-from gencard.core.coding import Attribute
+from gencard.core.coding import PLAIN, Attribute
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import negotiation_pb2 as pb
@@ -88,8 +87,7 @@ def _entry(dataset_entry: DatasetEntry, *, whole: bool) -> catalog.Dataset:
 
 def _declared(attribute: Attribute, schema: PublicSchema) -> DeclaredAttribute:
     reading = schema.readings.get(attribute.name, PLAIN)
-    groups = schema.groups.get(attribute.name, {})
-    return DeclaredAttribute(attribute, reading.absent, reading.age_at, reading.other, groups)
+    return DeclaredAttribute(attribute, reading, schema.groups.get(attribute.name, {}))
 
 
 ALL = "datasets/-"

@@ -59,6 +59,8 @@ _PROBLEMS = {  # in braces: what is allowed, never what was given
     "bool_parsing": "is not true or false",
     "string_type": "is not text in quotes",
     "tuple_type": "is not a list",
+    "time_of_day": "is not a time of day such as 06:30, or 24:00 as the last edge",
+    "time_without_source": "has times of day, which need time_of, the name of an attribute with a zone",
     "string_pattern_mismatch": "has characters that are not allowed, or is too long",
 }
 

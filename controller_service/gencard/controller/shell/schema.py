@@ -102,6 +102,14 @@ def set_attribute(
     age_at: Annotated[
         str | None, typer.Option(help="Values are dates of birth; levels are ages on this day.")
     ] = None,
+    zone: Annotated[
+        str | None,
+        typer.Option(help="Zone in which instants have their date, such as America/New_York."),
+    ] = None,
+    time_of: Annotated[
+        str | None,
+        typer.Option(help="Attribute of whose instants this is the time of day; edges are HH:MM."),
+    ] = None,
     description: Annotated[str | None, typer.Option(help="Public description of the attribute.")] = None,
     leave_out: Annotated[
         bool, typer.Option("--leave-out", help="Remove the attribute from the schema.")
@@ -118,6 +126,8 @@ def set_attribute(
     values |= {name: flag or None for name, flag in options.items() if flag is not None}
     texts: Table = {"decimals": decimals, "other": other, "description": description}
     values |= {name: value for name, value in texts.items() if value is not None}
+    zones = {"zone": zone, "time_of": time_of}  # an empty one takes the key away
+    values |= {name: value or None for name, value in zones.items() if value is not None}
     edit = AttributeEdit(attribute, values, add_label or (), absent or (), leave_out, new)
     if not (values or add_label or absent or leave_out):
         raise InvalidInputError(field="attribute", problem="nothing to change was given; see --help")
@@ -172,20 +182,24 @@ def _levels(labels: str | None, edges: str | None) -> Table:
         raise InvalidInputError(field="labels", problem="cannot be given together with edges")
     if labels is not None:
         (split,) = csv.reader([labels], skipinitialspace=True)
-        return {"labels": split} | dict.fromkeys(("decimals", "age_at", "drafted", *SCALE_KEYS))
+        return {"labels": split} | dict.fromkeys(
+            ("decimals", "age_at", "drafted", "zone", "time_of", *SCALE_KEYS)
+        )
     if edges is None:
         return {}
     parts = [part.strip() for part in edges.split(",")]
     others = dict.fromkeys(("labels", "ordered", "boolean", "other", "groups", "drafted"))
     others |= dict.fromkeys(("points", "fine_points"))  # which were chosen for other edges
+    if any(":" in part for part in parts):  # the schema file checks times of day
+        return {"edges": parts, "dates": None, "zone": None} | others
     numbers = [_number(part) for part in parts]
     if None not in numbers:
-        return {"edges": numbers, "dates": None} | others
+        return {"edges": numbers, "dates": None, "zone": None, "time_of": None} | others
     for part, number in zip(parts, numbers, strict=True):
         if number is None:
             _day(part)  # what is neither is named, before a number among dates
     days = [_day(part) for part in parts]
-    others |= dict.fromkeys(("edges", "integer", "decimals", "age_at", "fine"))
+    others |= dict.fromkeys(("edges", "integer", "decimals", "age_at", "fine", "time_of"))
     return {"dates": days, "step": 1} | others
 
 
@@ -316,6 +330,9 @@ def say_columns(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> 
         marks = ", ".join(f"{mark} ({count:,})" for mark, count in column.marks.items())
         columns.add_row(escape(column.name), escape(_coding_words(column)), escape(marks))
     console.print(columns)
+    for column in drafts:
+        if column.influence:  # the drafted policy measures with noise
+            say(column.influence)
 
 
 def _format_words(file_format: FileFormat) -> str:

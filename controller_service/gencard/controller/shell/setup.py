@@ -257,6 +257,7 @@ def _say_adjustments(dataset: str, adjustments: Mapping[str, Adjustments]) -> No
             "are rounded to a multiple of the step": one.rounded,
             "above the last edge count as it": one.above,
             "below the first edge count as it": one.below,
+            "are times without a zone, and are read as UTC (texts: as written)": one.timed,
         }
         if changed := [f"{number:,} {what}" for what, number in parts.items() if number]:
             say(f"{dataset}: of the values of {name}, {', '.join(changed)}.")

@@ -73,13 +73,13 @@ def _attribute_document(attribute: Attribute) -> Document:
 
 
 def _scale_document(coding: Edges, scale: Scale) -> Document:
-    """Return levels and cells by their first numbers and the last edge; dates in days."""
+    """Return levels and cells by their first numbers and the last edge, in days or minutes."""
     texts = {
         "cells": list(map(decimal_text, scale.cells)),
         "edges": [decimal_text(shortest(edge)) for edge in coding.edges],
         "step": decimal_text(scale.step),
     }
-    flags = {"above": scale.above, "below": scale.below, "dates": coding.dates}
+    flags = {"above": scale.above, "below": scale.below, "dates": coding.dates, "times": scale.times}
     return texts | {name: CLAMPS.get(name, True) for name, flag in flags.items() if flag}
 
 
@@ -117,8 +117,9 @@ def _scaled_of_document(entry: Document, *, missing: bool) -> Edges:
     if cells[-1] != last or any(entry.get(name, word) != word for name, word in CLAMPS.items()):
         raise ValueError
     above, below = (name in entry for name in CLAMPS)
-    scale = Scale(_decimal_of(text_of(entry["step"])), cells, above, below)
-    return Edges.of_scale(starts, scale, missing=missing, dates=_flag(entry.get("dates", False)))
+    dates, times = (_flag(entry.get(name, False)) for name in ("dates", "times"))
+    scale = Scale(_decimal_of(text_of(entry["step"])), cells, above, below, times)
+    return Edges.of_scale(starts, scale, missing=missing, dates=dates)
 
 
 def _derivation_of_document(entry: Document) -> Derivation:

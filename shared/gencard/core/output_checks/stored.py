@@ -87,7 +87,7 @@ def origin_of(coding: Labels | Edges) -> float:
     if not isinstance(coding, Edges):
         return 0.0
     low, high = coding.edges[0], coding.edges[-1]
-    return low if coding.dates else min(max(0.0, low), high)
+    return low if coding.dates or coding.times else min(max(0.0, low), high)
 
 
 def _of_means(groups: StoredGroups, origin: float, rules: Rules, outside: FloatArray) -> Verdict:

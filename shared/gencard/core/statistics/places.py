@@ -73,8 +73,8 @@ class _FineCells:
 
 
 def _cells(scale: Scale) -> _FineCells:
-    *firsts, last = [steps_of(number, scale.step) for number in scale.cells]
-    ends = [*firsts, last + 1]
+    firsts = [steps_of(number, scale.step) for number in scale.cells[:-1]]
+    ends = [*firsts, scale.last + 1]
     return _FineCells(tuple(firsts), tuple(high - low for low, high in pairwise(ends)))
 
 

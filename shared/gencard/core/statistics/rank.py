@@ -71,8 +71,7 @@ def _blocks_of(coding: Coding, name: str, *, apart: bool) -> _Blocks:
     base = frozenset({_ONE, _LEVELS} | ({_PRESENT} if own.missing else set()))
     if not isinstance(own, Edges) or own.scale is None:
         return _Blocks(sizes, base, base, (_UNITS, _SQUARES), own.missing)
-    low, high = own.scale.unit_ends
-    values, cells = high - low + 1, len(own.scale.cells) - 1
+    values, cells = own.scale.size, len(own.scale.cells) - 1
     squares = _UNITS if values == 2 else _SQUARES  # units of two values are 0 and 1
     numbers = frozenset({_UNITS, squares})
     sizes |= dict.fromkeys(numbers, int(values > 1))

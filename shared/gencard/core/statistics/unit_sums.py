@@ -154,7 +154,8 @@ def unit_bounds(scale: Scale, starts: Iterable[Decimal | float]) -> list[tuple[i
         starts: Ascending, without the last edge.
     """
     firsts = [steps_of(shortest(float(start)), scale.step) - scale.centre for start in starts]
-    return list(zip(firsts, [*(first - 1 for first in firsts[1:]), scale.unit_ends[1]], strict=True))
+    lasts = [*(first - 1 for first in firsts[1:]), scale.last - scale.centre]
+    return list(zip(firsts, lasts, strict=True))
 
 
 def _totals(products: IntArray, cells: NDArray[np.integer], size: int) -> list[int]:

@@ -4,7 +4,7 @@ The codes are those that ``records.encoding`` gives for a file with the same val
 """
 
 from calendar import isleap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import reduce
@@ -16,10 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import Reading, TextEncoder, encoder_of, number_of
-from gencard.core.coding import Attribute, Edges, Labels, date_of_days
+from gencard.controller.records.encoding import (
+    TextEncoder,
+    are_plain_days,
+    encoder_of,
+    number_of,
+    without_offset,
+    without_zone,
+)
+from gencard.core.coding import PLAIN, Attribute, Coding, Edges, Labels, Reading, date_of_days
 from gencard.core.derivation import Derivation
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, MissingAttributeError
 from gencard.core.types import FloatArray
 
 UNDECLARED = -1
@@ -52,7 +59,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
             cases = _of_texts(column, attribute.name, coding)
             rest = labels.index(reading.other) if reading.other else UNDECLARED
         case Edges() if is_of_dates(coding, reading):
-            day = as_date(column, attribute.name)
+            day = as_date(column, attribute)
             cases = _of_periods(day, coding, reading)
         case _:
             number = as_number(column)
@@ -68,16 +75,28 @@ def as_text(column: Any) -> Any:
     return column.cast("!string" if column.type().is_string() and nullable else "string")
 
 
-def as_date(column: Any, name: str) -> Any:
-    """The column's values as dates.
+def as_date(column: Any, attribute: Attribute) -> Any:
+    """The column's values as dates; on a scale, NULL for one with a time of day, which has no zone.
 
     Raises:
         InvalidInputError: They are stored as something else.
     """
+    import ibis  # noqa: PLC0415 - the extra ``ibis``
+
     if not (column.type().is_date() or column.type().is_timestamp()):
-        problem = f"'{name}' must be stored as a date in the table, or be cast to one in a view"
+        problem = (
+            f"'{attribute.name}' must be stored as a date in the table, or be cast to one in a view"
+        )
         raise InvalidInputError(field="data", problem=problem)
-    return column.cast("date")
+    day = column.cast("date")
+    if column.type().is_timestamp() and are_plain_days(attribute.coding):
+        return ibis.cases((is_timed(column), ibis.null("date")), else_=day)
+    return day
+
+
+def is_timed(column: Any) -> Any:
+    """Whether timestamps have a time of day."""
+    return column != column.truncate("D")
 
 
 def as_number(column: Any) -> Any:
@@ -103,7 +122,8 @@ def is_of_dates(coding: Labels | Edges, reading: Reading) -> bool:
 def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     """An expression of what decides about the code, and about a person's records that count.
 
-    A code where labels are compared as text; else a float or a date, and NULL where it is missing.
+    A code where labels are compared as text; else a float, a date or, for dates without times that are
+    stored as timestamps, a text; NULL where it is missing.
 
     Raises:
         InvalidInputError: Values of the column's type cannot be read so.
@@ -113,6 +133,8 @@ def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     if isinstance(encoder_of(attribute, reading), TextEncoder):
         return code_of(column, attribute, reading)
     value = stored_number(column, attribute, reading)
+    if column.type().is_timestamp() and are_plain_days(attribute.coding):
+        value = as_text(column)  # in which a time of day is not lost
     absent = [(test, ibis.null(value.type())) for test in absences(column, reading.absent)]
     return ibis.cases(*absent, else_=value)
 
@@ -152,7 +174,7 @@ def derived_code(codes: Sequence[Any], sizes: Sequence[int], derivation: Derivat
 def stored_number(column: Any, attribute: Attribute, reading: Reading) -> Any:
     """An expression of the value without its coding: a float, or a date where days or ages count."""
     if is_of_dates(attribute.coding, reading):
-        return as_date(column, attribute.name)
+        return as_date(column, attribute)
     return as_number(column)
 
 
@@ -246,7 +268,7 @@ def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[An
     if scale is None or not isinstance(coding, Edges):
         return never, never, never
     if is_of_dates(coding, reading):
-        day = as_date(column, attribute.name)
+        day = as_date(column, attribute)
         periods = sorted(_periods(coding, reading))
         rounded, earlier, later = never, day < periods[0][0], day >= periods[-1][1]
         above, below = (earlier, later) if reading.age_at is not None else (later, earlier)
@@ -274,3 +296,58 @@ def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:
     ages = [*map(ceil, inner), floor(last) + 1]  # as there are no other ages than whole ones
     for low, high in pairwise(ages):
         yield born_before(high, reading.age_at), born_before(low, reading.age_at)
+
+
+def in_zones(
+    records: Any, coding: Coding, readings: Mapping[str, Reading], instants: Collection[str]
+) -> tuple[Any, dict[str, Reading]]:
+    """Return a table of Ibis with dates and minutes in place of instants, and readings without zones.
+
+    Args:
+        instants: Columns whose values are instants by their type.
+
+    Raises:
+        InvalidCodingError: A column with a zone holds no instants, or one without a zone holds some.
+        InvalidInputError: Values of a column with a zone stand for "missing".
+        MissingAttributeError: The column of the instants of a time of day is missing.
+    """
+    local: dict[str, Any] = {}
+    for name in coding.stored:
+        reading = readings.get(name, PLAIN)
+        column = reading.time_of or name
+        if column not in records.columns:
+            if column != name:  # a column that has the name of the time of day is another one
+                raise MissingAttributeError(attribute=column)
+            continue  # the table refuses it, with all others that are missing
+        if reading.zone:
+            if column not in instants:
+                raise without_offset(name)
+            if reading.absent:  # they are compared as texts, which instants of a table have not
+                problem = f"'{name}' has a zone, so in a table only NULL is missing: missing = true"
+                raise InvalidInputError(field="data", problem=problem)
+            local[name] = _local(records[column], reading.zone, times=bool(reading.time_of))
+        elif column in instants and are_plain_days(coding.attribute(name).coding):
+            raise without_zone(name)
+    plain = {name: replace(one, zone="", time_of="") for name, one in readings.items()}
+    return (records.mutate(**local) if local else records), plain
+
+
+def _local(instant: Any, zone: str, *, times: bool) -> Any:
+    """Return the date of an instant, or its minutes since midnight, in a zone."""
+    import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+    @ibis.udf.scalar.builtin(signature=(("string", "timestamp('UTC')"), "timestamp"))
+    def timezone(zone, instant):  # type: ignore[no-untyped-def]
+        """Convert an instant in PostgreSQL and DuckDB."""
+
+    @ibis.udf.scalar.builtin(signature=(("timestamp", "string"), "timestamp"))
+    def from_utc_timestamp(instant, zone):  # type: ignore[no-untyped-def]
+        """Convert an instant in Spark, whose session is in UTC."""
+
+    if instant.type().timezone is None:  # so Ibis has all timestamps of Spark
+        local = from_utc_timestamp(instant, zone)
+    else:
+        local = timezone(zone, instant)
+    if times:
+        return local.hour().cast("int64") * 60 + local.minute().cast("int64")
+    return local.cast("date")

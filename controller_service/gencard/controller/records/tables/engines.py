@@ -9,11 +9,11 @@ from itertools import islice
 from threading import Event
 from typing import Any
 
-from gencard.controller.records.encoding import Reading
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.tables.codes import in_zones
 from gencard.controller.records.tables.table import Table
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, Reading
 from gencard.core.errors import InvalidInputError
 
 _BATCH = 1 << 16
@@ -51,14 +51,17 @@ def open_table(
 
     Raises:
         DatasetUnavailableError: The database cannot be reached, or has no such table.
-        InvalidInputError: The libraries for it are not installed.
+        InvalidInputError: The libraries for it are not installed, or a zone and its column do not go
+            together.
     """
     with open_backend(address, secret) as backend, ExitStack() as going:
         records = silently(lambda: records_of(backend, address))
         run, snapshot = runner(backend, address), address.engine in ("postgresql", "duckdb")
         if address.engine == "postgresql":
             run = partial(_one_copy, backend, going)
-        yield Table(run, records, coding, readings, address.identity, snapshot)
+        instants = instants_of(backend, records)
+        records, plain = in_zones(records, coding, readings, instants)
+        yield Table(run, records, coding, plain, address.identity, snapshot, instants)
 
 
 def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]]:
@@ -176,6 +179,15 @@ def records_of(backend: Any, address: TableAddress) -> Any:
     if address.engine == "postgresql" and not database:
         database = ["public"]
     return backend.table(name, database=tuple(database) or None)
+
+
+def instants_of(backend: Any, records: Any) -> frozenset[str]:
+    """Return the columns whose values are instants by their type: timestamps with a zone."""
+    if backend.name == "pyspark":  # for Ibis, its timestamps with a zone and those without are one type
+        fields = silently(lambda: backend.raw_sql(backend.compile(records)).schema.fields)
+        return frozenset(one.name for one in fields if one.dataType.typeName() == "timestamp")
+    types = records.schema().items()
+    return frozenset(name for name, one in types if one.is_timestamp() and one.timezone is not None)
 
 
 def _run(backend: Any, query: Any) -> Iterable[Any]:

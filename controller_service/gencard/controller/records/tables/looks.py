@@ -3,7 +3,7 @@
 Of a column whose values an enum, a CHECK or a code list declares, no record is read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -21,9 +21,9 @@ from gencard.controller.records.profiles import (
     profile_of,
 )
 from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.tables.codes import absences, as_number, as_text
+from gencard.controller.records.tables.codes import absences, as_number, as_text, is_timed
 from gencard.controller.records.tables.declarations import Declaration, declarations
-from gencard.controller.records.tables.engines import open_backend, records_of, runner
+from gencard.controller.records.tables.engines import instants_of, open_backend, records_of, runner
 
 
 def table_profiles(address: TableAddress, secret: str, progress: Callable[[str], None]) -> list[Profile]:
@@ -39,21 +39,22 @@ def table_profiles(address: TableAddress, secret: str, progress: Callable[[str],
         declared_columns = silently(lambda: declarations(backend, address, run))
         count = _rows(run, records.aggregate(n=records.count()))[0]["n"]
         check_enough(count)
+        instants = instants_of(backend, records)
+        looks = {name: _TableLook(run, records, name, instants) for name in records.columns}
         return [
-            _profile(run, records, name, declared_columns.get(name, Declaration()), count, progress)
-            for name in records.columns
+            _profile(look, name, declared_columns.get(name, Declaration()), count, progress)
+            for name, look in looks.items()
         ]
 
 
 def _profile(
-    run: Callable[[Any], Any],
-    records: Any,
+    look: "_TableLook",
     name: str,
     declared: Declaration,
     count: int,
     progress: Callable[[str], None],
 ) -> Profile:
-    kind = records[name].type()
+    kind = look.records[name].type()
     nullable = bool(kind.nullable)
     if not (declared.reason or declared.labels or declared.bounds):
         if (
@@ -63,7 +64,7 @@ def _profile(
             or _is_day(kind)
             or kind.is_unknown()
         ):
-            return profile_of(_TableLook(run, records, name), name, count, progress, nullable=nullable)
+            return profile_of(look, name, count, progress, nullable=nullable)
         declared = Declaration(reason="values of its type cannot be declared")
     numbers = [float(label) for label in declared.labels] if kind.is_numeric() else []
     bounds = declared.bounds or ((min(numbers), max(numbers)) if numbers else None)
@@ -110,6 +111,7 @@ class _TableLook:
     run: Callable[[Any], Any]
     records: Any
     name: str
+    of_instants: Collection[str] = ()
 
     def marks(self) -> dict[str, int]:
         if not self._is_text:
@@ -194,6 +196,20 @@ class _TableLook:
 
     def is_undecided(self) -> bool:
         return False
+
+    def instants(self, marks: dict[str, int]) -> str:  # noqa: ARG002  # a file's look needs it
+        """Return "offset" for instants, "local" for times of day without an offset, else nothing."""
+        if self.name in self.of_instants:
+            return "offset"
+        column = self._column
+        if not column.type().is_timestamp():
+            return ""
+        return "local" if self._count(is_timed(column)) else ""
+
+    def mean(self, marks: dict[str, int]) -> float:
+        """Return the mean of the numbers that are present."""
+        some = self.records.filter(~self._absent(marks)).select(v=self._number)
+        return float(_rows(self.run, some.aggregate(mean=some.v.mean()))[0]["mean"])
 
     @property
     def _column(self) -> Any:

@@ -22,9 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
-    PLAIN,
     Column,
-    Reading,
     TextEncoder,
     encoder_of,
     encoders_of,
@@ -34,9 +32,9 @@ from gencard.controller.records.encoding import (
 from gencard.controller.records.file_format import USUAL, silently
 from gencard.controller.records.persons import Gathered, Persons, check_number
 from gencard.controller.records.source import StreamedRecords, check_version
-from gencard.controller.records.tables.codes import is_of_dates, key_text, value_of
+from gencard.controller.records.tables.codes import key_text, value_of
 from gencard.controller.records.tables.table import Table
-from gencard.core.coding import Attribute, Coding
+from gencard.core.coding import PLAIN, Attribute, Coding, Reading
 from gencard.core.dataset import code_dtype
 from gencard.core.domain import Clique
 from gencard.core.errors import UndeclaredLevelError
@@ -106,6 +104,10 @@ class PersonTable(StreamedRecords):
         text = f"gencard.person_table.v1 {self.version_kind} {reading} {places % 2**64}"
         return hmac.new(salt, text.encode(), sha256).hexdigest()
 
+    def unzoned(self) -> dict[str, int]:
+        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
+        return self.table.unzoned()
+
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
         if uncoded:
             return persons.gathered(self._coded(stored, uncoded))
@@ -147,19 +149,18 @@ class PersonTable(StreamedRecords):
         for axis, (attribute, column) in enumerate(zip(stored_attributes, columns, strict=True)):
             reading = self.readings.get(attribute.name, PLAIN)
             columns_sent[f"s{axis}"] = value_of(column, attribute, reading)
-            numbers[attribute.name] = _number(f"s{axis}", attribute, reading)
+            numbers[attribute.name] = _number(f"s{axis}", attribute, reading, columns_sent[f"s{axis}"])
         query = self.persons.query(Column(_PERSON, "VARCHAR"), numbers, attributes)
         yield from _answers(query, self.table.stream(columns_sent))
 
 
-def _number(column: str, attribute: Attribute, reading: Reading) -> str:
-    """SQL of what an encoder wants, out of what ``value_of`` has sent."""
+def _number(column: str, attribute: Attribute, reading: Reading, sent: Any) -> str:
+    """SQL of what an encoder wants, out of the expression that ``value_of`` has sent."""
     encoder = encoder_of(attribute, replace(reading, absent=()))
     if isinstance(encoder, TextEncoder):
         return quoted(column, '"')
-    return encoder.expression(
-        Column(column, "DATE" if is_of_dates(attribute.coding, reading) else "DOUBLE")
-    )
+    kind = "VARCHAR" if sent.type().is_string() else "DATE" if sent.type().is_date() else "DOUBLE"
+    return encoder.expression(Column(column, kind))
 
 
 def _answers(query: str, batches: Iterable[Any]) -> Iterator[list[NDArray[Any]]]:

@@ -7,20 +7,21 @@
 """
 
 import hmac
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from hashlib import sha256
 from itertools import combinations, islice
+from operator import or_
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
-    PLAIN,
-    Reading,
     adjusted_numbers,
     check_numbers,
+    of_dates,
     scales_of,
     sources_of,
 )
@@ -28,15 +29,17 @@ from gencard.controller.records.file_format import silently
 from gencard.controller.records.source import NOT_COVERED, check_version, check_zeros, checked_cliques
 from gencard.controller.records.tables.codes import (
     UNDECLARED,
+    absences,
     adjustments,
     as_text,
     code_of,
     derived_code,
+    is_timed,
     numbers_of_stored,
     stored_number,
 )
 from gencard.core.card.sums import Sum
-from gencard.core.coding import Coding
+from gencard.core.coding import PLAIN, Coding, Reading
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
@@ -70,6 +73,7 @@ class Table:
         run: Executes an expression: batches of Arrow.
         identity: Says which table it is, whatever it holds.
         snapshot: All statements see the same records, so that one look at their version is enough.
+        instants: Columns whose values are instants by their type.
 
     Every method may raise DatasetUnavailableError (the database cannot be reached, or refuses),
     MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
@@ -81,6 +85,7 @@ class Table:
     readings: Mapping[str, Reading] = field(default_factory=dict)
     identity: str = ""
     snapshot: bool = False
+    instants: Collection[str] = ()
     _kept: dict[Clique, _Counts] = field(default_factory=dict, init=False, repr=False)
     _looks: list[str] = field(default_factory=list, init=False, repr=False)
 
@@ -143,6 +148,22 @@ class Table:
         (batch,) = self._batches(self.records.aggregate(**tests))
         counts = iter([int(column[0] or 0) for column in batch])
         return {name: Adjustments(*islice(counts, 3)) for name in names}
+
+    def unzoned(self) -> dict[str, int]:
+        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
+        names = of_dates(self.coding)  # instants that have a zone are dates here
+        columns = dict(zip(names, self.columns(names), strict=True))
+        columns = {name: column for name, column in columns.items() if column.type().is_timestamp()}
+        if not columns:
+            return {}
+        tests = (
+            (column.notnull() if name in self.instants else is_timed(column)).fill_null(False)
+            & ~reduce(or_, absences(column, self._reading(name).absent))
+            for name, column in columns.items()
+        )
+        query = self.records.aggregate(**{f"t{axis}": test.sum() for axis, test in enumerate(tests)})
+        (batch,) = self._batches(query)
+        return {name: int(column[0] or 0) for name, column in zip(columns, batch, strict=True)}
 
     def count(self, cliques: Sequence[Clique]) -> list[_Counts]:
         """Marginals on the cliques, in their order: a ``MarginalSource``."""

@@ -15,6 +15,7 @@ from gencard.core.coding import Edges
 from gencard.core.errors import NoEstimateError
 from gencard.core.scale import Scale, shortest, steps_of
 from gencard.core.statistics.psi import HistogramMeasurement
+from gencard.core.statistics.unit_sums import unit_bounds
 
 _REACH = 1.96
 """Standard deviations of the noise that a bound reaches, for 95 %."""
@@ -101,8 +102,8 @@ def level_means(coding: Edges, histogram: HistogramMeasurement) -> list[float]:
 
 def cells_of(scale: Scale) -> list[tuple[int, int]]:
     """The first and the last number of each cell of a histogram, in steps."""
-    ends = [steps_of(number, scale.step) for number in scale.cells]
-    return [*zip(ends[:-2], (end - 1 for end in ends[1:-1]), strict=True), (ends[-2], ends[-1])]
+    units = unit_bounds(scale, scale.cells[:-1])
+    return [(first + scale.centre, last + scale.centre) for first, last in units]
 
 
 def scale_in(coding: Edges) -> Scale:
