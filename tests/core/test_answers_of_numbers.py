@@ -14,9 +14,12 @@ from statsmodels.stats.oneway import anova_oneway
 
 from gencard.core.answers.families.histograms import level_means, quantile_of_cells
 from gencard.core.answers.margins import PsiMargins
+from gencard.core.answers.noise.bootstrap import Bootstrap
+from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.card.sums import Sum as SumOf
+from gencard.core.card.sums import product_ends
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
-from gencard.core.errors import LevelsTooWideError
+from gencard.core.errors import InvalidInputError, LevelsTooWideError, NoiseDrownsError
 from gencard.core.scale import Scale
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
@@ -376,3 +379,63 @@ class TestHistograms:
         assert means[0] == pytest.approx((5 + 9.99) / 2)
         assert means[1] == pytest.approx(((10 + 19.99) / 2 + (20 + 49.99) / 2) / 2)
         assert means[2] == one.midpoints[2]
+
+
+def noisy_of(psi: Psi, stddev: float, rng: np.random.Generator) -> Psi:
+    """psi with noise: of so many records on counts, and the largest product times that on sums."""
+
+    def drawn(values, spread) -> tuple[int, ...]:
+        noise = rng.normal(0, spread, len(values))
+        return tuple(int(v) + round(float(z)) for v, z in zip(values, noise, strict=True))
+
+    marginals = [
+        Measurement(m.clique, np.reshape(drawn(m.values.ravel(), stddev), m.values.shape), stddev)
+        for m in psi.measurements
+    ]
+    sums = []
+    for one in psi.sums:
+        scale = stddev * max(map(abs, product_ends(CODING, one.sum.of))) if one.sum.of else stddev
+        counts = drawn(one.counts, stddev)
+        beside = stddev if counts else 0.0
+        sums.append(SumMeasurement(one.sum, drawn(one.values, scale), scale, counts, beside))
+    return Psi(psi.domain, tuple(marginals), (), (), tuple(sums))
+
+
+class TestNoise:
+    @pytest.mark.parametrize(
+        ("text", "stddev"), [("y ~ g + x", 0.3), ("y ~ g * z", 0.5), ("y ~ x", 0.3), ("k ~ z + x", 1.0)]
+    )
+    def test_the_part_that_is_noise_covers_the_answer_without_noise(self, records, text, stddev):
+        written = read_factors(text, CODING)
+        used = numbers_used(written, Analysis.LINEAR, CODING)
+        needs = needs_of(written, Analysis.LINEAR, CODING, used, drop=True)
+        psi = psi_with(records, needs.cliques, needs.sums)
+        truth = np.array(asked(records, text, psi=psi).coefficients.params)
+        rng, covered, draws = np.random.default_rng(11), 0, 150
+        for _ in range(draws):
+            margins = margins_of(noisy_of(psi, stddev, rng), CODING)
+            answer = answer_of(text, Analysis.LINEAR, margins, CODING, missing="drop")
+            own = answer.coefficients
+            part = np.array([row[0] for row in answer.table("noise").values])
+            assert (part < own.bse).all()
+            assert "noise on each sum" in answer.noise
+            covered += np.sum(np.abs(np.array(own.params) - truth) <= 1.96 * part)
+        number = draws * len(truth)
+        assert stats.binomtest(int(covered), number, 0.95).pvalue > 1e-4, covered / number
+
+    def test_too_much_drowns(self, records):
+        written = read_factors("y ~ g + x", CODING)
+        used = numbers_used(written, Analysis.LINEAR, CODING)
+        needs = needs_of(written, Analysis.LINEAR, CODING, used, drop=True)
+        psi = psi_with(records, needs.cliques, needs.sums)
+        rng = np.random.default_rng(5)
+        margins = margins_of(noisy_of(psi, 200.0, rng), CODING)
+        with pytest.raises(NoiseDrownsError):
+            answer_of("y ~ g + x", Analysis.LINEAR, margins, CODING, missing="drop")
+
+    def test_a_bootstrap_of_sums_is_refused(self, records):
+        psi = psi_with(records, [("g",)], [SumOf(("y",), ("g",)), SumOf(("y", "y"))])
+        margins = margins_of(noisy_of(psi, 1.0, np.random.default_rng(5)), CODING)
+        how = Bootstrap(np.random.default_rng(1))
+        with pytest.raises(InvalidInputError, match="bootstrap"):
+            answer_of("y ~ g", Analysis.LINEAR, margins, CODING, missing="drop", bootstrap=how)
