@@ -101,3 +101,13 @@ def test_the_shell_plans_sums(house, card):  # noqa: F811
     assert "sum of spent by sex" in shown.output
     document = json.loads(CliRunner().invoke(analyst_shell, [*command, "--json"]).output)
     assert ["spent", "spent"] in [one.get("of") for one in document["numbers"]]
+
+
+def test_a_plan_says_what_noise_will_do(analyst):
+    noise = {"rho": 0.5, "neighbouring": "add-remove"}
+    plan = analyst.plan("survey", "hours ~ sex", kind="linear", rows=500, **noise)
+    said = dict(plan.lines())["Noise"]
+    if plan.prediction is None:
+        assert said.startswith("unknown")
+    else:
+        assert "sampling errors" in said

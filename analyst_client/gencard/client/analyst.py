@@ -17,8 +17,9 @@ from gencard.client.connection.credentials import Credentials, address_in
 from gencard.client.display import Listed
 from gencard.client.planning import Consent, Plan, rows_of, usual_purpose
 from gencard.client.release import Release
-from gencard.client.terms import Marginals, Measured, proposed
+from gencard.client.terms import Marginals, Measured, measured_with, proposed
 from gencard.core.card.budget import Price, Spend
+from gencard.core.card.noise import AddedNoise
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
@@ -265,6 +266,7 @@ class Analyst(Party):
         """
         # both load pandas
         from gencard.formulas.formulas import read_formula  # noqa: PLC0415
+        from gencard.formulas.predicting import predicted  # noqa: PLC0415
         from gencard.formulas.summing import question_needs  # noqa: PLC0415
 
         analysis, entry = analysis_of(kind), self.dataset(dataset)
@@ -273,16 +275,16 @@ class Analyst(Party):
         numbers: tuple[Histogram | Sum, ...] = (*map(Histogram, needs.histograms), *needs.sums)
         statistics = (*needs.cliques, *numbers)
         ask = partial(self.propose, entry.name, statistics, generator=generator, rows=rows, **measured)
-        return Plan(
-            read_formula(formula, entry.coding),
-            analysis,
-            needs.cliques,
-            entry.coding,
-            ask(purpose="plan", dry_run=True),
-            ask,
-            missing == "drop",
-            numbers,
-        )
+        offer = ask(purpose="plan", dry_run=True)
+        prediction = None
+        if isinstance(offer.terms.privacy, AddedNoise) and entry.records:
+            held = measured_with(offer.terms, entry.coding)
+            prediction = predicted(
+                formula, analysis, entry.coding, held, entry.records, where=where, missing=missing
+            )
+        read = read_formula(formula, entry.coding)
+        drops = missing == "drop"
+        return Plan(read, analysis, needs.cliques, entry.coding, offer, ask, drops, numbers, prediction)
 
     @checked()
     def synthesize(  # noqa: PLR0913 - what a person may want to say of one analysis

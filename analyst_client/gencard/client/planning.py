@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -18,7 +18,7 @@ from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named, 
 from gencard.client.release import Release
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms, Proposal
 from gencard.core.coding import Coding
@@ -27,7 +27,11 @@ from gencard.core.errors import AwaitingStewardError, BudgetExceededError, NotAc
 from gencard.core.statistics.formula import Analysis, Formula
 from gencard.core.statistics.unit_sums import fine_cells
 
+if TYPE_CHECKING:
+    from gencard.formulas.predicting import Prediction
+
 _HEADS = ("Statistic", "Cells", "For")
+_PREDICTED = ("Predicted", "Sampling error", "Error by noise")
 _PURPOSES = {Histogram: "values inside levels", Sum: "values of the records"}
 _MOST_MARGINALS = 20
 
@@ -45,6 +49,8 @@ class Plan(Displayable):
         ask: Proposes these marginals on the dataset.
         drops_missing: Records with a missing value are left out of the analysis.
         numbers: The histograms and sums of Phi.
+        prediction: What the noise of the offer would do to the analysis of made-up records; None without
+            noise, and where nothing can be said.
     """
 
     formula: Formula
@@ -55,6 +61,7 @@ class Plan(Displayable):
     ask: Callable[..., Card] = field(repr=False)
     drops_missing: bool = False
     numbers: tuple[Histogram | Sum, ...] = ()
+    prediction: "Prediction | None" = None
 
     @checked()
     def propose(self, *, purpose: str, generator: str | None = None, rows: int | None = None) -> Card:
@@ -141,7 +148,20 @@ class Plan(Displayable):
             )
         if words := self.lacking_words(self.answer.terms):
             lines.append(("Not determined", words))
+        if isinstance(self.answer.terms.privacy, AddedNoise) and not words:
+            lines.append(("Noise", self._noise_words()))
         return lines
+
+    def _noise_words(self) -> str:
+        """What the noise would do, for people."""
+        known = self.prediction
+        if known is None:
+            return "unknown: the number of records is not declared, or nothing here has a standard error"
+        if known.noise is None:
+            return "will probably drown this analysis (NOISE_DROWNS): take more budget, or fewer terms"
+        low, high = min(known.ratios, default=0.0), max(known.ratios, default=0.0)
+        near = "; it may drown the analysis (NOISE_DROWNS)" if known.near else ""
+        return f"adds {low:.2g} to {high:.2g} sampling errors, on records made up from the schema{near}"
 
     def __repr__(self) -> str:
         return f"<Plan {self.formula}: {len(self.marginals)} marginals, {self.price}; {self.next_step}>"
@@ -166,6 +186,12 @@ class Plan(Displayable):
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         parts: list[Part] = [Facts(self.lines()), Grid(_HEADS, self._grid())]
+        if self.prediction is not None and self.prediction.noise is not None:
+            rows = zip(
+                self.prediction.names, self.prediction.sampling, self.prediction.noise, strict=True
+            )
+            shown = [(name, f"{own:.3g}", f"{noise:.3g}") for name, own, noise in rows]
+            parts.append(Grid(_PREDICTED, shown[:_MOST_MARGINALS]))
         if self.changes:
             parts += [CHANGED, Diff(CHANGE_HEADS, change_lines(self.changes))]
         return str(self.formula), parts

@@ -310,6 +310,20 @@ def number_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
     return tuple(deviations)
 
 
+def measured_with(
+    terms: Proposal, coding: Coding
+) -> tuple[dict[Clique, float], dict[str, float], dict[Sum, tuple[float, float]]]:
+    """The marginals, histograms and sums of some terms, each with the noise that it would have."""
+    deviations = number_stddevs(terms, coding)
+    places = len(terms.histograms)
+    sums = iter(deviations[places:])
+    return (
+        dict(zip(terms.marginals, stddevs(terms), strict=True)),
+        dict(zip(terms.histograms, deviations[:places], strict=True)),
+        dict(zip(terms.sums, zip(sums, sums, strict=True), strict=True)),
+    )
+
+
 def _budgets(terms: Proposal, privacy: AddedNoise) -> list[Fraction]:
     """The part of the budget that each statistic spends."""
     return privacy.parts(terms.weights or [1] * terms.statistics)
