@@ -1,4 +1,4 @@
-"""Numbers that are whole multiples of a step: rounding, clamping, levels and cells of histograms.
+"""Numbers that are whole multiples of a step: rounding, clamping, levels, cells, places inside them.
 
 A number is a whole number of steps. All cells are ranges of whole numbers of steps, ascending and
 without gaps, so that a list of first numbers and the last edge says everything about them.
