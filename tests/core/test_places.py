@@ -224,7 +224,10 @@ class TestDefinition:
         size = levels + case.missing
         codes = (np.arange(len(words)) % size).astype(code_dtype(size))
         pairs = [(a << 32 | b, c << 32 | d) for a, b, c, d in words]
-        drawn = places.steps(codes, np.array(pairs, dtype=np.uint64).ravel())
+        flat = np.array(pairs, dtype=np.uint64).ravel()
+        drawn, times = places.steps(codes, flat), 256 * levels
+        many = places.steps(np.tile(codes, times), np.tile(flat, times))
+        np.testing.assert_array_equal(many, np.tile(drawn, times))
         for code, pair, one in zip(codes.tolist(), pairs, drawn.tolist(), strict=True):
             if code < levels:
                 assert one == reference.number(code, *pair, r)
@@ -406,7 +409,7 @@ class TestStream:
         for name in EXACT:
             own, codes = KINDS.attribute(name).coding, rows.column(name)
             whole, parts = Numbers(9, places=places).of(name, own, codes), Numbers(9, places=places)
-            split = [parts.of(name, own, part) for part in np.split(codes, [1, 7, 500])]
+            split = [parts.of(name, own, part) for part in np.split(codes, [1, 7, 100, 250, 3_000])]
             np.testing.assert_array_equal(np.concatenate(split), whole)
             stored = drawn_numbers(rows, KINDS, [name], 9, places)
             np.testing.assert_array_equal(stored[name], whole)
