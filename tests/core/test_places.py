@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from itertools import accumulate
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.client.release import Release
 from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
@@ -30,6 +31,7 @@ from gencard.core.statistics.places import places_of
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
 from gencard.core.statistics.unit_sums import UnitSums
 from gencard.run.levels import Numbers, drawn_numbers
+from gencard.wire.documents.receipt import AuditedBox, Receipt
 
 WORD = 2**32
 GENERATOR = generator_named("maximum-entropy", structural_zeros=(), max_cells=1_000_000)
@@ -222,7 +224,10 @@ class TestDefinition:
         size = levels + case.missing
         codes = (np.arange(len(words)) % size).astype(code_dtype(size))
         pairs = [(a << 32 | b, c << 32 | d) for a, b, c, d in words]
-        drawn = places.steps(codes, np.array(pairs, dtype=np.uint64).ravel())
+        flat = np.array(pairs, dtype=np.uint64).ravel()
+        drawn, times = places.steps(codes, flat), 256 * levels
+        many = places.steps(np.tile(codes, times), np.tile(flat, times))
+        np.testing.assert_array_equal(many, np.tile(drawn, times))
         for code, pair, one in zip(codes.tolist(), pairs, drawn.tolist(), strict=True):
             if code < levels:
                 assert one == reference.number(code, *pair, r)
@@ -404,10 +409,26 @@ class TestStream:
         for name in EXACT:
             own, codes = KINDS.attribute(name).coding, rows.column(name)
             whole, parts = Numbers(9, places=places).of(name, own, codes), Numbers(9, places=places)
-            split = [parts.of(name, own, part) for part in np.split(codes, [1, 7, 500])]
+            split = [parts.of(name, own, part) for part in np.split(codes, [1, 7, 100, 250, 3_000])]
             np.testing.assert_array_equal(np.concatenate(split), whole)
             stored = drawn_numbers(rows, KINDS, [name], 9, places)
             np.testing.assert_array_equal(stored[name], whole)
+
+    def test_rows_of_a_black_box_have_the_seed_of_their_digest(self):
+        """They come without a seed, and psi places their numbers all the same."""
+        rows, places = rows_of_kinds(), places_of(psi_of_kinds(0.0), KINDS)
+        box = AuditedBox("ab" * 32, "cd" * 32)
+        facts = ("datasets/d/cards/c/releases/r", "0" * 64, rows.digest(), len(rows), (), 1)
+        receipt = Receipt(*facts, "2026-11-27T00:00:00Z", psi_digest="1" * 64, audited=box)
+        release = Release(rows, KINDS, receipt, b"", dict, True, tuple(EXACT), lambda: places)
+        seed = int(rows.digest()[:16], 16)
+        for name in ("amount", "wide"):
+            own = KINDS.attribute(name).coding
+            drawn = Numbers(seed, places=places).of(name, own, rows.column(name))
+            np.testing.assert_array_equal(release.frame[name].to_numpy(dtype=float), drawn)
+        assert "Numbers" not in dict(release.lines())
+        uniform = replace(release, histograms=(), places=dict)
+        assert dict(uniform.lines())["Numbers"].startswith("values inside levels are invented: point")
 
     def test_words_of_a_row_are_its_own_whatever_its_level(self):
         """So that another code of one row changes no other number."""

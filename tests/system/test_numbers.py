@@ -385,6 +385,13 @@ class TestPlacedByPsi:
             )
             assert (result.exit_code, said in result.output) == (0, True), result.output
 
+    def test_a_release_that_is_fetched_later_has_the_same_numbers(self, placed, house):
+        release = placed[2]
+        with house.analyst() as analyst:
+            again = analyst.card(release.card).agreement.fetch(release.name, False)
+            pd.testing.assert_frame_equal(again.frame, release.frame)
+            assert again.head(3) == release.head(3)
+
     def test_numbers_that_the_histogram_did_not_place_are_no_release(self, placed):
         _, card, release, _ = placed
         frame = frame_of(release.dataset, release.coding, Numbers(5))

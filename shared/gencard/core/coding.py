@@ -426,7 +426,7 @@ def scaled_numbers(
         places: Where numbers lie inside the levels; else each is equally frequent for uniform words.
     """
     steps = (places or even_places(coding, scale)).steps(codes, words)
-    return np.where(codes == len(coding.ends), np.nan, scale.numbers(steps))
+    return np.where(codes == len(coding.edges) - 1, np.nan, scale.numbers(steps))
 
 
 def even_places(coding: Edges, scale: Scale) -> Places:

@@ -1,4 +1,4 @@
-"""Numbers that are whole multiples of a step: rounding, clamping, levels and cells of histograms.
+"""Numbers that are whole multiples of a step: rounding, clamping, levels, cells, places inside them.
 
 A number is a whole number of steps. All cells are ranges of whole numbers of steps, ascending and
 without gaps, so that a list of first numbers and the last edge says everything about them.
@@ -276,13 +276,28 @@ class Places:
         firsts, counts = self.firsts, self.counts
         if len(self.begins) > self.levels:
             picked = (cells.astype(np.uint64) << _HALF) | (cell_words >> _HALF)
-            cells = np.searchsorted(self.begins, picked, side="right") - 1
+            cells = self._cells(picked)
         if self.splits.min() == 2**32:  # no cell has a second piece
             pieces, firsts, counts = cells, firsts[::2], counts[::2]
         else:
             pieces = 2 * cells.astype(np.int64) + (place_words >> _HALF >= self.splits[cells])
         places = (place_words & _LOW) * counts[pieces] >> _HALF
         return firsts[pieces] + places.astype(np.int64)
+
+    def _cells(self, picked: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The last cell that begins at or before each number of ``2^32 x level`` and a high half."""
+        buckets = np.arange(self.levels << 8, dtype=np.uint64)
+        if len(picked) < len(buckets):
+            return np.searchsorted(self.begins, picked, side="right") - 1
+        # Most of the 256 parts of a level lie in one cell, and a look is faster than a search.
+        shift = np.uint64(24)
+        first = np.searchsorted(self.begins, buckets << shift, side="right") - 1
+        last = np.searchsorted(self.begins, (buckets + np.uint64(1)) << shift, side="left") - 1
+        own = (picked >> shift).astype(np.int64)
+        cells = first[own]
+        divided = np.flatnonzero((first != last)[own])
+        cells[divided] = np.searchsorted(self.begins, picked[divided], side="right") - 1
+        return cells
 
 
 def steps_of(number: Decimal, step: Decimal) -> int:
