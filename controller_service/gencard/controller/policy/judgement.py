@@ -226,6 +226,7 @@ def _acceptable_statistics(
         lambda clique: objection(clique, policy, domain),
         why_no_moments(terms.generator, facts),
         TRANSFORM if policy.transform != AS_COUNTED and not privacy.noisy else None,
+        coding=coding,
     )
     terms, fewer_numbers = offered_numbers(terms, privacy, policy, domain, coding)
     fewer += fewer_numbers
