@@ -23,7 +23,6 @@ from gencard.core.domain import Clique
 from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.registry import evaluate, evaluation_named
-from gencard.core.output_checks.rules import PASSED
 from gencard.core.privacy.uniques import unique_free
 from gencard.core.psi_risk.risk import (
     FailingTable,
@@ -93,7 +92,7 @@ def _failing_numbers(
         if table := failing_counts((name,), fine[name], job.transform, cells, statistic=words):
             yield table
     for one in judged(job):
-        if one.verdict != PASSED:
+        if one.verdict.broken:
             by = one.sum.by
             names = [coding.attribute(name).coding.level_names for name in by]
             rules = tuple(map(str, one.verdict.broken))
