@@ -73,6 +73,23 @@ def test_s66_at_most_so_many_records_of_a_person_count(tmp_path):
     assert vault_of(frame, tmp_path).dataset(("sex", "age"), most_records=99).codes.shape[1] == 2
 
 
+def test_records_that_count_are_read_with_their_persons(tmp_path):
+    """Here sex is the person's: no two persons of a number have different ones."""
+    frame = records(persons=200)
+    frame["sex"] = np.where(frame.id.str[-1].astype(int) % 2, "f", "m")
+    frame["age"] = 18 + frame.id.str[1:].astype(int) % 100
+    dataset, numbers, persons = vault_of(frame, tmp_path).read_owned(
+        ("sex",), ("age",), most_records=9_999
+    )
+    sizes = frame.groupby("id").size().clip(upper=2)
+    assert sorted(np.bincount(persons)) == sorted(sizes)
+    for column in (dataset.column("sex"), numbers["age"]):
+        assert (pd.Series(column).groupby(persons).nunique() == 1).all()
+    assert np.unique(persons[numbers["age"] == 20]).size == 2
+    plain = vault_of(frame.drop(columns="id"), tmp_path, PLAIN)
+    assert plain.read_owned(("sex",), (), most_records=9_999)[2] is None
+
+
 def test_s66_the_choice_is_the_same_whatever_is_asked_and_wherever_records_stand(tmp_path):
     frame = records()
     whole = counted(vault_of(frame, tmp_path), ("sex", "age", "now", "born"))[0]

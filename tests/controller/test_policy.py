@@ -22,6 +22,7 @@ from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.card import CounterOffer, Refusal
 from gencard.core.card.mechanism import EXACT, InsideGenerator, Transform
 from gencard.core.card.noise import Gaussian, Laplace, Mechanism
+from gencard.core.card.sums import Sum
 from gencard.core.card.terms import AuditTerms, Proposal, Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import (
@@ -376,6 +377,7 @@ BOXES = {
         {"measures": ("dcr",)},
         {"without_uniques": True},
         {"analyses": Analyses(kinds=("linear",), checked_runs=1)},
+        {"sums": (Sum(("a",)),)},
     ],
 )
 def test_work_at_more_records_than_memory_may_hold_is_refused_before_it_is_offered(changes):

@@ -25,7 +25,8 @@ from gencard.core.errors import (
     MeasurementRefusedError,
     TooLargeError,
 )
-from gencard.core.policy import NumbersOffer
+from gencard.core.moment import Moment, MomentKind
+from gencard.core.policy import MomentPolicy, NumbersOffer
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.psi import Psi, rounding_stddev
 from gencard.core.statistics.unit_sums import fine_cells
@@ -184,6 +185,29 @@ class TestJudgement:
         small = replace(LIMITS, marginals=2)
         with pytest.raises(TooLargeError):
             judge(asked(), POLICY, coding.domain, small, {}, coding=coding)
+
+    def test_moments_of_levels_of_several_numbers_are_refused_for_sums(self):
+        rooms = '[[attributes]]\nname = "rooms"\nedges = [1, 2, 3]\npoints = [3]\nstep = "1"\n'
+        coding = schema_of_text(f"{SCHEMA}\n{rooms}", "schema.toml").coding
+        mean, by = MomentKind.MEAN, MomentKind.GROUP_MEANS
+        moments = {
+            Moment(mean, ("hours",)): False,
+            Moment(mean, ("rooms",)): True,
+            Moment(by, ("hours", "rooms")): True,
+            Moment(by, ("rooms", "hours")): False,
+            Moment(MomentKind.COVARIANCE, ("hours", "rooms")): False,
+        }
+        kinds = (mean, by, MomentKind.COVARIANCE)
+        policy = replace(
+            POLICY, moments=MomentPolicy(kinds=kinds), generators=("maximum-entropy",), most_marginals=9
+        )
+        proposal = replace(asked(histograms=(), sums=()), generator="maximum-entropy")
+        offer = judged(coding, replace(proposal, moments=tuple(moments)), policy)
+        assert set(offer.terms.moments) == {one for one, kept in moments.items() if kept}
+        refused = {str(one) for one, kept in moments.items() if not kept}
+        assert {(one.old, one.reason) for one in offer.changes} == {
+            (words, "USE_SUMS") for words in refused
+        }
 
     def test_a_card_of_tier_private_has_none(self):
         private = InsideGenerator(laplace(1, neighbouring="add-remove"))

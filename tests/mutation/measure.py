@@ -6,7 +6,6 @@ MEASURE = "gencard.core.statistics.measure"
 DOOR = ("tests/core/test_measure.py",)
 LINEAR = ("tests/core/test_linear.py",)
 DISCLOSURE = ("tests/core/test_disclosure.py", "-k", "declared_zeros or drawn_by_nobody")
-NUMBERS = ("tests/core/test_numbers_agree.py", "-k", "contradict")
 NOISY = ("tests/core/test_noise.py::TestMeasure",)
 mutant = mutants_of("measure")
 
@@ -45,13 +44,6 @@ MUTANTS = (
         "    check_consistent(exact_psi, may_be_empty=may_be_empty)\n",
         "",
         DOOR,
-    ),
-    mutant(
-        "numbers that contradict the counts are accepted",
-        MEASURE,
-        "        check_numbers_agree(exact, coding)\n",
-        "",
-        NUMBERS,
     ),
     mutant(
         "linear statistics are accepted beside a transform of counts",

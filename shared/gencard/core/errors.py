@@ -563,6 +563,11 @@ CHANGE_REASONS: Mapping[str, tuple[str, str]] = {
         "Accept, propose coarser marginals, or request noise. Steward: `gencard-controller check` names "
         "the tables that would fail.",
     ),
+    "USE_SUMS": (
+        "A moment counts each level as one number, and levels of this attribute hold several.",
+        "Request sums of its own numbers: of `x` for a mean, also of `x` and `x` for a variance, of `x` "
+        "and `y` for a covariance, by an attribute for groups (`total`, `--moment sum=x:group`).",
+    ),
 }
 """Meaning and advice of each reason of a change, or of a refused proposal or answer, by its code."""
 

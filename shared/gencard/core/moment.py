@@ -74,6 +74,12 @@ class Moment:
         """
         return _WORDS[self.kind].format(*self.attributes, order=self.order)
 
+    @property
+    def numbers(self) -> Clique:
+        """Attributes whose numbers are summed, not those of groups."""
+        grouped = (MomentKind.GROUP_SUMS, MomentKind.GROUP_MEANS)
+        return self.attributes[1:] if self.kind in grouped else self.attributes
+
     def in_order_of(self, domain: Domain) -> "Moment":
         """With its attributes in the schema's order, where their order says nothing.
 

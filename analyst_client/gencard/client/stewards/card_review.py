@@ -64,14 +64,15 @@ class CardReview(steward.CardReview, Displayable):
 
     @property
     def checked(self) -> bool:
-        """Whether approving would offer exact counts with checks, which the records may fail."""
+        """Whether approving would offer exact counts with checks, or sums, which records may fail."""
         if not self.waits or self.price is None:
             return False
         requested = self.card.proposed
         now = {change.field: change.new for change in self.changes}
         transform = now.get("transform", str(requested.transform))
         noisy = bool(self.price.epsilon or self.price.rho)
-        return not noisy and transform != str(AS_COUNTED) and not _ONLY_ROUNDED.fullmatch(transform)
+        has_checks = transform != str(AS_COUNTED) and not _ONLY_ROUNDED.fullmatch(transform)
+        return not noisy and (has_checks or bool(requested.sums))
 
     @property
     def waits(self) -> bool:

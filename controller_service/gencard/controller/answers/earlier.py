@@ -97,11 +97,15 @@ class Earlier:
         numbers = {one.of for one in sums if one.of}
         names = chain(*(one.attributes for one in sums))
         runs = (one for one in self.runs if self._sums_one(one, numbers))
-        of_runs = ((*clique, *one.attributes) for one in runs for clique in one.output.cliques)
+        of_runs = (
+            (*one.question.formula.attributes, *one.attributes, *chain.from_iterable(output.cliques))
+            for one in runs
+            for output in one.outputs
+        )
         counted = (*cliques, *self.cliques)
         tables = (clique for clique in counted if any({*of} <= {*clique} for of in numbers))
-        told = (one.attributes for one in self.sums if one.of in numbers)
-        return tuple(dict.fromkeys(chain(names, *of_runs, *tables, *told)))
+        of_cards = (one.attributes for one in self.sums if one.of in numbers)
+        return tuple(dict.fromkeys(chain(names, *of_runs, *tables, *of_cards)))
 
     @staticmethod
     def _sums_one(run: RunQuestion, numbers: Iterable[Clique]) -> bool:

@@ -73,24 +73,26 @@ class Grants:
         if privacy.mechanism in closed_mechanisms:
             raise ProposalRefusedError(reasons=closed_mechanisms[privacy.mechanism])
 
-    def tables(
-        self, tx: Connection, dataset_entry: DatasetEntry, *, exact: bool = False
-    ) -> Mapping[str, tuple[Clique, ...]]:
-        """By card, the tables of the present records that were granted; of moments the attributes.
+    def tables(self, tx: Connection, dataset_entry: DatasetEntry) -> Mapping[str, tuple[Clique, ...]]:
+        """By card, the tables of the present records that were granted; of numbers the attributes."""
+        granted = self._of_present(tx, dataset_entry)
+        return {name: (*terms.cliques, *terms.number_cliques) for name, terms in granted}
 
-        Args:
-            exact: Only exact counts.
-        """
+    def exact(self, tx: Connection, dataset_entry: DatasetEntry) -> Mapping[str, Proposal]:
+        """By card, the terms of exact counts of the present records that were granted."""
+        granted = self._of_present(tx, dataset_entry)
+        return {name: terms for name, terms in granted if not terms.privacy.noisy}
+
+    def _of_present(self, tx: Connection, dataset_entry: DatasetEntry) -> Iterator[tuple[str, Proposal]]:
         now, measured_cards = self.clock(), names_of_measured(tx, dataset_entry.name)
-        return {
-            card.name: card.terms.marginals if exact else card.terms.cliques
-            for state, (card, expires) in (
-                (row.state, _granted_card(row.body)) for row in granted_cards(tx, dataset_entry.name)
-            )
-            if (card.version, card.coding_digest) == (dataset_entry.version, dataset_entry.coding_digest)
-            and not (exact and card.terms.privacy.noisy)
-            and ((state in STANDING and now < expires) or card.name in measured_cards)
-        }
+        present = (dataset_entry.version, dataset_entry.coding_digest)
+        for row in granted_cards(tx, dataset_entry.name):
+            card, expires = _granted_card(row.body)
+            may_be_measured = row.state in STANDING and now < expires
+            if (card.version, card.coding_digest) == present and (
+                may_be_measured or card.name in measured_cards
+            ):
+                yield card.name, card.terms
 
     def _closed(
         self, tx: Connection, dataset: str, exact: Grant, relation: Unit | None

@@ -1,12 +1,14 @@
 """The tasks that look at what would leave beside the records: evaluations, unique rows, risk of psi."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from gencard.controller.jobs.measurement import opened, records_over
+from gencard.controller.jobs.measurement import judged, opened, records_over
 from gencard.controller.jobs.tasks import (
     CompareJob,
     CompareResult,
     FindingDocument,
+    MeasureJob,
     Records,
     RiskJob,
     RiskResult,
@@ -14,6 +16,7 @@ from gencard.controller.jobs.tasks import (
     ThinOutJob,
 )
 from gencard.controller.releases.rows_file import RowsFile
+from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -21,8 +24,15 @@ from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.evaluation.material import Material
 from gencard.core.evaluation.registry import evaluate, evaluation_named
 from gencard.core.privacy.uniques import unique_free
-from gencard.core.psi_risk.risk import failing_tables, psi_risk
-from gencard.core.types import Progress
+from gencard.core.psi_risk.risk import (
+    FailingTable,
+    failing_counts,
+    failing_table,
+    failing_tables,
+    psi_risk,
+    small_cells,
+)
+from gencard.core.types import IntArray, Progress
 from gencard.wire.documents.psi_document import psi_of_document
 
 
@@ -54,9 +64,39 @@ def thin_out(job: ThinOutJob, progress: Progress) -> RowsResult:
 
 def look(job: RiskJob, progress: Progress) -> RiskResult:
     """Records and cliques -> the risk of their exact tables, for stewards alone."""
+    coding = job.records.schema.coding
     records = records_over(job.cliques, job.records)
-    failing = failing_tables(records, job.own, job.transform, job.records.schema.coding)
-    return RiskResult(replace(psi_risk(records, job.cliques, progress=progress), failing=failing))
+    failing = failing_tables(records, job.own, job.transform, coding)
+    risk = psi_risk(records, job.cliques, progress=progress)
+    fine = _fine_counts(job.records, job.histograms)
+    histograms = (small_cells((name,), counts, risk.threshold) for name, counts in fine.items())
+    own = () if job.numbers is None else _failing_numbers(job.numbers, fine, coding)
+    return RiskResult(replace(risk, failing=(*failing, *own), histograms=tuple(histograms)))
+
+
+def _fine_counts(records: Records, histograms: Clique) -> dict[str, IntArray]:
+    """Counts of the cells of histograms, by attribute."""
+    if not histograms:
+        return {}
+    with opened(records) as source:
+        return dict(zip(histograms, source.summed((), histograms).fine_counts(), strict=True))
+
+
+def _failing_numbers(
+    job: MeasureJob, fine: Mapping[str, IntArray], coding: Coding
+) -> Iterator[FailingTable]:
+    """Histograms and sums of a card because of which its measurement would be refused."""
+    for name in job.histograms:
+        words = str(Histogram(name))
+        cells = [cell_names(coding, name)]
+        if table := failing_counts((name,), fine[name], job.transform, cells, statistic=words):
+            yield table
+    for one in judged(job):
+        if one.verdict.broken:
+            by = one.sum.by
+            names = [coding.attribute(name).coding.level_names for name in by]
+            rules = tuple(map(str, one.verdict.broken))
+            yield failing_table(by, rules, one.fails, one.counts, names, str(one.sum))
 
 
 def _material(job: CompareJob) -> Material:

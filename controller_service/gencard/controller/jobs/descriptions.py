@@ -29,7 +29,7 @@ from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
 from gencard.controller.sandbox.recipes import Recipe
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
+from gencard.core.card.mechanism import AS_COUNTED, Privacy
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.derived_cells import computed_for, zeros_for
@@ -204,12 +204,23 @@ class Descriptions:
         self,
         dataset_entry: DatasetEntry,
         cliques: Sequence[Clique],
-        own: Sequence[Clique] = (),
-        transform: Transform = AS_COUNTED,
+        own: Proposal | None = None,
+        *,
+        histograms: Clique = (),
+        before: Before = NOTHING,
     ) -> RiskJob:
-        """Describe a look at the risk of tables of the present records; see ``RiskJob``."""
-        records = self._records(dataset_entry, dataset_entry.version)
-        return RiskJob(records, tuple(cliques), tuple(own), transform)
+        """Describe a look at the risk of tables of the present records; see ``RiskJob``.
+
+        Args:
+            own: Exact terms of the card; None if it has none.
+            before: What was released of the same records, beside which exact sums are judged.
+        """
+        version = dataset_entry.version
+        records, marginals = self._records(dataset_entry, version), own.marginals if own else ()
+        transform = AS_COUNTED if own is None else own.transform
+        has_numbers = own is not None and own.numbers
+        numbers = self.measure(dataset_entry, version, own, before) if own and has_numbers else None
+        return RiskJob(records, tuple(cliques), marginals, transform, histograms, numbers)
 
     def run_black_box(
         self,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gencard.controller.jobs.tasks import MeasureJob, MeasureResult, Records
 from gencard.controller.records.source import RecordSource, check_values
@@ -14,13 +15,14 @@ from gencard.core.card.sums import Histogram, Sum
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import MeasurementRefusedError
-from gencard.core.output_checks.card_sums import JudgedSum, NumberedRecords, judged_sums
-from gencard.core.output_checks.rules import PASSED
 from gencard.core.statistics import measure as door
 from gencard.core.statistics.linear import Statistic
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray, Progress
 from gencard.wire.documents.psi_document import psi_document
+
+if TYPE_CHECKING:
+    from gencard.core.output_checks.card_sums import JudgedSum
 
 
 def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
@@ -37,12 +39,12 @@ def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
         weights=job.weights,
         transform=job.transform,
     )
-    if any(one.verdict != PASSED for one in judged(job)):
+    if any(one.verdict.broken for one in judged(job)):
         raise MeasurementRefusedError
     return MeasureResult(psi_document(psi))
 
 
-def judged(job: MeasureJob) -> tuple[JudgedSum, ...]:
+def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
     """Judge exact sums of a card at the records; empty if there are none.
 
     Raises:
@@ -50,8 +52,9 @@ def judged(job: MeasureJob) -> tuple[JudgedSum, ...]:
     """
     if job.rules is None:
         return ()
-    # What reads the questions of runs loads pandas.
+    # These load pandas and scipy, for which most measurements need not wait.
     from gencard.controller.answers.earlier import Earlier  # noqa: PLC0415
+    from gencard.core.output_checks.card_sums import NumberedRecords, judged_sums  # noqa: PLC0415
 
     records, coding = job.records, job.records.schema.coding
     earlier = Earlier.of(job.before, coding)

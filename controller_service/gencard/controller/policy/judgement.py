@@ -84,10 +84,13 @@ def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits)
         records: As the schema declares; None where it does not.
 
     Raises:
-        TooManyRecordsError: The terms name a black box, measures, analyses or unique rows.
+        TooManyRecordsError: The terms name a black box, measures, analyses, unique rows or exact sums.
     """
     runs = terms.analyses.checked_runs + terms.analyses.reviewed_runs
-    in_memory = is_black_box(terms.generator) or terms.measures or terms.without_uniques or runs
+    judged = terms.sums and not terms.privacy.noisy
+    in_memory = (
+        is_black_box(terms.generator) or terms.measures or terms.without_uniques or runs or judged
+    )
     if in_memory and records is not None and records > limits.records:
         raise TooManyRecordsError(limit=limits.records)
 
@@ -226,6 +229,7 @@ def _acceptable_statistics(
         lambda clique: objection(clique, policy, domain),
         why_no_moments(terms.generator, facts),
         TRANSFORM if policy.transform != AS_COUNTED and not privacy.noisy else None,
+        coding=coding,
     )
     terms, fewer_numbers = offered_numbers(terms, privacy, policy, domain, coding)
     fewer += fewer_numbers

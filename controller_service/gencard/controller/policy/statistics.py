@@ -10,7 +10,7 @@ from gencard.core.card.budget import Price
 from gencard.core.card.card import Change, Refusal
 from gencard.core.card.mechanism import AS_COUNTED, EXACT, Exact, Privacy, Transform
 from gencard.core.card.noise import AddedNoise, Mechanism
-from gencard.core.card.sums import Histogram, Sum
+from gencard.core.card.sums import Histogram, Sum, has_wide_levels
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
@@ -30,6 +30,7 @@ ORDER = "ORDER_TOO_HIGH"
 PRICE = "PRICE_TOO_HIGH"
 ROUNDING = "ROUNDING"
 SUM = "SUM_NOT_OFFERED"
+USE_SUMS = "USE_SUMS"
 
 _Kept = TypeVar("_Kept", bound=Hashable)
 
@@ -330,18 +331,25 @@ def offered_moments(
     policy: Policy,
     forbidden: Callable[[Clique], str | None],
     *others: str | None,
+    coding: Coding | None = None,
 ) -> tuple[list[Moment], list[Change]]:
     """Return the moments to which there is no objection, and a change for each other one.
 
     Args:
         forbidden: Why a marginal on the attributes is not acceptable; None if it is.
         others: Objections to every moment of the card; None for none.
+        coding: The schema; without one, no attribute has a step.
     """
+
+    def of_levels(moment: Moment) -> str | None:
+        wide = coding is not None and any(has_wide_levels(coding, name) for name in moment.numbers)
+        return USE_SUMS if wide else None
 
     def objection(moment: Moment) -> str | None:
         order = ORDER if moment.order > policy.moments.highest else None
         own = order if moment.kind in policy.moments.kinds else MOMENT
-        return next(filter(None, (own, forbidden(moment.attributes), *others)), None)
+        reasons = (own, of_levels(moment), forbidden(moment.attributes), *others)
+        return next(filter(None, reasons), None)
 
     return _sorted_out("moments", moments, objection)
 

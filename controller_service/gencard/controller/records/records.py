@@ -1,6 +1,6 @@
 """Datasets of the settings as they are offered; their records are read for a version, or a check."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,9 +17,11 @@ from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.records.vault import check_detected, open_source
 from gencard.controller.settings.settings import DatasetTable
-from gencard.core.coding import PLAIN
+from gencard.core.card.sums import Histogram, cell_names
+from gencard.core.coding import PLAIN, Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
+from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.scale import Adjustments
 from gencard.core.types import Counts
 
@@ -111,15 +113,18 @@ def check_records(entry: DatasetTable, *, holdout: bool = False) -> dict[str, Ad
 
 @dataclass(frozen=True, slots=True)
 class SmallTable:
-    """A table of one attribute or a pair that has cells of few records.
+    """A table of one attribute or a pair, or a histogram, that has cells of few records.
 
     Args:
-        clique: Attributes of the table.
+        name: Attributes of the table, or the words of the histogram.
+        width: Number of attributes; 0 for a histogram.
         few: Number of its cells that hold one record or more, and fewer than the threshold.
-        fewest: Levels of the cells with the fewest records, in the order of ``clique``, and the records.
+        fewest: Levels of the cells with the fewest records, in the order of the attributes, and the
+            records.
     """
 
-    clique: Clique
+    name: str
+    width: int
     few: int
     fewest: tuple[tuple[tuple[str, ...], int], ...]
 
@@ -135,7 +140,8 @@ class SmallCells:
         occupied: Cells that hold one record or more.
         records: Of the dataset.
         threshold: Of the policy's checks, or ``FEW`` without one.
-        tables: Single attributes, then pairs with small cells; those with most small cells first.
+        tables: Histograms, single attributes, then pairs with small cells; those with most small cells
+            first.
     """
 
     pairs: int
@@ -164,10 +170,18 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
     singles: list[Clique] = [(name,) for name in domain.attributes]
     with enough_memory(), _opened(entry, schema) as source:
         tables = source.count([*singles, *pairs])
+        numbers = _summed(policy, schema.coding) if source.covers_values else ()
+        fine = source.summed((), numbers).fine_counts() if numbers else []
     pair_tables = tables[len(singles) :]
     levels = {one.name: one.coding.level_names for one in schema.coding.attributes}
+    histograms = [
+        _small_table(str(Histogram(name)), counts, threshold, [cell_names(schema.coding, name)])
+        for name, counts in zip(numbers, fine, strict=True)
+    ]
     small = [
-        _small_table(clique, counts, threshold, levels)
+        _small_table(
+            " × ".join(clique), counts, threshold, [levels[name] for name in clique], len(clique)
+        )
         for clique, counts in zip([*singles, *pairs], tables, strict=True)
     ]
     return SmallCells(
@@ -177,20 +191,34 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
         sum(int((counts > 0).sum()) for counts in pair_tables),
         int(tables[0].sum()),
         threshold,
-        tuple(sorted(filter(lambda one: one.few, small), key=lambda one: (len(one.clique), -one.few))),
+        tuple(
+            sorted(
+                filter(lambda one: one.few, [*histograms, *small]), key=lambda one: (one.width, -one.few)
+            )
+        ),
+    )
+
+
+def _summed(policy: Policy, coding: Coding) -> Clique:
+    """Attributes whose exact histograms are on offer."""
+    if policy.histograms is not NumbersOffer.EXACT:
+        return ()
+    attributes = (one for one in coding.attributes if one.derivation is None)
+    return tuple(
+        one.name for one in attributes if isinstance(one.coding, Edges) and one.coding.scale is not None
     )
 
 
 def _small_table(
-    clique: Clique, counts: Counts, threshold: int, levels: Mapping[str, Sequence[str]]
+    name: str, counts: Counts, threshold: int, levels: Sequence[Sequence[str]], width: int = 0
 ) -> SmallTable:
     places = np.argwhere((counts > 0) & (counts < threshold))
     lowest = sorted((int(counts[tuple(place)]), tuple(map(int, place))) for place in places)
     named = tuple(
-        (tuple(levels[name][code] for name, code in zip(clique, place, strict=True)), records)
+        (tuple(own[code] for own, code in zip(levels, place, strict=True)), records)
         for records, place in lowest[:_NAMED_CELLS]
     )
-    return SmallTable(clique, len(places), named)
+    return SmallTable(name, width, len(places), named)
 
 
 @contextmanager

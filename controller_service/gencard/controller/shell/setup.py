@@ -319,7 +319,7 @@ def _say_small_tables(entry: DatasetTable, counted: SmallCells) -> None:
     tables = table(escape(title), "table", "small cells", "fewest records in")
     for one in counted.tables[:MOST_TABLES]:
         fewest = "; ".join(f"{', '.join(levels)}: {records}" for levels, records in one.fewest)
-        tables.add_row(escape(" × ".join(one.clique)), f"{one.few:,}", escape(fewest))
+        tables.add_row(escape(one.name), f"{one.few:,}", escape(fewest))
     console.print(tables)
     if len(counted.tables) > MOST_TABLES:
         say(f"And {len(counted.tables) - MOST_TABLES:,} more.")

@@ -115,7 +115,7 @@ class CardEffect(InTheState):
         terms = agreed_terms if offer is None else offer.terms
         return Together(
             attributes,
-            _matrix(attributes, terms.cliques),
+            _matrix(attributes, (*terms.cliques, *terms.number_cliques)),
             _matrix(attributes, before),
             tuple(sorted(granted)),
         )

@@ -139,15 +139,15 @@ class Desk(Deciding):
             return
         dropped = {frozenset(clique) for clique in action.arguments.get("drop", ())}
         tables = self.risks.failing(who, action.resource)
-        left = [one.clique for one in tables if frozenset(one.clique) not in dropped]
+        left = [one for one in tables if one.statistic or frozenset(one.clique) not in dropped]
         if left:
-            names = "; ".join(", ".join(clique) for clique in left)
-            drop = " ".join(f"--drop {','.join(clique)}" for clique in left)
-            raise InvalidInputError(
-                field="card",
-                problem=f"cannot be measured: tables fail the checks of the policy: {names}",
-                advice=f"Offer the card without them (counter {drop}), or reject it.",
-            )
+            names = "; ".join(one.statistic or ", ".join(one.clique) for one in left)
+            drop = " ".join(f"--drop {','.join(one.clique)}" for one in left if not one.statistic)
+            what, advice = "tables", f"Offer the card without them (counter {drop}), or reject it."
+            if any(one.statistic for one in left):
+                what, advice = "statistics", "Reject it: the analyst can propose it without them."
+            problem = f"cannot be measured: {what} fail the checks of the policy: {names}"
+            raise InvalidInputError(field="card", problem=problem, advice=advice)
 
     def purposes(self, who: Identity, names: Collection[str]) -> Mapping[str, str]:
         """What the cards among some resources are for, by name."""

@@ -8,14 +8,15 @@ Persons, where a person has several records, count as records.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from gencard.controller.cards.book import CardBook
+from gencard.controller.cards.released import released_before
 from gencard.controller.jobs import tasks
-from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.jobs.descriptions import NOTHING, Descriptions
+from gencard.controller.jobs.tasks import Before, RiskJob
 from gencard.controller.operations.failures import error_of_document
 from gencard.controller.operations.operations import Operations
 from gencard.controller.operations.run import Run
@@ -27,7 +28,6 @@ from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
 from gencard.controller.state.tables import risks
 from gencard.controller.stewards.cards import CardEffect
 from gencard.core.card.card import Card
-from gencard.core.card.mechanism import AS_COUNTED, Transform
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
@@ -57,25 +57,38 @@ class ExactTables:
 
     Args:
         cards: Names of the other cards.
-        own: Tables of the card itself.
-        transform: Checks and rounding of the card's own tables.
+        own: Terms of the card itself, if they are exact.
+        before: What was released already, beside which the card's sums are judged.
     """
 
     cliques: tuple[Clique, ...]
     cards: tuple[str, ...]
     version: str
-    own: tuple[Clique, ...] = ()
-    transform: Transform = AS_COUNTED
+    own: Proposal | None = None
+    histograms: Clique = ()
+    before: Before = NOTHING
 
     @property
     def digest(self) -> str:
         """Two looks at the same tables of the same records have the same."""
         cliques = sorted({tuple(sorted(clique)) for clique in self.cliques})
         tables: Document = {"cliques": [list(clique) for clique in cliques], "version": self.version}
-        if self.transform.checks and self.own:
-            tables["own"] = sorted(sorted(clique) for clique in self.own)
-            tables["transform"] = transform_document(self.transform)
+        own = self.own
+        if own is not None and own.transform.checks and own.marginals:
+            tables["own"] = sorted(sorted(clique) for clique in own.marginals)
+            tables["transform"] = transform_document(own.transform)
+        if self.histograms:
+            tables["histograms"] = list(self.histograms)
+        if own is not None and own.numbers:
+            tables["numbers"] = [*map(str, own.numbers)]
+            tables["before"] = sha256(repr(self.before).encode())
         return digest_of(tables)
+
+    def job(self, jobs: Descriptions, dataset_entry: DatasetEntry) -> RiskJob:
+        """Describe the look."""
+        return jobs.look(
+            dataset_entry, self.cliques, self.own, histograms=self.histograms, before=self.before
+        )
 
 
 def worst_of(report: PsiRisk, coding: Coding) -> tuple[CertainKey, ...]:
@@ -156,15 +169,21 @@ class Risks:
     def tables(self, tx: Connection, card: Card) -> ExactTables:
         """Raises InvalidInputError where there are no exact counts."""
         dataset_entry = self._entry(card)
-        granted = self.cards.grants.tables(tx, dataset_entry, exact=True)
-        others = {other: cliques for other, cliques in granted.items() if other != card.name}
+        granted = self.cards.grants.exact(tx, dataset_entry)
+        others = {other: terms for other, terms in granted.items() if other != card.name}
         terms = self._terms(tx, card)
-        own = () if terms.privacy.noisy else terms.marginals
-        cliques = (*own, *chain.from_iterable(others.values()))
+        own = None if terms.privacy.noisy else terms
+        exact, coding = [*others.values(), *([own] if own else [])], dataset_entry.schema.coding
+        cliques = tuple(clique for one in exact for clique in one.counted(coding))
         if not cliques:
             raise InvalidInputError(field="card", problem=NO_COUNTS, advice=BOUNDED)
-        transform = terms.transform if own else AS_COUNTED
-        return ExactTables(cliques, tuple(sorted(others)), dataset_entry.version, tuple(own), transform)
+        version, names = dataset_entry.version, tuple(sorted(others))
+        histograms = tuple(sorted({name for one in exact for name in one.histograms}))
+        before = NOTHING
+        if own is not None and own.sums:
+            dataset = dataset_entry.name
+            before = released_before(tx, self.cards, dataset=dataset, version=version, but=card.name)
+        return ExactTables(cliques, names, version, own, histograms, before)
 
     def failing(self, who: Identity, name: str) -> tuple[FailingTable, ...]:
         """Tables of a card that fail its checks, as far as the present tables were examined."""
@@ -260,8 +279,7 @@ class RiskRun:
             card = self.risks.cards.card(tx, name)
             tables = self.risks.tables(tx, card)
         dataset_entry = self.risks.cards.catalogue.named(dataset_of(name))
-        job = self.jobs.look(dataset_entry, tables.cliques, tables.own, tables.transform)
-        report = run.job(tasks.LOOK, job).risk
+        report = run.job(tasks.LOOK, tables.job(self.jobs, dataset_entry)).risk
         with self.risks.database.transaction() as tx:
             self.risks.keep(tx, card, tables, report)
             self.operations.finish(tx, run.row.name, b"")

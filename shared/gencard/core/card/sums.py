@@ -153,6 +153,22 @@ def scale_of(coding: Coding, name: str) -> Scale:
     return scale
 
 
+def has_wide_levels(coding: Coding, name: str) -> bool:
+    """Return whether an attribute has a step, and some level holds more than one number."""
+    own = coding.attribute(name).coding
+    if not isinstance(own, Edges) or own.scale is None:
+        return False
+    first, last = own.scale.ends
+    return last - first + 1 > len(own.edges) - 1
+
+
+def cell_names(coding: Coding, name: str) -> tuple[str, ...]:
+    """Return the names of the cells of an attribute's histogram, for people; raises as ``scale_of``."""
+    scale, own = scale_of(coding, name), coding.attribute(name).coding
+    dates = isinstance(own, Edges) and own.dates
+    return Edges.of_scale(scale.cells[:-1], scale, missing=own.missing, dates=dates).level_names
+
+
 def product_ends(coding: Coding, names: Sequence[str]) -> tuple[int, int]:
     """Return the least and the largest product of units by declaration, or 0 if that lies beyond them.
 

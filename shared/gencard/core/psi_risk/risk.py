@@ -13,6 +13,7 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gencard.core.card.mechanism import AS_COUNTED, Transform
 from gencard.core.coding import Coding, impossible_cells
@@ -66,6 +67,8 @@ class FailingTable:
         cells: Number of cells that fail.
         levels: Levels of the failing cell with the fewest records, in the order of ``clique``.
         records: Records in that cell.
+        statistic: Words of the histogram or sum; empty for a table. A sum may fail as a whole: then no
+            cell does.
     """
 
     clique: Clique
@@ -73,12 +76,20 @@ class FailingTable:
     cells: int
     levels: tuple[str, ...]
     records: int
+    statistic: str = field(default="", metadata=written(omit=True))
+
+    @property
+    def name(self) -> str:
+        """The statistic in words, or the attributes of the table."""
+        return self.statistic or " × ".join(self.clique)
 
     def __str__(self) -> str:
         """One line, for a steward."""
-        pairs = zip(self.clique, self.levels, strict=True)
-        cell = ", ".join(f"{name} = {level}" for name, level in pairs)
-        table, checks = " × ".join(self.clique), " and ".join(self.checks)
+        pairs = zip(self.clique, self.levels, strict=False)
+        cell = ", ".join(f"{name} = {level}" for name, level in pairs) or "all"
+        table, checks = self.name, " and ".join(self.checks)
+        if not self.cells:
+            return f"{table}: it fails {checks}"
         cells = "1 cell fails" if self.cells == 1 else f"{self.cells:,} cells fail"
         records = "1 record" if self.records == 1 else f"{self.records:,} records"
         return f"{table}: {cells} {checks}; fewest in {cell}: {records}"
@@ -100,30 +111,68 @@ def failing_tables(
     """Tables of a card that fail its checks, each with the cell of fewest records that fails."""
     if not transform.checks or not cliques:
         return ()
-    tables = []
-    for clique, counts in zip(cliques, count_all(records, cliques), strict=True):
-        domain = records.domain.project(clique)
-        possible_empty = impossible_cells(domain, coding.structural_zeros)
-        fails = failing(counts, transform, possible_empty)
-        if not fails.any():
-            continue
-        checks = tuple(
-            name
-            for name, parts in _CHECKS.items()
-            if failing(
-                counts,
-                replace(AS_COUNTED, **{part: getattr(transform, part) for part in parts}),
-                possible_empty,
-            ).any()
+    tables = (
+        failing_counts(
+            clique,
+            counts,
+            transform,
+            [coding.attribute(name).coding.level_names for name in clique],
+            impossible_cells(records.domain.project(clique), coding.structural_zeros),
         )
-        lowest = int(np.argmin(np.where(fails, counts, np.iinfo(np.int64).max)))
-        cell = np.unravel_index(lowest, counts.shape)
-        levels = tuple(
-            coding.attribute(name).coding.level_names[int(code)]
-            for name, code in zip(clique, cell, strict=True)
-        )
-        tables.append(FailingTable(clique, checks, int(fails.sum()), levels, int(counts[cell])))
-    return tuple(tables)
+        for clique, counts in zip(cliques, count_all(records, cliques), strict=True)
+    )
+    return tuple(filter(None, tables))
+
+
+def failing_counts(
+    clique: Clique,
+    counts: Counts,
+    transform: Transform,
+    names: Sequence[Sequence[str]],
+    may_be_empty: NDArray[np.bool_] | bool = False,
+    statistic: str = "",
+) -> FailingTable | None:
+    """Judge one table by a card's checks; None if it passes.
+
+    Args:
+        names: Names of the levels on each axis.
+        may_be_empty: Cells that cannot hold a record.
+        statistic: As in ``FailingTable``.
+    """
+    fails = failing(counts, transform, may_be_empty)
+    if not fails.any():
+        return None
+    checks = tuple(
+        name
+        for name, parts in _CHECKS.items()
+        if failing(
+            counts,
+            replace(AS_COUNTED, **{part: getattr(transform, part) for part in parts}),
+            may_be_empty,
+        ).any()
+    )
+    return failing_table(clique, checks, fails, counts, names, statistic)
+
+
+def failing_table(
+    clique: Clique,
+    checks: Sequence[str],
+    fails: NDArray[np.bool_],
+    counts: Counts,
+    names: Sequence[Sequence[str]],
+    statistic: str = "",
+) -> FailingTable:
+    """Describe a table that fails checks; see ``failing_counts``.
+
+    Args:
+        fails: Cells that fail, of the shape of ``counts``.
+    """
+    if not fails.any():
+        return FailingTable(clique, tuple(checks), 0, (), 0, statistic)
+    lowest = int(np.argmin(np.where(fails, counts, np.iinfo(np.int64).max)))
+    cell = np.unravel_index(lowest, counts.shape)
+    levels = tuple(own[int(code)] for own, code in zip(names, cell, strict=True))
+    return FailingTable(clique, tuple(checks), int(fails.sum()), levels, int(counts[cell]), statistic)
 
 
 def small_cells(clique: Clique, counts: Counts, threshold: int) -> SmallTableCells:
@@ -173,7 +222,9 @@ class PsiRisk:
             diagonal.
         guesses: Confident guesses and cells that certainly hold somebody, for keys of one and two.
         wide: What tables of four attributes give, and what only integer programs prove.
-        failing: Tables of the card that fail its checks: the measurement would be refused.
+        failing: Tables of the card that fail its checks, and sums that fail the rules: the measurement
+            would be refused.
+        histograms: Fine cells of each histogram that is released.
     """
 
     attributes: Clique
@@ -189,6 +240,7 @@ class PsiRisk:
     guesses: tuple[TableGuesses, ...]
     wide: WideTables
     failing: tuple[FailingTable, ...] = field(default=(), metadata=written(omit=True))
+    histograms: tuple[SmallTableCells, ...] = field(default=(), metadata=written(omit=True))
 
     @property
     def wrong(self) -> int:
@@ -201,8 +253,17 @@ class PsiRisk:
         """Sentences for a steward about tables that fail the card's checks; empty if all pass."""
         if not self.failing:
             return ()
-        advice = "Leave these tables out, or reject the card:"
+        advice = "Leave these statistics out, or reject the card:"
         return (f"{REFUSED} {advice}", *map(str, self.failing))
+
+    @property
+    def histogram_lines(self) -> tuple[str, ...]:
+        """Sentences for a steward about fine cells with few records."""
+        return tuple(
+            f"Histogram of {', '.join(one.clique)}: {one.small:,} of {one.cells:,} occupied cells have "
+            f"fewer than {self.threshold} records, {one.single:,} of them one."
+            for one in self.histograms
+        )
 
     @property
     def not_covered(self) -> tuple[str, ...]:
