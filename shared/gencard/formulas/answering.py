@@ -42,7 +42,7 @@ from gencard.formulas.evaluation import Levels, evaluated
 from gencard.formulas.formulas import read_factors, read_formula
 from gencard.formulas.functions import NotUsableError
 from gencard.formulas.numbers import Needs, NumbersUsed
-from gencard.formulas.summing import Asked, dropped_of
+from gencard.formulas.summing import AnswerRequest, dropped_of
 
 
 def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
@@ -85,16 +85,16 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     kind_of(kind, options or ())
     check_coded(options or {})
     margins = reconciled(margins)
-    asked = Asked(written, kind, coding, values or {}, where, missing, options or {})
-    if not levels and (placed := _histogram_answer(margins, text, asked)) is not None:
+    request = AnswerRequest(written, kind, coding, values or {}, where, missing, options or {})
+    if not levels and (placed := _histogram_answer(margins, text, request)) is not None:
         return placed
-    used = NumbersUsed() if levels else asked.numbers()
+    used = NumbersUsed() if levels else request.numbers()
     notes: tuple[str, ...] = ()
     if used.summed and bootstrap is not None:
         problem = "does not cover sums of numbers; standard errors have their noise without it"
         raise InvalidInputError(field="bootstrap", problem=problem)
     if used.summed:
-        used, part, needs, notes = asked.summed(margins, used)
+        used, part, needs, notes = request.summed(margins, used)
     else:
         part = _part(margins, formula, coding, values, where, missing)
         needs = Needs(sufficient_cliques(formula, kind, coding.domain))
@@ -130,18 +130,18 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     return replace(answer, notes=(*answer.notes, *notes))
 
 
-def _histogram_answer(margins: Margins, text: str, asked: Asked) -> Answer | None:
+def _histogram_answer(margins: Margins, text: str, request: AnswerRequest) -> Answer | None:
     """Quantiles of a whole column whose histogram psi has; None for any other question."""
-    written, coding = asked.written, asked.coding
+    written, coding = request.written, request.coding
     name, measured = written.formula.response, measured_of(margins)
-    whole = asked.kind is Analysis.QUANTILES and not written.formula.terms and not asked.where
-    if not whole or name is None or written.response != written_name(name) or name in asked.values:
+    whole = request.kind is Analysis.QUANTILES and not written.formula.terms and not request.where
+    if not whole or name is None or written.response != written_name(name) or name in request.values:
         return None
     one = coding.attribute(name).coding
     histogram = measured.histogram(name) if measured else None
     if histogram is None or not isinstance(one, Edges) or one.scale is None:
         return None
-    question = read_question(text, asked.kind, coding, options=asked.options)
+    question = read_question(text, request.kind, coding, options=request.options)
     answer = histogram_quantiles(question, one, histogram)
     noise = f"noise of standard deviation {histogram.stddev:.3g} on each count"
     return replace(answer, rests_on=((name,),), noise=noise if histogram.stddev else answer.noise)

@@ -45,8 +45,8 @@ _OF_LEVELS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question as it was asked.
+class AnswerRequest:
+    """A question as an analyst sends it.
 
     Args:
         written: The formula.
@@ -183,7 +183,7 @@ class Asked:
 def question_needs(
     text: str, kind: Analysis, coding: Coding, *, where: str = "", missing: str = "level"
 ) -> Needs:
-    """The statistics that determine an analysis of a part of the records; see ``Asked.needs``.
+    """The statistics that determine an analysis of a part of the records; see ``AnswerRequest.needs``.
 
     Args:
         where, missing: As in ``answer_of``.
@@ -192,7 +192,7 @@ def question_needs(
         LevelsTooWideError: No card determines it.
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
     """
-    return Asked(read_factors(text, coding), kind, coding, {}, where, missing, {}).needs()
+    return AnswerRequest(read_factors(text, coding), kind, coding, {}, where, missing, {}).needs()
 
 
 def check_missing(missing: str) -> None:
