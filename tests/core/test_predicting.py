@@ -6,6 +6,7 @@ import pytest
 
 from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.card.sums import product_ends
+from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import Analysis
 from gencard.formulas.answering import answer_of
 from gencard.formulas.predicting import predicted
@@ -46,6 +47,10 @@ def measured(needs, stddev: float):
     return (dict.fromkeys(needs.cliques, stddev), {}, sums)
 
 
+def made_up(text: str, kind: Analysis, statistics):
+    return predicted(text, kind, CODING, statistics, N, rng=rng_of(0), missing="drop")
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "stddev"),
     [
@@ -58,7 +63,7 @@ def measured(needs, stddev: float):
 def test_it_is_within_a_factor_of_two_of_the_noise_in_answers(uniform, text, kind, stddev):
     text = text.replace("g", "h") if kind is Analysis.TTEST else text
     needs = question_needs(text, kind, CODING, missing="drop")
-    said = predicted(text, kind, CODING, measured(needs, stddev), N, missing="drop")
+    said = made_up(text, kind, measured(needs, stddev))
     assert said is not None
     assert said.noise is not None
     psi = noisy_of(psi_with(uniform, needs.cliques, needs.sums), stddev, np.random.default_rng(2))
@@ -75,7 +80,9 @@ def test_it_is_within_a_factor_of_two_of_the_noise_in_answers(uniform, text, kin
 
 def test_noise_that_drowns_is_said():
     needs = question_needs("y ~ g + x", Analysis.LINEAR, CODING, missing="drop")
-    said = predicted("y ~ g + x", Analysis.LINEAR, CODING, measured(needs, 900.0), N, missing="drop")
+    said = predicted(
+        "y ~ g + x", Analysis.LINEAR, CODING, measured(needs, 900.0), N, rng=rng_of(0), missing="drop"
+    )
     assert said is not None
     assert said.noise is None
     assert said.near
@@ -83,14 +90,13 @@ def test_noise_that_drowns_is_said():
 
 def test_what_has_no_standard_error_has_no_prediction():
     needs = question_needs("g ~ h", Analysis.CROSSTAB, CODING)
-    said = predicted("y ~ x", Analysis.CORRELATION, CODING, measured(needs, 1.0), N, missing="drop")
+    said = predicted(
+        "y ~ x", Analysis.CORRELATION, CODING, measured(needs, 1.0), N, rng=rng_of(0), missing="drop"
+    )
     assert said is None
 
 
 def test_it_does_not_depend_on_a_draw():
     needs = question_needs("y ~ g", Analysis.LINEAR, CODING, missing="drop")
-    one, other = (
-        predicted("y ~ g", Analysis.LINEAR, CODING, measured(needs, 0.5), N, missing="drop")
-        for _ in range(2)
-    )
+    one, other = (made_up("y ~ g", Analysis.LINEAR, measured(needs, 0.5)) for _ in range(2))
     assert one == other

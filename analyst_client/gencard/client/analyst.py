@@ -23,6 +23,7 @@ from gencard.core.card.noise import AddedNoise
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
+from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import analysis_of
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
@@ -102,6 +103,10 @@ class Party:
     def identity(self) -> Identity:
         """The identity in the client certificate."""
         return self._connection.credentials.identity()
+
+
+_MADE_UP = 0
+"""The seed of records that predict noise: a plan says the same each time."""
 
 
 class Analyst(Party):
@@ -280,7 +285,14 @@ class Analyst(Party):
         if isinstance(offer.terms.privacy, AddedNoise) and entry.records:
             held = measured_with(offer.terms, entry.coding)
             prediction = predicted(
-                formula, analysis, entry.coding, held, entry.records, where=where, missing=missing
+                formula,
+                analysis,
+                entry.coding,
+                held,
+                entry.records,
+                rng=rng_of(_MADE_UP),
+                where=where,
+                missing=missing,
             )
         read = read_formula(formula, entry.coding)
         drops = missing == "drop"

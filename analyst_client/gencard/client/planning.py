@@ -30,7 +30,7 @@ from gencard.core.statistics.unit_sums import fine_cells
 if TYPE_CHECKING:
     from gencard.formulas.predicting import Prediction
 
-_HEADS = ("Statistic", "Cells", "For")
+_HEADS = ("Cells", "For")
 _PREDICTED = ("Predicted", "Sampling error", "Error by noise")
 _PURPOSES = {Histogram: "values inside levels", Sum: "values of the records"}
 _MOST_MARGINALS = 20
@@ -185,7 +185,10 @@ class Plan(Displayable):
         return lines if more <= 0 else [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
-        parts: list[Part] = [Facts(self.lines()), Grid(_HEADS, self._grid())]
+        parts: list[Part] = [
+            Facts(self.lines()),
+            Grid(("Statistic" if self.numbers else "Marginal", *_HEADS), self._grid()),
+        ]
         if self.prediction is not None and self.prediction.noise is not None:
             rows = zip(
                 self.prediction.names, self.prediction.sampling, self.prediction.noise, strict=True

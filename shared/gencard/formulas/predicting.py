@@ -26,7 +26,6 @@ from gencard.core.types import FloatArray, IntArray
 from gencard.formulas.answering import answer_of
 
 _MOST_RECORDS = 20_000
-_SEED = 1
 _NEAR = 1.25
 """Noise so many times larger drowns what probably drowns: the limit 1/4 becomes 1/5."""
 
@@ -66,6 +65,7 @@ def predicted(
     measured: Measured,
     records: int,
     *,
+    rng: np.random.Generator,
     where: str = "",
     missing: str = "level",
 ) -> Prediction | None:
@@ -74,12 +74,13 @@ def predicted(
     Args:
         measured: What the card would measure, and with which noise.
         records: How many there are, by declaration.
+        rng: Makes up the records.
         where, missing: As in ``answer_of``.
 
     Returns:
         None where the analysis has no standard errors, or no answer on made-up records.
     """
-    made = _MadeUp.of(coding, records)
+    made = _MadeUp.of(coding, records, rng=rng)
 
     def errors(times: float) -> dict[str, float]:
         margins = margins_of(made.psi(measured, times), coding)
@@ -126,8 +127,8 @@ class _MadeUp:
     records: int
 
     @classmethod
-    def of(cls, coding: Coding, records: int) -> "_MadeUp":
-        rng, size = np.random.default_rng(_SEED), min(records, _MOST_RECORDS)
+    def of(cls, coding: Coding, records: int, *, rng: np.random.Generator) -> "_MadeUp":
+        size = min(records, _MOST_RECORDS)
         codes: dict[str, IntArray] = {}
         numbers: dict[str, FloatArray] = {}
         for attribute in coding.attributes:

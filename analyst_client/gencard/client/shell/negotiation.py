@@ -335,15 +335,6 @@ def plan_next(plan: Plan) -> str:
 
 
 def _plan_document(plan: Plan) -> Document:
-    names = (
-        "kind",
-        "marginals",
-        "numbers",
-        "price",
-        "changes",
-        "lacking",
-        "lacking_sums",
-        "missing",
-        "next_step",
-    )
+    names = ["kind", "marginals", "price", "changes", "lacking", "missing", "next_step"]
+    names += [name for name in ("numbers", "lacking_sums") if getattr(plan, name)]
     return {"formula": str(plan.formula), **json_of(plan, *names)}
