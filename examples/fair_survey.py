@@ -59,7 +59,10 @@ ordered = true
 [[attributes]]
 name = "affairs"
 description = "Time spent in extramarital affairs, an index; 0 is none"
-edges = [0, 0.01, 1, 5, 60]
+edges = [0, 1, 5, 60]
+points = [0]
+step = "0.0000001"
+fine = "ten-a-decade"
 """
 
 ATTRIBUTES = ("rate_marriage", "age", "yrs_married", "children", "religious", "educ", "affairs")
@@ -77,7 +80,9 @@ black_boxes = ["smuggler"]
 
 EXACT_COUNTS = {
     "mechanisms": '["exact"]',
-    "most_per_card": "{ statistics = 902 }",
+    "histograms": '"exact"',
+    "sums": '"exact"',
+    "most_per_card": "{ statistics = 1_000 }",
     "dataset": "{ statistics = 18_040 }",
     "project": "{ statistics = 9_020 }",
     "analyst": "{ statistics = 9_020 }",
@@ -85,8 +90,12 @@ EXACT_COUNTS = {
 """In place of the drafted settings: the survey is public, so exact counts are fine."""
 
 
-ANALYSES = 'analyses = { kinds = ["linear", "logistic", "means", "multinomial"], checked_runs = 3 }'
-"""What may be run on the records for a card."""
+ANALYSES = (
+    'analyses = { kinds = ["linear", "logistic", "means", "multinomial", "quantiles"], '
+    'stored = true, checked_runs = 3, influence = "off" }'
+)
+"""What may be run on the records for a card. Nobody hides in a public survey: single records may move
+means and sums."""
 
 
 def offering_exact_counts(settings: str) -> str:
@@ -113,19 +122,14 @@ def write_records(path: Path) -> None:
         writer.writerows([[float(value) for value in record] for record in records])
 
 
-def coded_regression(path: Path, formula: str) -> tuple[list[float], list[float]]:
-    """A linear regression of the records by statsmodels, with levels as the schema declares them.
+def regression(path: Path, formula: str) -> tuple[list[float], list[float]]:
+    """A linear regression of the records by statsmodels.
 
     Returns:
         Estimates and standard errors, the intercept first.
     """
-    import numpy as np  # noqa: PLC0415 - only where the demonstration looks at its own records
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd  # noqa: PLC0415 - only where the demonstration looks at its own records
     from statsmodels.formula.api import ols  # noqa: PLC0415
 
-    frame = pd.read_csv(path)
-    edges = np.array([0, 0.01, 1, 5, 60])
-    middles = (edges[:-1] + edges[1:]) / 2
-    frame["affairs"] = middles[np.searchsorted(edges[1:-1], frame["affairs"], side="right")]
-    fitted = ols(formula, frame).fit()
+    fitted = ols(formula, pd.read_csv(path)).fit()
     return fitted.params.tolist(), fitted.bse.tolist()

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from examples.demo import RUN_FORMULA, RUN_KIND
 from examples.fair_survey import ATTRIBUTES, SCHEMA, write_records
 from gencard.controller.jobs import answering
 from gencard.controller.jobs.measurement import records_as_stored
@@ -130,13 +129,14 @@ def coded(frame):
     return income[np.searchsorted([1000, 2000, 3000], frame.income, "right")], frame.age // 10 * 10 + 4.5
 
 
-def test_the_run_of_the_demonstration_is_answered(tmp_path):
+def test_a_run_of_the_survey_of_the_demonstration_is_answered(tmp_path):
     """Beside exact marginals of all pairs it leaves small counts open, and the search finds that."""
     schema, records = tmp_path / "schema.toml", tmp_path / "fair.csv"
     schema.write_text(SCHEMA)
     write_records(records)
     pairs = combinations(ATTRIBUTES, 2)
-    result = asking(records, read_schema(schema).coding)(RUN_KIND, RUN_FORMULA, released=pairs)
+    formula = "affairs ~ rate_marriage * religious + age + educ"
+    result = asking(records, read_schema(schema).coding)("linear", formula, released=pairs)
     assert result.reasons == ()
     assert result.answer is not None
 

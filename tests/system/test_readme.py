@@ -1,48 +1,82 @@
-"""The pages' sessions, run as they stand, with the tests' survey in place of the demonstration's."""
+"""The pages' sessions, run as they stand, on the survey of the demonstration."""
 
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.system.house import House
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.formula.api import ols
+
+from examples import local_controller
+from examples.fair_survey import write_records
+from examples.local_controller import LocalController
+from gencard.client import Analyst
 
 ROOT = Path(__file__).resolve().parents[2]
-README = {
-    '"fair"': '"survey"',
-    '["rate_marriage", "religious", "affairs"]': '["sex", "health", "work"]',
-    '"affairs ~ religious", "linear"': '"sex ~ work", "logistic"',
-    '"smuggler"': '"leaky", runs=6',
-}
-PLAN = {'"fair"': '"survey"', "affairs ~ religious + rate_marriage": "work ~ sex + health"}
+AUDIT = {'card.audit("smuggler")': 'card.audit("smuggler", runs=6)'}
+"""What a test shortens."""
 
 
-def test_the_session(house: House, tmp_path: Path) -> None:
-    said = run(ROOT / "README.md", README, house, tmp_path)
+@pytest.fixture(scope="module")
+def controller() -> Iterator[LocalController]:
+    started = local_controller.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def survey(tmp_path_factory) -> pd.DataFrame:
+    file = tmp_path_factory.mktemp("survey") / "fair.csv"
+    write_records(file)
+    return pd.read_csv(file)
+
+
+def test_the_session(controller, survey, tmp_path) -> None:
+    said = run(ROOT / "README.md", AUDIT, controller, tmp_path)
     assert "ORDER_TOO_HIGH" in said
     assert "Every byte agrees" in said
     assert "Evidence of leakage" in said
-    assert "sex × health × work" in said
+    assert "rate_marriage × religious × affairs" in said
+    fitted = ols("affairs ~ religious", survey).fit()
+    for name, truth in fitted.params.items():
+        (own,) = re.findall(rf"(?m)^{name} +(-?[\d.]+)$", said)
+        assert float(own) == pytest.approx(truth, abs=1e-6 * fitted.bse[name] + 1e-6)
 
 
-def test_the_session_of_a_plan(house: House, tmp_path: Path) -> None:
-    said = run(ROOT / "docs" / "analysts.md", PLAN, house, tmp_path)
-    assert "('sex', 'health')" in said
+def test_the_session_of_a_plan(controller, tmp_path) -> None:
+    said = run(ROOT / "docs" / "analysts.md", {}, controller, tmp_path)
+    assert "('religious', 'affairs')" in said
     assert "match psi within sampling error" in said
     assert (tmp_path / "fidelity.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def run(page: Path, in_place: dict[str, str], house: House, tmp_path: Path) -> str:
+def test_the_answer_of_the_guide_is_that_of_the_file(controller, survey) -> None:
+    """Its one line, on a card that its own plan makes."""
+    page = (ROOT / "docs" / "answers.md").read_text(encoding="utf-8")
+    ((formula, kind),) = re.findall(r'answer = card\.answer\("([^"]+)", "([^"]+)"\)', page)
+    with Analyst.connect(controller.address, folder=controller.people / "ana") as analyst:
+        release = analyst.synthesize("fair", formula, kind=kind, rows=100, accept=True, progress=False)
+        answer = analyst.card(release.card).answer(formula, kind)
+    fitted = ols(formula, survey).fit()
+    assert np.allclose(answer.params[fitted.params.index], fitted.params, rtol=1e-9)
+    assert np.allclose(answer.bse[fitted.params.index], fitted.bse, rtol=1e-9)
+
+
+def run(page: Path, in_place: dict[str, str], controller: LocalController, tmp_path: Path) -> str:
     """What the one session of a page says."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     (session,) = (block for block in blocks if "Analyst.connect" in block)
-    for demonstrated, tested in in_place.items():
-        assert demonstrated in session
-        session = session.replace(demonstrated, tested)
+    for shown, tested in in_place.items():
+        assert shown in session
+        session = session.replace(shown, tested)
     person = tmp_path / "demo" / "controller" / "people" / "ana"
-    shutil.copytree(house.person("ana"), person)
-    (person / "connection.toml").write_text(f'address = "{house.address}"\n')
+    shutil.copytree(controller.people / "ana", person)
+    (person / "connection.toml").write_text(f'address = "{controller.address}"\n')
     (tmp_path / "session.py").write_text(session)
     command = [sys.executable, "session.py"]
     done = subprocess.run(
