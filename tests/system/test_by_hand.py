@@ -23,7 +23,8 @@ from tests.system.house import House, survey
 from tests.system.people import answered, person, request_in
 
 NOISE = ("--rho", "0.05", "--neighbouring", "add-remove")
-PAIRS = ("--marginals-of-order", "2", "--purpose", "Health by age", "--rows", "1000", *NOISE)
+SUMS = ("--moment", "sum=age:sex", "--moment", "sum=age*age")
+PAIRS = ("--marginals-of-order", "2", *SUMS, "--purpose", "Health by age", "--rows", "1000", *NOISE)
 QUESTION = ("age ~ sex", "--kind", "linear")
 
 

@@ -28,7 +28,7 @@ class ShownPolicy(Policy, Displayable):
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """The policy in names and values."""
-        yield "Attributes in one marginal", f"at most {self.largest_order}"
+        yield "Attributes in one marginal", f"at most {self.order_text}"
         yield "Cells in one marginal", f"at most {self.largest_marginal_cells:,}"
         yield "Marginals in one card", f"at most {self.most_marginals:,}"
         yield "Rows in one release", f"at most {self.most_rows:,}"

@@ -631,6 +631,7 @@ class Policy(google.protobuf.message.Message):
     TWO_STEWARDS_FIELD_NUMBER: builtins.int
     HISTOGRAMS_FIELD_NUMBER: builtins.int
     SUMS_FIELD_NUMBER: builtins.int
+    LARGEST_ORDER_EXACT_FIELD_NUMBER: builtins.int
     largest_order: builtins.int
     """At most so many attributes in one marginal."""
     largest_marginal_cells: builtins.int
@@ -649,6 +650,8 @@ class Policy(google.protobuf.message.Message):
     """Histograms that a card may contain."""
     sums: Global___NumbersOffer.ValueType
     """Sums that a card may contain."""
+    largest_order_exact: builtins.int
+    """At most so many attributes in one statistic that is measured exactly; else largest_order."""
     @property
     def forbidden(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[gencard.v1.common_pb2.Clique]:
         """Attribute sets that no released marginal may hold together."""
@@ -713,9 +716,11 @@ class Policy(google.protobuf.message.Message):
         two_stewards: collections.abc.Iterable[Global___TwoStewards.ValueType] | None = ...,
         histograms: Global___NumbersOffer.ValueType = ...,
         sums: Global___NumbersOffer.ValueType = ...,
+        largest_order_exact: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["analyses", b"analyses", "moments", b"moments", "most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["analyses", b"analyses", "automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "histograms", b"histograms", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "sums", b"sums", "transform", b"transform", "two_stewards", b"two_stewards", "valid_days", b"valid_days", "without_uniques", b"without_uniques"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_largest_order_exact", b"_largest_order_exact", "analyses", b"analyses", "largest_order_exact", b"largest_order_exact", "moments", b"moments", "most_per_card", b"most_per_card", "noise", b"noise", "transform", b"transform"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_largest_order_exact", b"_largest_order_exact", "analyses", b"analyses", "automatic", b"automatic", "forbidden", b"forbidden", "generators", b"generators", "histograms", b"histograms", "largest_marginal_cells", b"largest_marginal_cells", "largest_order", b"largest_order", "largest_order_exact", b"largest_order_exact", "measures", b"measures", "mechanisms", b"mechanisms", "moments", b"moments", "most_marginals", b"most_marginals", "most_per_card", b"most_per_card", "most_rows", b"most_rows", "noise", b"noise", "sums", b"sums", "transform", b"transform", "two_stewards", b"two_stewards", "valid_days", b"valid_days", "without_uniques", b"without_uniques"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_largest_order_exact", b"_largest_order_exact"]) -> typing.Literal["largest_order_exact"] | None: ...
 
 Global___Policy: typing_extensions.TypeAlias = Policy
 

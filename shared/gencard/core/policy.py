@@ -156,6 +156,8 @@ class Policy:
 
     Args:
         largest_order: Attributes in one marginal. A marginal with more is replaced by smaller ones.
+        largest_order_exact: The same of exact cards, of exact runs and of measures; None for
+            ``largest_order``.
         largest_marginal_cells: Cells of one marginal. A marginal with more is replaced by smaller
             ones.
         most_marginals: Marginals of one card, and as many moments. The marginals with the most cells
@@ -210,6 +212,7 @@ class Policy:
     moments: MomentPolicy = MomentPolicy()
     histograms: NumbersOffer = field(default=NumbersOffer.NEVER, metadata=written(unset=True))
     sums: NumbersOffer = field(default=NumbersOffer.NEVER, metadata=written(unset=True))
+    largest_order_exact: int | None = field(default=None, metadata=written(omit=True))
     measures: tuple[str, ...] = ()
     without_uniques: bool = False
     analyses: AnalysesPolicy = AnalysesPolicy()
@@ -241,6 +244,11 @@ class Policy:
         rules = self.analyses.rules
         declared = {name: value for name, value in checks.items() if value}
         return replace(rules, checks=replace(rules.checks, **declared))
+
+    def measuring(self, *, noisy: bool) -> "Policy":
+        """Return the policy of what is measured with noise, or exactly."""
+        exact = min(self.largest_order_exact or self.largest_order, self.largest_order)
+        return self if noisy or exact == self.largest_order else replace(self, largest_order=exact)
 
     def for_persons(self, most_records: int) -> "Policy":
         """Return the policy of a dataset of which at most so many records of a person count."""
@@ -274,6 +282,12 @@ class Policy:
         return next((clique for clique in self.forbidden if present.issuperset(clique)), None)
 
     @property
+    def order_text(self) -> str:
+        """Most attributes of a statistic, in words."""
+        exact = f" ({self.largest_order_exact} if exact)" if self.largest_order_exact else ""
+        return f"{self.largest_order}{exact}"
+
+    @property
     def summary(self) -> str:
         """The sentence that a card carries as its reason to be safe."""
         forbidden = "; ".join(" with ".join(clique) for clique in self.forbidden) or "none"
@@ -282,7 +296,7 @@ class Policy:
             if offer is not NumbersOffer.NEVER:
                 moments += f"; {name}: {offer}"
         return (
-            f"marginals of at most {self.largest_order} attributes and "
+            f"marginals of at most {self.order_text} attributes and "
             f"{self.largest_marginal_cells} cells, at most {self.most_marginals} of them and "
             f"{self.most_per_card.statistics} independent statistics; forbidden together: {forbidden}; "
             f"measured {' or '.join(self.mechanisms)}; exact counts {self.transform}{moments}"

@@ -204,8 +204,9 @@ class Answer(WrittenAsJson, Displayable):
     def lines(self) -> list[tuple[str, str]]:
         """What it is of and rests on, in names and values."""
         estimates = self.estimates
-        rests_on = [*map(named, estimates.rests_on[:MOST_CLIQUES])]
-        more = len(estimates.rests_on) - len(rests_on)
+        statistics = [*map(named, estimates.rests_on), *estimates.sums]
+        rests_on = statistics[:MOST_CLIQUES]
+        more = len(statistics) - len(rests_on)
         return [
             ("Analysis", estimates.kind),
             *([("Records", f"{estimates.n:,.6g}")] if estimates.n else []),

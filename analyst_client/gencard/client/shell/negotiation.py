@@ -324,7 +324,7 @@ def plan_next(plan: Plan) -> str:
     if plan.lacking or plan.lacking_sums:
         return plan.next_step
     if terms.privacy.noisy:
-        return "gencard propose with these marginals and the same noise options"
+        return "gencard propose with these statistics and the same noise options"
     marginals = " ".join(f"--marginal {shlex.quote(','.join(clique))}" for clique in plan.marginals)
     numbers = "".join(f" --moment {shlex.quote(number_option(one))}" for one in plan.numbers)
     part = f"--where {shlex.quote(terms.where)} " if terms.where else ""

@@ -263,9 +263,10 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
     if (apart := policy.kept_apart(run.attributes)) is not None:
         why = f"the policy does not allow {' and '.join(apart)} together"
         raise RecordsProtectedError(what="The analysis", why=why)
-    if run.widest > policy.largest_order:
+    most = policy.measuring(noisy=analyses.privacy.noisy).largest_order
+    if run.widest > most:
         why = (
             f"it uses tables of {run.widest} attributes, including those of 'where', and the "
-            f"policy allows {policy.largest_order}"
+            f"policy allows {most}"
         )
         raise RecordsProtectedError(what="The analysis", why=why)

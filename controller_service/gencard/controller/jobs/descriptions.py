@@ -151,7 +151,7 @@ class Descriptions:
             tuple(cliques),
             dataset_entry.schema,
             dataset_entry.declared,
-            AllowedTogether(tuple(policy.forbidden), policy.largest_order),
+            AllowedTogether(tuple(policy.forbidden), policy.measuring(noisy=False).largest_order),
             seed,
             records,
             other,

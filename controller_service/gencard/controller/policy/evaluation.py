@@ -197,7 +197,7 @@ def _reviewed(
 
 def together_of(policy: Policy) -> AllowedTogether:
     """What measures may look at together."""
-    return AllowedTogether(policy.forbidden, policy.largest_order)
+    return AllowedTogether(policy.forbidden, policy.measuring(noisy=False).largest_order)
 
 
 def why_unavailable(measure: Evaluation, dataset_entry: DatasetEntry, terms: Proposal) -> str | None:

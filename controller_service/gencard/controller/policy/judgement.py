@@ -169,11 +169,12 @@ def judge(
     rest = (*fewer_rows, *choice.changes)
     offered = policy.measures, policy.without_uniques
     terms, fewer = with_measures(terms, privacy, policy.transform, *offered)
-    acceptable = _acceptable_statistics(terms, privacy, policy, domain, facts, coding)
+    bounds = policy.measuring(noisy=privacy.noisy)
+    acceptable = _acceptable_statistics(terms, privacy, bounds, domain, facts, coding)
     if isinstance(acceptable, Refusal):
         return acceptable
     terms, changes, transform_changes = acceptable
-    whole = objection(domain.covered_by(terms.cliques).attributes, policy, domain)
+    whole = objection(domain.covered_by(terms.cliques).attributes, bounds, domain)
     terms, with_uniques = with_uniques_kept(terms, whole)
     terms, fewer_runs = with_analyses(proposal.analyses, terms, policy)
     check_model(terms, domain, limits, zeros)

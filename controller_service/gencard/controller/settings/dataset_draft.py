@@ -52,7 +52,8 @@ mechanisms = ["gaussian"]
 # count has a standard deviation of about {stddev} records; with fewer pairs it has less. See
 # docs/controllers.md.
 noise = {{ mechanism = "gaussian", neighbouring = "add-remove", rho = "{card_rho}", delta = "{delta}" }}
-largest_order = 2
+largest_order = 4                        # attributes in one marginal or sum
+largest_order_exact = 2                  # the same of exact ones, and of runs without noise
 largest_marginal_cells = 10_000
 most_marginals = {pairs}
 most_rows = 100_000

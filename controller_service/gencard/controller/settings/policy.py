@@ -104,6 +104,7 @@ ANALYSES = TableOf(
 
 POLICY = TableOf(
     largest_order=PositiveInt,
+    largest_order_exact=PositiveInt,
     largest_marginal_cells=PositiveInt,
     most_marginals=PositiveInt,
     most_rows=PositiveInt,

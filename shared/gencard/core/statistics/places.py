@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from gencard.core.card.sums import Sum, scale_of
+from gencard.core.card.sums import scale_of
 from gencard.core.coding import Coding, Edges
 from gencard.core.errors import InvalidPsiError
 from gencard.core.scale import Places, Scale, shortest, steps_of
@@ -37,7 +37,7 @@ def places_of(psi: Psi, coding: Coding) -> dict[str, Places]:
         UnknownAttributeError, InvalidCodingError: An attribute of a histogram has no step.
         InvalidPsiError: A histogram has other cells than the schema, or a negative exact count.
     """
-    totals = {one.sum.of: one for one in psi.sums if one.sum == Sum(one.sum.of)}
+    totals = {one.sum.of: one for one in psi.sums if not one.sum.by and not one.sum.present}
     noisy = [one.attribute for one in psi.histograms if one.stddev and (one.attribute,) in totals]
     records = _level_counts(psi.fitted, noisy)
     return {
