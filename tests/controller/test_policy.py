@@ -65,6 +65,7 @@ def questions(draw):
     pairs = st.sampled_from(list(combinations(domain.attributes, 2)))
     policy = Policy(
         largest_order=draw(st.integers(1, 3)),
+        largest_order_exact=draw(st.none() | st.integers(1, 4)),
         largest_marginal_cells=draw(st.integers(1, 30)),
         most_marginals=draw(st.integers(1, 6)),
         most_rows=draw(st.integers(1, 200)),
@@ -104,7 +105,13 @@ def _moments(domain):
 def objections(terms: Proposal, policy: Policy, domain: Domain) -> list[str]:
     """The policy as a person would check it, line by line."""
     wrong = [
-        ("order", any(len(clique) > policy.largest_order for clique in terms.cliques)),
+        (
+            "order",
+            any(
+                len(clique) > policy.measuring(noisy=terms.privacy.noisy).largest_order
+                for clique in terms.cliques
+            ),
+        ),
         ("cells", any(domain.project(c).cells > policy.largest_marginal_cells for c in terms.cliques)),
         ("forbidden", any(set(f) <= set(c) for f in policy.forbidden for c in terms.cliques)),
         ("marginals", not 1 <= len(terms.marginals) <= policy.most_marginals and not terms.moments),
@@ -277,6 +284,23 @@ class TestCounterOffers:
         strict = replace(POLICY, largest_order=3, largest_marginal_cells=100, forbidden=(("a", "b"),))
         offer = judge(proposal(("a", "b", "c")), strict, FIVE, LIMITS, {})
         assert offer.terms.marginals == (("a", "c"), ("b", "c"))
+
+    def test_exact_statistics_have_an_order_of_their_own(self):
+        wide = replace(POLICY, largest_order=3, largest_marginal_cells=100, largest_order_exact=1)
+        wide = replace(wide, mechanisms=(Mechanism.EXACT, Mechanism.GAUSSIAN))
+        wide = replace(wide, most_per_card=Price(statistics=100, rho=Decimal(9)))
+        exact = judge(proposal(("a", "b", "c")), wide, FIVE, LIMITS, {})
+        assert exact.terms.marginals == (("a",), ("b",), ("c",))
+        assert [change.reason for change in exact.changes] == ["ORDER_TOO_HIGH"]
+        noise = Gaussian(Neighbouring.ADD_REMOVE, Decimal(1))
+        noisy = judge(proposal(("a", "b", "c"), privacy=noise), wide, FIVE, LIMITS, {})
+        assert noisy.terms.marginals == (("a", "b", "c"),)
+        none = replace(wide, largest_order_exact=None)
+        assert judge(proposal(("a", "b", "c")), none, FIVE, LIMITS, {}).terms.marginals == (
+            ("a", "b", "c"),
+        )
+        higher = replace(wide, largest_order=2, largest_order_exact=3)
+        assert len(judge(proposal(("a", "b", "c")), higher, FIVE, LIMITS, {}).terms.marginals) == 3
 
     def test_the_dearest_go_first(self):
         poor = replace(POLICY, most_per_card=Price(statistics=7))

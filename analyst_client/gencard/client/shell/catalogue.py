@@ -129,6 +129,8 @@ def _policy_document(policy: Policy) -> dict[str, object]:
     for name in ("histograms", "sums"):
         if getattr(policy, name) is NumbersOffer.NEVER:
             del document[name]
+    if policy.largest_order_exact is None:
+        del document["largestOrderExact"]
     if analyses.most == NO_ANALYSES:
         del document["analyses"], document["twoStewards"]
         return document
