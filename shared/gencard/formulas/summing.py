@@ -95,7 +95,8 @@ class AnswerRequest:
             LackingMarginalsError: Others are lacking.
         """
         check_missing(self.missing)
-        part = within(margins, *read_condition(self.where, self.coding)) if self.where else margins
+        chosen = read_condition(self.where, self.coding, self.values) if self.where else None
+        part = within(margins, *chosen) if chosen else margins
         while True:
             names = population_of(self.written, self.coding, used, drop=self._drop)
             own = Present(part, names) if names else part
