@@ -18,6 +18,7 @@ from gencard.core.answers.families.histograms import level_means, quantile_of_ce
 from gencard.core.answers.margins import Margins, Present, PsiMargins
 from gencard.core.answers.noise.bootstrap import Bootstrap
 from gencard.core.answers.noise.differences import Moved, name_of
+from gencard.core.answers.noise.models import AT_MOST
 from gencard.core.answers.noise.numbers import Use, numbers_of, rule_of
 from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.card.sums import Sum as SumOf
@@ -454,6 +455,23 @@ class TestNoise:
             covered += sum(abs(numbers[at] - truth[at]) <= 1.96 * part[name_of(at)] for at in own)
         # numbers of one draw move together
         assert stats.binomtest(round(covered / len(own)), draws, 0.95).pvalue > 1e-3, covered
+
+    def test_errors_at_most_cover_where_noise_made_the_residuals_small(self, records):
+        needs = question_needs("y ~ 1", Analysis.LINEAR, CODING, missing="drop")
+        psi = psi_with(records, needs.cliques, needs.sums)
+        exact = asked(records, "y ~ 1", psi=psi).coefficients
+        rng, covers, draws = np.random.default_rng(17), [], 300
+        for _ in range(draws):
+            margins = margins_of(noisy_of(psi, 0.6, rng), CODING)
+            answer = answer_of("y ~ 1", Analysis.LINEAR, margins, CODING, missing="drop")
+            if AT_MOST in answer.notes:
+                off = np.array(answer.coefficients.params) - exact.params
+                half = 1.96 * answer.coefficients.bse
+                # expected over a sampling error
+                ends = [stats.norm.cdf((side * half - off) / exact.bse) for side in (1, -1)]
+                covers.append(ends[0] - ends[1])
+        assert draws / 10 < len(covers) < draws / 3
+        assert (np.mean(covers, axis=0) >= 0.93).all()
 
     @pytest.mark.parametrize("more", [0.25, 2.0**70])
     def test_sums_are_moved_by_what_is_no_whole_number(self, records, more):
