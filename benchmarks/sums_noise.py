@@ -128,35 +128,40 @@ def _settings() -> Iterator[Setting]:
     linear, means, ttest = Analysis.LINEAR, Analysis.MEANS, Analysis.TTEST
     clamped, correlation = {"med": 5_000}, Analysis.CORRELATION
 
-    def g(rho: str, neighbouring: str) -> AddedNoise:
+    def of_gaussian(rho: str, neighbouring: str) -> AddedNoise:
         return gaussian(rho, neighbouring=neighbouring)
 
     def of_laplace(epsilon: str, neighbouring: str) -> AddedNoise:
         return laplace(epsilon, neighbouring=neighbouring)
 
-    yield Setting(Case("hours", "whrswk ~ hhi", linear), g("0.05", _ADD))
-    yield Setting(Case("hours", "husby ~ experience + region", linear), g("0.05", _REPLACE))
+    yield Setting(Case("hours", "whrswk ~ hhi", linear), of_gaussian("0.05", _ADD))
+    yield Setting(Case("hours", "husby ~ experience + region", linear), of_gaussian("0.05", _REPLACE))
     yield Setting(Case("hours", "whrswk ~ hhi + experience + kidslt6", linear), of_laplace("2", _ADD))
     yield Setting(Case("hours", "husby ~ hhi", means), of_laplace("1", _REPLACE))
-    yield Setting(Case("hours", "experience ~ hhi", ttest), g("0.05", _REPLACE))
+    yield Setting(Case("hours", "experience ~ hhi", ttest), of_gaussian("0.05", _REPLACE))
     yield Setting(Case("hours", "husby ~ experience", correlation), of_laplace("1", _ADD))
     yield Setting(Case("hours", "whrswk ~ hhi", linear), of_laplace("4", _REPLACE), records=4_000)
-    yield Setting(Case("wage", "wage ~ sex", linear), g("0.05", _ADD))
-    yield Setting(Case("wage", "wage ~ sex + exper + school", linear), g("20", _REPLACE))
+    yield Setting(Case("wage", "wage ~ sex", linear), of_gaussian("0.05", _ADD))
+    yield Setting(Case("wage", "wage ~ sex + exper + school", linear), of_gaussian("20", _REPLACE))
     yield Setting(Case("wage", "wage ~ sex", means), of_laplace("4", _ADD))
-    yield Setting(Case("wage", "wage ~ sex", ttest), g("0.2", _REPLACE))
-    yield Setting(Case("wage", "wage ~ sex", linear), g("2", _REPLACE), records=800)
-    yield Setting(Case("medexp", "med ~ sex", linear), g("1", _REPLACE))
+    yield Setting(Case("wage", "wage ~ sex", ttest), of_gaussian("0.2", _REPLACE))
+    yield Setting(Case("wage", "wage ~ sex", linear), of_gaussian("2", _REPLACE), records=800)
+    yield Setting(Case("medexp", "med ~ sex", linear), of_gaussian("1", _REPLACE))
     yield Setting(Case("medexp", "med ~ sex + age", linear), of_laplace("10", _ADD))
     yield Setting(Case("medexp", "med ~ sex", means), of_laplace("10", _REPLACE))
-    yield Setting(Case("medexp", "med ~ sex", linear), g("0.2", _ADD), last=clamped)
-    yield Setting(Case("medexp", "med ~ age + linc", linear), g("1", _REPLACE), last=clamped)
+    yield Setting(Case("medexp", "med ~ sex", linear), of_gaussian("0.2", _ADD), last=clamped)
+    yield Setting(Case("medexp", "med ~ age + linc", linear), of_gaussian("1", _REPLACE), last=clamped)
     yield Setting(Case("medexp", "~ age + med", correlation), of_laplace("30", _ADD), last=clamped)
     yield Setting(
-        Case("hours", "whrswk ~ hhi + experience", linear), g("0.05", _ADD), 20_000, made_up=True
+        Case("hours", "whrswk ~ hhi + experience", linear),
+        of_gaussian("0.05", _ADD),
+        20_000,
+        made_up=True,
     )
     yield Setting(Case("hours", "husby ~ hhi", means), of_laplace("1", _REPLACE), 20_000, made_up=True)
-    yield Setting(Case("wage", "wage ~ sex + school", linear), g("5", _REPLACE), 4_000, made_up=True)
+    yield Setting(
+        Case("wage", "wage ~ sex + school", linear), of_gaussian("5", _REPLACE), 4_000, made_up=True
+    )
 
 
 SETTINGS = tuple(_settings())
