@@ -123,7 +123,8 @@ def spreads_of(answer: Answer, exact: Answer) -> dict[Address, float]:
     errors = {}
     for address, value in numbers.items():
         stddev, was = stated.get(name_of(address)), before.get(address)
-        if value is not None and stddev and was is not None:
+        has_interval = use_of(Analysis(answer.kind), address) is Use.INTERVAL
+        if value is not None and stddev and was is not None and not has_interval:
             errors[address] = (value - was) / stddev
     return errors
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from math import ceil
 
 import numpy as np
@@ -12,9 +13,13 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
+from gencard.core.answers.exact import gram_of
 from gencard.core.answers.families.histograms import level_means, quantile_of_cells
-from gencard.core.answers.margins import PsiMargins
+from gencard.core.answers.margins import Margins, Present, PsiMargins
 from gencard.core.answers.noise.bootstrap import Bootstrap
+from gencard.core.answers.noise.differences import Moved, name_of
+from gencard.core.answers.noise.models import AT_MOST
+from gencard.core.answers.noise.numbers import Use, numbers_of, rule_of
 from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.card.sums import Sum as SumOf
 from gencard.core.card.sums import product_ends
@@ -26,8 +31,10 @@ from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, 
 from gencard.core.statistics.unit_sums import UnitSums
 from gencard.formulas.answering import answer_of
 from gencard.formulas.conditions import read_condition
+from gencard.formulas.design import summed_columns
 from gencard.formulas.formulas import read_factors
 from gencard.formulas.numbers import needs_of, numbers_used
+from gencard.formulas.summing import question_needs
 
 N = 1_500
 CLOSE = 1e-9
@@ -422,6 +429,66 @@ class TestNoise:
             covered += np.sum(np.abs(np.array(own.params) - truth) <= 1.96 * part)
         number = draws * len(truth)
         assert stats.binomtest(int(covered), number, 0.95).pvalue > 1e-4, covered / number
+
+    @pytest.mark.parametrize(
+        ("text", "kind", "stddev"),
+        [
+            ("y ~ h", Analysis.MEANS, 0.1),
+            ("y ~ h", Analysis.TTEST, 0.1),
+            ("x ~ z + y", Analysis.CORRELATION, 0.05),
+        ],
+    )
+    def test_it_is_beside_every_number_with_an_interval(self, records, text, kind, stddev):
+        needs = question_needs(text, kind, CODING, missing="drop")
+        psi = psi_with(records, needs.cliques, needs.sums)
+        truth = numbers_of(asked(records, text, kind, psi=psi))
+        rules = {at: rule_of(kind, at) for at in truth if truth[at] is not None}
+        own = [at for at, rule in rules.items() if rule and rule.use is Use.INTERVAL]
+        own += [at for at in rules if at.place == "coefficients"]
+        assert len(own) >= 2
+        rng, covered, draws = np.random.default_rng(13), 0, 100
+        for _ in range(draws):
+            margins = margins_of(noisy_of(psi, stddev, rng), CODING)
+            answer = answer_of(text, kind, margins, CODING, missing="drop")
+            table, numbers = answer.table("noise"), numbers_of(answer)
+            part = {name: row[0] for name, row in zip(table.row_names, table.values, strict=True)}
+            covered += sum(abs(numbers[at] - truth[at]) <= 1.96 * part[name_of(at)] for at in own)
+        # numbers of one draw move together
+        assert stats.binomtest(round(covered / len(own)), draws, 0.95).pvalue > 1e-3, covered
+
+    def test_errors_at_most_cover_where_noise_made_the_residuals_small(self, records):
+        needs = question_needs("y ~ 1", Analysis.LINEAR, CODING, missing="drop")
+        psi = psi_with(records, needs.cliques, needs.sums)
+        exact = asked(records, "y ~ 1", psi=psi).coefficients
+        rng, covers, draws = np.random.default_rng(17), [], 300
+        for _ in range(draws):
+            margins = margins_of(noisy_of(psi, 0.6, rng), CODING)
+            answer = answer_of("y ~ 1", Analysis.LINEAR, margins, CODING, missing="drop")
+            if AT_MOST in answer.notes:
+                off = np.array(answer.coefficients.params) - exact.params
+                half = 1.96 * answer.coefficients.bse
+                # expected over a sampling error
+                ends = [stats.norm.cdf((side * half - off) / exact.bse) for side in (1, -1)]
+                covers.append(ends[0] - ends[1])
+        assert draws / 10 < len(covers) < draws / 3
+        assert (np.mean(covers, axis=0) >= 0.93).all()
+
+    @pytest.mark.parametrize("more", [0.25, 2.0**70])
+    def test_sums_are_moved_by_what_is_no_whole_number(self, records, more):
+        psi = psi_with(records, [("g",)], [SumOf(("y",)), SumOf(("y", "y"))])
+        margins = PsiMargins.of(psi, CODING)
+        scale = CODING.attribute("y").coding.scale
+        used = numbers_used(read_factors("y ~ 1", CODING), Analysis.LINEAR, CODING)
+        column = summed_columns("y ~ 1", CODING, used)["y"]
+
+        def square(of: Margins) -> Fraction:
+            return gram_of(Present(of, ("y",)), [column], {"y": scale}).product(0, 0)
+
+        units = np.array(float(margins.sums(("y", "y"), (), ()).item()) + more)
+        moved = Moved(margins, {(("y", "y"), ()): units})
+        exact = margins.sums(("y", "y"), (), ()).item()
+        difference = Fraction(units.item()) - exact
+        assert square(moved) - square(margins) == Fraction(scale.step) ** 2 * difference
 
     def test_too_much_drowns(self, records):
         written = read_factors("y ~ g + x", CODING)

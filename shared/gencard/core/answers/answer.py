@@ -14,7 +14,7 @@ EXACT = "exact"
 """What ``noise`` says where there is none."""
 
 NOISE = "noise"
-"""The table of the standard deviations that noise gives to numbers without an interval."""
+"""The table of what noise adds to standard errors, and of its spread in numbers without an interval."""
 
 CODED = "as on the coded records, with levels as declared in the schema"
 

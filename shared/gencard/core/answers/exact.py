@@ -193,15 +193,20 @@ def _table(
     """Sums of the product of both parts' units in the cells of all attributes of both.
 
     Returns:
-        Whole numbers, and the unit that they count: 1, but of counts with noise, which are no wholes.
+        Whole numbers, and the unit that they count: 1, but of counts with noise, and of sums that are
+        moved by a part of it, which are no wholes.
     """
     left, right = one.block, other.block
     by = left.attributes + tuple(name for name in right.attributes if name not in left.attributes)
     if of := left.of + right.of:
-        return summed(margins).sums(tuple(sorted(of, key=list(scales).index)), by), Fraction(1)
-    counts = margins.counts(by)
-    wholes, unit = _whole(counts)
-    return wholes.reshape(counts.shape), unit
+        sums = summed(margins).sums(tuple(sorted(of, key=list(scales).index)), by)
+        if all(isinstance(value, int) for value in sums.flat):
+            return sums, Fraction(1)
+        table = sums.astype(np.float64)
+    else:
+        table = margins.counts(by)
+    wholes, unit = _whole(table)
+    return wholes.reshape(table.shape), unit
 
 
 def _products(one: Block, other: Block, table: Units) -> Whole:

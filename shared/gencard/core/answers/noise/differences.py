@@ -26,6 +26,7 @@ from gencard.core.answers.design import Block
 from gencard.core.answers.margins import Margins, Occupied, Units, occupied_of, summed
 from gencard.core.answers.noise.numbers import (
     COEFFICIENTS,
+    LOG,
     RECORDS,
     Address,
     Numbers,
@@ -200,7 +201,7 @@ def widened(
             continue
         factors[place] = widening(bend)
         numbers |= one.widened(factors[place])
-        if rule.use is Use.SPREAD:
+        if rule.scale is not LOG:  # the noise of a logarithm is not in units of the number
             noise[name_of(address)] = factors[place] * spreads[address]
     intervals = [address for address, rule in chosen.items() if rule.use is Use.INTERVAL]
     if intervals and kind is not Kind.CROSSTAB and not any(one in numbers for one in intervals):
@@ -424,8 +425,7 @@ def _coefficients(
 
 def name_of(address: Address) -> str:
     """Row of the table ``NOISE`` with the noise in a number."""
-    parts = (address.row, address.column) if address.place else (address.row,)
-    return f"{address.place}: {', '.join(parts)}"
+    return f"{address.place}: {', '.join(part for part in (address.row, address.column) if part)}"
 
 
 def _noise_table(noise: dict[str, float]) -> Table:

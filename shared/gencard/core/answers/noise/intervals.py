@@ -30,7 +30,7 @@ from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrowns
 from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray
 
-_TABLE = f"the table '{NOISE}' has the noise in standard errors, and in numbers without an interval"
+_TABLE = f"the table '{NOISE}' has the noise in standard errors and in numbers without an interval"
 
 NOTE = "standard errors, intervals and p values include the noise of psi"
 
@@ -133,9 +133,7 @@ def _notes(known: Answer, answer: Answer, stddev: float) -> tuple[str, ...]:
     ]
     notes = [*answer.notes, NOTE, f"n has noise of standard deviation {stddev:.3g}"]
     if any(table.name == NOISE for table in known.tables):
-        notes.append(
-            f"the table '{NOISE}' has the noise in standard errors and in numbers without an interval"
-        )
+        notes.append(_TABLE)
     if names := names_of(absent):
         notes.append(
             f"left out, in whole or in part, because the noise is not in them: {', '.join(names)}"

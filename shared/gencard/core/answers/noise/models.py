@@ -63,6 +63,10 @@ def summed_equations(
 ) -> Equations:
     """Least squares of summed numbers, with the variance of the residuals at most.
 
+    Noise that makes the residuals small often moves the estimates, too: answers whose errors are at most
+    are those where it did. So these errors allow for noise in the residuals of ``_BEYOND`` standard
+    deviations, and for so many times the variance that it gives to the estimates.
+
     Args:
         places: Positions of the estimated columns in the design.
     """
@@ -72,13 +76,20 @@ def summed_equations(
     equations = linear_equations(blocks, response, fit.params, fit.inverse, margins.domain)
     rest = residuals(blocks, response, fit.params)
     squares = [product_of(one, other, margins.domain) for one in rest for other in rest]
-    own = [replace(part, places=np.zeros(1, dtype=np.int64)) for part in squares]
-    stddev = float(covariance_of(margins, own, 1)[0, 0]) ** 0.5
-    if fit.rss >= 2 * stddev:
+    last = len(fit.params)
+    own = [replace(part, places=np.array([last], dtype=np.int64)) for part in squares]
+    noise = covariance_of(margins, (*equations.gradients, *own), last + 1)
+    stddev = float(noise[last, last]) ** 0.5
+    if fit.rss >= _BEYOND * stddev:
         return replace(equations, sampling=fit.inverse * (fit.rss / fit.degrees))
-    rss = max(fit.rss, 0.0) + 2 * stddev
-    return replace(equations, sampling=fit.inverse * (rss / fit.degrees), notes=(AT_MOST,))
+    rss = max(fit.rss, 0.0) + _BEYOND * stddev
+    moved = fit.inverse @ noise[:last, last] / stddev
+    sampling = fit.inverse * (rss / fit.degrees) + _BEYOND * np.outer(moved, moved)
+    return replace(equations, sampling=sampling, notes=(AT_MOST,))
 
+
+_BEYOND = 2
+"""Chosen by simulation: see ``benchmarks.sums_noise``."""
 
 AT_MOST = "the noise is as large as the residuals: standard errors are at most those that are printed"
 
