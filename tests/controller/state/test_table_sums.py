@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -144,6 +145,35 @@ def test_sums_by_a_derived_attribute_and_of_wide_numbers(kept, tmp_path):
         own, other = (source.summed(sums, ("wealth", "pay")) for source in (table, vault))
     assert own.totals() == other.totals()
     assert max(own.totals()[0].values) > 2**63
+    for first, second in zip(own.fine_counts(), other.fine_counts(), strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_values_at_and_beside_halves_of_steps(kept, tmp_path):
+    """Of steps that floats do not have, and of many steps; cells of single numbers, too."""
+    steps = {"a": "0.0000001", "b": "0.1", "c": "3", "d": "1000", "e": "0.25", "f": "0.07"}
+    random, columns, attributes = np.random.default_rng(7), {}, []
+    for name, step in steps.items():
+        far, exact = 10**9 if name in "ace" else 10**3, Fraction(step)
+        edges = " ".join(str(Decimal(step) * one) for one in (-far, -5, 0, 1, far // 3, far))
+        coding = scaled(
+            step, edges, points=(Decimal(step) * 7,), fine_points=(Decimal(step) * 9,), above=True
+        )
+        attributes.append(Attribute(name, coding))
+        whole = [*range(-12, 24), *random.integers(-2 * far + 1, 2 * far, 60).tolist()]
+        near = np.array([float(one * exact / 2) for one in whole])
+        columns[name] = np.concatenate(
+            [near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf)]
+        ).tolist()
+    coding = Coding(tuple(attributes))
+    pq.write_table(pa.table(columns), tmp_path / "file.parquet")
+    sums = [Sum(of) for name in steps for of in ((name,), (name, name))]
+    sums += [Sum((one,), (other,)) for one, other in ("ab", "ba", "cd", "ef")]
+    vault = Vault(tmp_path / "file.parquet", coding, {})
+    with open_table(kept(columns), "", coding, {}) as table:
+        own, other = (source.summed(sums, tuple(steps)) for source in (table, vault))
+        assert table.adjustments() == vault.adjustments()
+    assert own.totals() == other.totals()
     for first, second in zip(own.fine_counts(), other.fine_counts(), strict=True):
         np.testing.assert_array_equal(first, second)
 

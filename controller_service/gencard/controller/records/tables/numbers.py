@@ -53,7 +53,8 @@ def number_of(column: Any, attribute: Attribute, scale: Scale, reading: Reading)
         ]
         return ibis.cases(*ends, else_=day).epoch_days().cast("float64")
     number = as_number(column)
-    return ibis.cases((number < low, low), (number > high, high), else_=number)
+    near = (number.abs() < float(scale.step) / 4, 0.0)  # in PostgreSQL, an underflow is an error
+    return ibis.cases((number < low, low), (number > high, high), near, else_=number)
 
 
 def steps_about(number: Any, scale: Scale) -> Any:
