@@ -256,13 +256,11 @@ class Policy:
         return replace(self, noise=noise, most_records=most_records)
 
     def without_numbers(self) -> "Policy":
-        """Return the policy for records whose version does not cover numbers: they stay intervals."""
-        return replace(
-            self,
-            analyses=replace(self.analyses, stored=False, columns=()),
-            histograms=NumbersOffer.NEVER,
-            sums=NumbersOffer.NEVER,
-        )
+        """Return the policy for records whose version does not cover all values: runs get levels.
+
+        Histograms and sums stay, since each version covers whole steps.
+        """
+        return replace(self, analyses=replace(self.analyses, stored=False, columns=()))
 
     @property
     def decided_by_two(self) -> tuple[TwoStewards, ...]:

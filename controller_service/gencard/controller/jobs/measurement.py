@@ -61,7 +61,6 @@ def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
     attributes = coding.domain.canonical(earlier.attributes_with_sums(job.sums, job.cliques))
     numbers = tuple(dict.fromkeys(name for one in job.sums for name in one.of))
     with opened(records) as source:
-        check_values(source, numbers)
         most = records.most_records
         dataset, values, persons = source.read_owned(attributes, numbers, most_records=most)
     of_person = records.schema.most_records if persons is not None else 1

@@ -39,7 +39,7 @@ class DatasetEntry:
         declared: What measures of cards are told.
         format: How the files are written.
         version_kind: What the version is an HMAC of.
-        covers_values: Whether it changes with values inside levels; else no stored number is given.
+        covers_values: Whether it changes with each value; else no stored number is given.
         coding_digest: Digest of the schema's coding, which cards name.
     """
 
@@ -58,7 +58,7 @@ class DatasetEntry:
 
     def __post_init__(self) -> None:
         # here, so that no reloaded or replaced policy sells noise for a record as noise for a person,
-        # or numbers of two states of a table under one version
+        # or stored numbers of two states of a table under one version
         policy = self.policy.for_persons(self.schema.most_records)
         object.__setattr__(self, "policy", policy if self.covers_values else policy.without_numbers())
         object.__setattr__(self, "coding_digest", coding_digest(self.schema.coding))

@@ -170,7 +170,7 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
     singles: list[Clique] = [(name,) for name in domain.attributes]
     with enough_memory(), _opened(entry, schema) as source:
         tables = source.count([*singles, *pairs])
-        numbers = _summed(policy, schema.coding) if source.covers_values else ()
+        numbers = _summed(policy, schema.coding)
         fine = source.summed((), numbers).fine_counts() if numbers else []
     pair_tables = tables[len(singles) :]
     levels = {one.name: one.coding.level_names for one in schema.coding.attributes}

@@ -55,9 +55,10 @@ class RecordSource(MarginalSource, Protocol):
 
     @property
     def covers_values(self) -> bool:
-        """Whether records with other values inside the same levels are another version.
+        """Whether records with any other value are another version.
 
-        Where they are not, exact sums of values before and after a change could be subtracted.
+        Otherwise stored numbers of before and after a change could be subtracted. Numbers with a step,
+        rounded and clamped as declared, are covered by each version, and so are histograms and sums.
         """
         ...
 
@@ -86,7 +87,7 @@ class RecordSource(MarginalSource, Protocol):
         ...
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
-        """Exact sums and histograms; raises RecordsProtectedError where versions have no numbers."""
+        """Exact sums, which passed ``Sum.check``, and histograms of attributes with a step."""
         ...
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
@@ -113,9 +114,9 @@ def check_values(source: RecordSource, uncoded: Clique) -> None:
 
 
 NOT_COVERED = (
-    "the version of a database table covers the levels of its records and not their values, so numbers "
-    "of two states of the table could be subtracted; ask for levels, or have the steward offer the "
-    "records as a file"
+    "the version of a database table does not cover all values of its records, so stored numbers of "
+    "two states of the table could be subtracted; ask for levels, or have the steward offer the records "
+    "as a file"
 )
 """Why stored numbers of a table are not given."""
 

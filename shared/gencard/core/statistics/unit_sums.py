@@ -112,6 +112,24 @@ class UnitSums:
         present += [codes[name] < self.coding.attribute(name).coding.size - 1 for name in one.present]
         return np.asarray(np.logical_and.reduce(present))
 
+    def add_totals(
+        self, place: int, cells: Iterable[int], counts: Iterable[int], values: Iterable[int]
+    ) -> None:
+        """Add what was summed elsewhere: records of the population, and products of units, by cell.
+
+        Args:
+            place: Of the sum.
+            cells: Numbers of cells, the last attribute of ``by`` running fastest.
+        """
+        for cell, count, value in zip(cells, counts, values, strict=True):
+            self._counts[place][cell] += int(count)
+            self._values[place][cell] += int(value)
+
+    def add_cells(self, place: int, cells: Iterable[int], counts: Iterable[int]) -> None:
+        """Add what was counted elsewhere: records by cells of the histogram at a place."""
+        for cell, count in zip(cells, counts, strict=True):
+            self._cells[place][cell] += int(count)
+
     def totals(self) -> list[SummedCells]:
         """Return the cells of each sum so far, in the order of the sums."""
         pairs = zip(self.sums, self._values, self._counts, strict=True)

@@ -278,7 +278,8 @@ def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[An
         over, under = map(float, scale.step.as_integer_ratio())
         finite = (value > -inf) & (value < inf)
         small = (value > -scale.largest) & (value < scale.largest)  # as whole numbers have 64 bits here
-        steps = (ibis.cases((small, value), else_=0.0) * under / over + 0.5).floor().cast("float64")
+        divided = small & (value.abs() >= over / under / 4)  # in PostgreSQL, an underflow is an error
+        steps = (ibis.cases((divided, value), else_=0.0) * under / over + 0.5).floor().cast("float64")
         rounded = small & (steps * over / under != value)
         above, below = finite & (value >= high), finite & (value < low)
     absent = reduce(or_, absences(column, reading.absent))

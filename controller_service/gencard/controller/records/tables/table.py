@@ -3,7 +3,9 @@
 - Recodes are CASE expressions, so that the database sends numbers of cells and counts, never values.
 - A ``cover`` of the cliques is counted by few wide GROUP BYs; marginals are summed out of its tables.
 - A table has no bytes to digest. Its version is a fingerprint: an HMAC of the tables of counts of a
-  cover of all pairs of attributes. Those tables are kept, and serve all cliques inside them.
+  cover of all pairs of attributes. Those tables are kept, and serve all cliques inside them. Where
+  attributes have a step, it also covers all codes and units of each record, and so fine counts and sums.
+- Numbers are summed in whole units, in decimals of 38 digits.
 """
 
 import hmac
@@ -12,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import sha256
 from itertools import combinations, islice
-from operator import or_
+from operator import and_, mul, or_
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ from gencard.controller.records.encoding import (
     sources_of,
 )
 from gencard.controller.records.file_format import silently
-from gencard.controller.records.source import NOT_COVERED, check_version, check_zeros, checked_cliques
+from gencard.controller.records.source import check_version, check_zeros, checked_cliques
 from gencard.controller.records.tables.codes import (
     UNDECLARED,
     absences,
@@ -38,14 +40,22 @@ from gencard.controller.records.tables.codes import (
     numbers_of_stored,
     stored_number,
 )
-from gencard.core.card.sums import Sum
+from gencard.controller.records.tables.numbers import (
+    cell_of,
+    computed_once,
+    number_of,
+    steps_about,
+    sum_of_hashes,
+    total,
+    unit_of,
+)
+from gencard.core.card.sums import Sum, scale_of
 from gencard.core.coding import PLAIN, Coding, Reading
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
     EmptyDatasetError,
     MissingAttributeError,
-    RecordsProtectedError,
     TooLargeError,
     TooManyRecordsError,
     UndeclaredLevelError,
@@ -53,7 +63,7 @@ from gencard.core.errors import (
 from gencard.core.scale import Adjustments
 from gencard.core.statistics.counting import MOST_CELLS, cover
 from gencard.core.statistics.marginals import project
-from gencard.core.statistics.unit_sums import UnitSums
+from gencard.core.statistics.unit_sums import UnitSums, unit_bounds
 from gencard.core.types import FloatArray, VersionKind
 
 _TABLE_CELLS = 10**6
@@ -95,7 +105,7 @@ class Table:
 
     @property
     def covers_values(self) -> bool:
-        """False: the version is made of counts of codes."""
+        """False: the version is made of codes and, where attributes have a step, of whole units."""
         return False
 
     def digest(self, salt: bytes) -> str:
@@ -107,6 +117,8 @@ class Table:
 
         Equal fingerprints mean that the marginals on all pairs of attributes are equal, where a cover of
         the pairs has at most ``_MOST_KEPT`` tables; else those on the sets of a cover of the attributes.
+        If an attribute has a step, they mean that all codes and units are equal, so that no two exact
+        sums or histograms of different records have one version.
         """
         if self.snapshot and self._looks:
             return self._looks[0]
@@ -119,6 +131,8 @@ class Table:
             cells = np.flatnonzero(table)
             fingerprint.update(np.column_stack([cells, table.ravel()[cells]]).astype("<i8").tobytes())
             self._kept.setdefault(names, table)
+        if scales_of(self.coding):
+            fingerprint.update(f"gencard.numbers.v1 {self._hashed()}".encode())
         self._looks.append(fingerprint.hexdigest())
         return self._looks[-1]
 
@@ -181,9 +195,111 @@ class Table:
         self._refuse(undeclared)
         return [marginals[tuple(clique)] for clique in cliques]
 
-    def summed(self, _sums: Sequence[Sum], _histograms: Sequence[str]) -> UnitSums:
-        """Raises RecordsProtectedError: the version does not cover numbers, nor fine cells."""
-        raise RecordsProtectedError(what="Sums and histograms", why=NOT_COVERED)
+    def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
+        """Exact sums and histograms of the records, added in the database.
+
+        Args:
+            sums: Each has passed ``Sum.check``.
+            histograms: Attributes with a step.
+        """
+        summed = UnitSums(self.coding, sums, histograms)
+        names = dict.fromkeys((*histograms, *(name for one in sums for name in one.attributes)))
+        self.count([(name,) for name in names])  # refuses what is undeclared
+        for by in dict.fromkeys(one.by for one in sums):
+            places = [place for place, one in enumerate(sums) if one.by == by]
+            self._add_sums(summed, by, places)
+        for place, name in enumerate(histograms):
+            self._add_cells(summed, place, name)
+        return summed
+
+    def _add_sums(self, summed: UnitSums, by: Clique, places: Sequence[int]) -> None:
+        """Add the sums at some places, all of them by the same attributes."""
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+        sums = [summed.sums[place] for place in places]
+        numbers = tuple(dict.fromkeys(name for one in sums for name in one.of))
+        names = tuple(dict.fromkeys((*by, *numbers, *(name for one in sums for name in one.present))))
+        table, codes, units = self._with_units(names, numbers)
+        cell: Any = ibis.literal(0, "int64")
+        for name in by:
+            cell = cell * self.coding.domain.size(name) + codes[name]
+        columns: dict[str, Any] = {}
+        for axis, one in enumerate(sums):
+            present = [
+                codes[name] < self.coding.domain.size(name) - 1 for name in one.population(self.coding)
+            ]
+            inside = reduce(and_, present, ibis.literal(True))
+            product = reduce(mul, [units[name] for name in one.of], ibis.literal(1, "int64"))
+            columns[f"n{axis}"] = ibis.cases((inside, 1), else_=0).cast("int64")
+            columns[f"p{axis}"] = ibis.cases((inside, product), else_=0).cast("int64")
+        grouped = table.select(cell=cell, **columns).group_by("cell")
+        query = grouped.aggregate(
+            **{f"t{axis}": lambda own, name=name: total(own[name]) for axis, name in enumerate(columns)}
+        )
+        for cells, *totals in self._batches(query):
+            for axis, place in enumerate(places):
+                summed.add_totals(place, cells, totals[2 * axis], totals[2 * axis + 1])
+
+    def _add_cells(self, summed: UnitSums, place: int, name: str) -> None:
+        """Add the histogram of an attribute, which is at this place."""
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+        table, codes, units = self._with_units((name,), (name,))
+        scale = scale_of(self.coding, name)
+        starts = [first for first, _ in unit_bounds(scale, scale.cells[:-1])]
+        cell = cell_of(units[name], starts)
+        if self.coding.attribute(name).coding.missing:
+            missing = codes[name] == self.coding.domain.size(name) - 1
+            cell = ibis.cases((missing, len(starts)), else_=cell)
+        grouped = table.select(cell=cell.cast("int64")).group_by("cell")
+        for cells, counts in self._batches(grouped.aggregate(records=lambda own: own.count())):
+            summed.add_cells(place, cells, counts)
+
+    def _with_units(self, names: Clique, numbers: Clique) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        """Records of codes and units; the columns of both, by attribute.
+
+        Args:
+            names: Attributes of the codes.
+            numbers: Those of them that have units; 0 for a value that is missing or undeclared.
+        """
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+        scales = {name: scale_of(self.coding, name) for name in numbers}
+        values = {
+            f"v{axis}": number_of(
+                self.records[name], self.coding.attribute(name), scales[name], self._reading(name)
+            )
+            for axis, name in enumerate(numbers)
+        }
+        coded, codes = self._coded(names, **values)
+        # each step of the way has a name, so that no engine is told to compute it again in the next
+        coded = computed_once(coded)
+        columns = {f"c{axis}": code for axis, code in enumerate(codes)}
+        columns |= {value: coded[value] for value in values}
+        columns |= {
+            f"w{axis}": steps_about(coded[f"v{axis}"], scales[name]) for axis, name in enumerate(numbers)
+        }
+        table = computed_once(coded.select(**columns))
+        own = {name: table[f"c{axis}"] for axis, name in enumerate(names)}
+        units = {}
+        for axis, name in enumerate(numbers):
+            attribute = self.coding.attribute(name).coding
+            present = own[name].between(0, attribute.size - 1 - attribute.missing)
+            unit = unit_of(table[f"v{axis}"], table[f"w{axis}"], scales[name])
+            units[f"u{axis}"] = ibis.cases((present, unit), else_=0).cast("int64")
+        codes_named = {f"c{axis}": own[name] for axis, name in enumerate(names)}
+        table = computed_once(table.select(**codes_named, **units))
+        return (
+            table,
+            {name: table[f"c{axis}"] for axis, name in enumerate(names)},
+            {name: table[f"u{axis}"] for axis, name in enumerate(numbers)},
+        )
+
+    def _hashed(self) -> int:
+        """Sum of the hashes of all records, of their codes and units."""
+        table, _, _ = self._with_units(self.coding.stored, tuple(scales_of(self.coding)))
+        (batch,) = self._batches(sum_of_hashes(table))
+        return int(batch[0][0])
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
         """The records on some attributes, held in memory; raises as ``read``."""
