@@ -131,7 +131,8 @@ class AnswerRequest:
         wider = {*about, *(() if used.summed else dropped)}
         domain = self.coding.domain
         cliques = sufficient_cliques(self.written.formula, self.kind, domain)
-        cliques = maximal([domain.canonical({*one, *wider}) for one in cliques] + [*needs.cliques])
+        cliques = tuple(dict.fromkeys(domain.canonical({*one, *wider}) for one in cliques))
+        cliques = maximal([*cliques, *needs.cliques]) if used.summed else cliques
         names = {*used.summed, *used.grouped}
         return Needs(cliques, needs.sums, tuple(name for name in domain.attributes if name in names))
 
