@@ -16,6 +16,7 @@ from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading
 from gencard.core.errors import InvalidInputError
+from gencard.core.policy import NumbersOffer
 from tests.controller.state import postgres
 
 pytest.importorskip("ibis")
@@ -143,6 +144,8 @@ def test_init_and_dataset_add_take_an_address_and_what_they_draft_fits(people, t
     settings = Settings.load(folder / "controller.toml")
     assert str(settings.datasets[0].data) == people.text
     assert settings.datasets[0].name == "people"
+    policy = settings.datasets[0].policy
+    assert (policy.histograms, policy.sums) == (NumbersOffer.NOISE, NumbersOffer.NOISE)
     check_records(settings.datasets[0])
     other = tmp_path / "second"
     assert CliRunner().invoke(app, ["init", str(other), "--data", str(file)]).exit_code == 0

@@ -130,7 +130,7 @@ def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: Sch
         format=_format_text(drafted.format),
         generators=toml_text(BY_CONSTRUCTION),
         pairs=len(pairs),
-        numbers=_NUMBERS if isinstance(data, Path) and _has_scale(drafted.schema) else "",
+        numbers=_NUMBERS if _has_scale(drafted.schema) else "",
         dimension=dimension(domain, pairs),
         card_rho=CARD_RHO,
         card_epsilon=_epsilon_text(CARD_RHO),

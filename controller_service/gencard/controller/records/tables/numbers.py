@@ -27,7 +27,7 @@ _DIGITS = "0123456789abcdef"
 _HASHED = 15  # hexadecimal digits, which 64 bits with a sign hold
 
 
-def number_of(column: Any, attribute: Attribute, scale: Scale, reading: Reading) -> Any:
+def bounded_number(column: Any, attribute: Attribute, scale: Scale, reading: Reading) -> Any:
     """An expression of a value as a float between the edges: a value beyond counts as the edge.
 
     The value is not yet rounded. One without a level gives a number all the same, or NULL.
@@ -58,13 +58,13 @@ def number_of(column: Any, attribute: Attribute, scale: Scale, reading: Reading)
 
 
 def steps_about(number: Any, scale: Scale) -> Any:
-    """An expression of a number of ``number_of`` in whole steps, off by one at most."""
+    """An expression of a number of ``bounded_number`` in whole steps, off by one at most."""
     over, under = map(float, scale.step.as_integer_ratio())
     return (number * under / over + 0.5).floor().cast("int64")
 
 
 def unit_of(number: Any, steps: Any, scale: Scale) -> Any:
-    """An expression of the unit of a number of ``number_of``; see ``Scale.units``.
+    """An expression of the unit of a number of ``bounded_number``; see ``Scale.units``.
 
     Args:
         steps: Column of ``steps_about``; both halves beside it are compared with the number itself.

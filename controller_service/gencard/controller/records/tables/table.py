@@ -41,9 +41,9 @@ from gencard.controller.records.tables.codes import (
     stored_number,
 )
 from gencard.controller.records.tables.numbers import (
+    bounded_number,
     cell_of,
     computed_once,
-    number_of,
     steps_about,
     sum_of_hashes,
     total,
@@ -266,7 +266,7 @@ class Table:
 
         scales = {name: scale_of(self.coding, name) for name in numbers}
         values = {
-            f"v{axis}": number_of(
+            f"v{axis}": bounded_number(
                 self.records[name], self.coding.attribute(name), scales[name], self._reading(name)
             )
             for axis, name in enumerate(numbers)
