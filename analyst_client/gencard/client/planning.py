@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 _HEADS = ("Cells", "For")
 _PREDICTED = ("Predicted", "Sampling error", "Error by noise")
+_ASSUMED = (
+    "predicted for independent, evenly spread numbers; skewed or correlated terms can have several "
+    "times that noise"
+)
 _PURPOSES = {Histogram: "values inside levels", Sum: "values of the records"}
 _MOST_MARGINALS = 20
 
@@ -161,7 +165,7 @@ class Plan(Displayable):
             return "will probably drown this analysis (NOISE_DROWNS): take more budget, or fewer terms"
         low, high = min(known.ratios, default=0.0), max(known.ratios, default=0.0)
         near = "; it may drown the analysis (NOISE_DROWNS)" if known.near else ""
-        return f"adds {low:.2g} to {high:.2g} sampling errors, on records made up from the schema{near}"
+        return f"adds {low:.2g} to {high:.2g} sampling errors{near}; {_ASSUMED}"
 
     def __repr__(self) -> str:
         return f"<Plan {self.formula}: {len(self.marginals)} marginals, {self.price}; {self.next_step}>"
