@@ -363,6 +363,16 @@ class TestHistograms:
             assert lower <= true <= upper
             assert lower <= value <= upper
 
+    def test_a_histogram_answers_for_the_whole_column_alone(self, records):
+        counts = self.fine(records)[1]
+        histogram = HistogramMeasurement("y", tuple(counts), 0.0)
+        psi = replace(psi_with(records, [("g", "y")], []), histograms=(histogram,))
+        for text, where in (("y ~ g", ""), ("y ~ 1", "g == 'a'"), ("log(y + 1) ~ 1", "")):
+            answer = asked(records, text, Analysis.QUANTILES, where=where, psi=psi)
+            assert answer.table("quantiles").column_names != ("value", "lower", "upper")
+        with pytest.raises(InvalidInputError, match="missing"):
+            asked(records, "y ~ 1", Analysis.QUANTILES, missing="ignore", psi=psi)
+
     def test_with_noise_they_hold_in_95_of_100_draws(self, records):
         one, _counts = self.fine(records)
         cells = tuple(Decimal(10 * i) for i in range(101))

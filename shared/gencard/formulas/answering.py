@@ -86,8 +86,11 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     check_coded(options or {})
     margins = reconciled(margins)
     request = AnswerRequest(written, kind, coding, values or {}, where, missing, options or {})
-    if not levels and (placed := _histogram_answer(margins, text, request)) is not None:
-        return placed
+    dropped_of(formula, coding, missing)
+    if not levels and bootstrap is None:
+        placed = _histogram_answer(margins, text, request)
+        if placed is not None:
+            return placed
     used = NumbersUsed() if levels else request.numbers()
     notes: tuple[str, ...] = ()
     if used.summed and bootstrap is not None:
