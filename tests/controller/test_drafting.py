@@ -86,7 +86,7 @@ class TestFolder:
         policy, caps = settings.datasets[0].policy, settings.datasets[0].caps
         assert policy.mechanisms == (Mechanism.GAUSSIAN,)
         assert policy.noise == gaussian("0.05", neighbouring="add-remove", delta="1e-6")
-        assert policy.largest_order == 2
+        assert (policy.largest_order, policy.largest_order_exact) == (4, 2)
         assert policy.measures == ()
         assert set(policy.generators) <= set(GENERATORS)
         assert settings.lending.black_boxes == ()
@@ -163,7 +163,7 @@ class TestFolder:
     def test_all_pairs_of_the_survey_fit_the_drafted_policy(self, made):
         entry = Settings.load(made.settings).datasets[0]
         policy = entry.policy
-        assert policy.largest_order == 2
+        assert (policy.largest_order, policy.largest_order_exact) == (4, 2)
         assert policy.most_marginals == 36
         assert policy.most_per_card.statistics == 1_019
         assert policy.most_per_card.fits(entry.caps.analyst)
