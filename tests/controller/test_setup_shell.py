@@ -119,7 +119,7 @@ class TestMeasures:
         text = re.sub("(?m)^forbidden = .*", "", settings.read_text())
         text = re.sub("(?m)^mechanisms = .*", 'mechanisms = ["exact", "gaussian"]', text)
         text = text.replace(schema, schema + declared.format(holdout=holdout))
-        settings.write_text(text.replace("largest_order", f"{policy}\nlargest_order"))
+        settings.write_text(text.replace("largest_order =", f"{policy}\nlargest_order =", 1))
 
     @pytest.mark.parametrize(
         ("policy", "declared", "said"),

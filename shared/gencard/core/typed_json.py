@@ -6,6 +6,7 @@ the form cannot know. A decoded document encodes to itself again: nothing has a 
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
+from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
@@ -164,8 +165,16 @@ AS_IT_IS = {
 _FLOAT = Scalar(lambda value: value, float, frozenset({float}), frozenset({int}), whole=True)
 """JSON does not tell 1.0 from 1."""
 
-PLAIN = JsonForm({**AS_IT_IS, float: _FLOAT})
-"""Numbers as JSON has them, under the names of the fields: reports and findings."""
+
+def _decimal_of(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError from None
+
+
+PLAIN = JsonForm({**AS_IT_IS, float: _FLOAT, Decimal: text_scalar(str, _decimal_of)})
+"""Numbers as JSON has them, decimals as texts, under the names of the fields: reports and findings."""
 
 INTEGER_TEXT = text_scalar(str, int)
 """Whole numbers that readers of JSON might round, as decimals."""
