@@ -54,7 +54,7 @@ class Column:
     """A column of a file, and what psi holds beside it.
 
     Args:
-        last: A last edge that somebody declares, in place of the drafted one; larger values count as it.
+        last: A last edge in place of the drafted one; larger values count as it.
         bar: Of the error of the mean under noise; None for none.
     """
 
@@ -96,7 +96,7 @@ def drafted(path: Path) -> SchemaDraft:
 
 
 def coding_of(column: Column) -> Coding:
-    """The drafted schema of the three attributes, with the last edge that somebody declares."""
+    """The drafted schema of the three attributes, with another last edge."""
     draft = drafted(column.path)
     attributes = []
     for attribute in draft.schema.coding.attributes:

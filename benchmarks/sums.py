@@ -164,7 +164,7 @@ class Records:
         }
 
     def psi(self, case: Case) -> Psi:
-        """What the plan of a question asks for, exactly."""
+        """Return the exact statistics that the plan of a question names."""
         needs = question_needs(case.formula, case.kind, self.coding, where=case.where, missing="drop")
         cliques: tuple[Clique, ...] = needs.cliques
         marginals = [

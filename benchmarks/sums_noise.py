@@ -73,7 +73,7 @@ _ADD, _REPLACE = "add-remove", "replace-one"
 
 @dataclass(frozen=True, eq=False)
 class Part(Records):
-    """Some records of a file, perhaps with a last edge that somebody declares."""
+    """Some records of a file, with the drafted or another last edge."""
 
     last: Mapping[str, int] | None = None
 
@@ -106,7 +106,7 @@ class Setting:
 
     Args:
         records: How many of the file's records, drawn at random; 0 for all.
-        last: Last edges that somebody declares.
+        last: Last edges in place of the drafted ones.
         made_up: Records with the margins that a prediction makes up, in place of the file's.
     """
 
@@ -331,9 +331,9 @@ def drawn(setting: Setting, records: Records, draws: int) -> Drawn:
         if own.keys() != known.keys():
             continue
         table = answer.table(NOISE)
-        said = {name: row[0] for name, row in zip(table.row_names, table.values, strict=True)}
+        stated = {name: row[0] for name, row in zip(table.row_names, table.values, strict=True)}
         values.append(list(own.values()))
-        noise.append([said[name_of(address)] for address in own])
+        noise.append([stated[name_of(address)] for address in own])
         totals.append(_errors(case, answer, len(known)))
         marks.append(AT_MOST in answer.notes)
     shape = (-1, len(known))
@@ -378,12 +378,14 @@ def prediction(setting: Setting, records: Records) -> tuple[FloatArray, float]:
     for one in psi.sums:
         stated += zip((one.stddev, one.counts_stddev), held[2][one.sum], strict=True)
     off = max(abs(own - known) / max(own, 1.0) for own, known in stated)
-    said = predicted(
+    prediction = predicted(
         *(case.formula, case.kind, coding, held, len(records.frame)), rng=rng_of(0), missing="drop"
     )
-    if said is None:
+    if prediction is None:
         return np.array([np.nan]), off
-    return np.array(said.noise if said.noise is not None else [np.inf] * len(said.names)), off
+    return np.array(
+        prediction.noise if prediction.noise is not None else [np.inf] * len(prediction.names)
+    ), off
 
 
 _COLUMNS = (

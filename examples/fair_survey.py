@@ -94,7 +94,7 @@ ANALYSES = (
     'analyses = { kinds = ["linear", "logistic", "means", "multinomial", "quantiles"], '
     'stored = true, checked_runs = 3, influence = "off" }'
 )
-"""What may be run on the records for a card. Nobody hides in a public survey: single records may move
+"""What may be run on the records for a card. The survey is public: single records may move
 means and sums."""
 
 

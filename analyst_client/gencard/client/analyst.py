@@ -269,10 +269,9 @@ class Analyst(Party):
             LevelsTooWideError: No card determines it.
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
-        # both load pandas
-        from gencard.formulas.formulas import read_formula  # noqa: PLC0415
-        from gencard.formulas.predicting import predicted  # noqa: PLC0415
-        from gencard.formulas.summing import question_needs  # noqa: PLC0415
+        from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
+        from gencard.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
+        from gencard.formulas.summing import question_needs  # noqa: PLC0415 - loads pandas
 
         analysis, entry = analysis_of(kind), self.dataset(dataset)
         where = measured.get("where") or ""

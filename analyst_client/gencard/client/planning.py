@@ -110,7 +110,7 @@ class Plan(Displayable):
         return tuple(one for one in self.numbers if isinstance(one, Sum) and one not in terms.sums)
 
     def lacking_words(self, terms: Proposal) -> str:
-        """What some terms do not determine, in words; "" where they determine the analysis."""
+        """Return the names of the statistics that some terms lack; "" if they lack none."""
         return ", ".join([*map(named, self.lacking_in(terms)), *map(str, self.lacking_sums_in(terms))])
 
     @property
@@ -157,7 +157,7 @@ class Plan(Displayable):
         return lines
 
     def _noise_words(self) -> str:
-        """What the noise would do, for people."""
+        """Return the predicted effect of the noise, as a sentence."""
         known = self.prediction
         if known is None:
             return "unknown: the number of records is not declared, or nothing here has a standard error"

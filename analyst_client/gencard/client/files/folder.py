@@ -12,7 +12,7 @@ CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.js
 CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"
 LOG_ENTRY, ANSWER = "log_entry.json", "answer.json"
 README = "README.txt"
-"""For people, where values of the rows are invented; nobody signs it."""
+"""A text that names the attributes whose values are invented; it is not signed."""
 
 WELL_KNOWN = {
     CARD: "card",

@@ -209,7 +209,7 @@ def moment_said(text: str) -> Moment | Histogram | Sum:
 
 
 def number_option(statistic: Histogram | Sum) -> str:
-    """What stands after ``--moment`` for a histogram or a sum: the inverse of ``moment_said``.
+    """Return the value of ``--moment`` for a histogram or a sum: the inverse of ``moment_said``.
 
     >>> number_option(Sum(("age", "pay"), ("sex",), ("health",)))
     'sum=age*pay:sex:health'

@@ -1,6 +1,6 @@
 """The columns of a model matrix, each as its value in every cell of a few attributes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -121,6 +121,56 @@ def lifted(block: Block, union: Clique, sizes: tuple[int, ...]) -> NDArray[Any]:
     absent = tuple(1 + axis for axis in range(len(union)) if axis not in inside)
     wide = np.broadcast_to(np.expand_dims(ordered, absent), (len(block.places), *sizes))
     return wide.reshape(len(block.places), -1)
+
+
+def union_of(one: Block, other: Block) -> Clique:
+    """The attributes of two blocks together, those of the first first."""
+    return one.attributes + tuple(name for name in other.attributes if name not in one.attributes)
+
+
+def block_products(
+    one: Block,
+    other: Block,
+    table: NDArray[Any],
+    product: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
+) -> NDArray[Any]:
+    """Sums over the cells of each column of one block times each of the other times a table.
+
+    Args:
+        table: One axis for each attribute of ``union_of``.
+        product: Of matrices, as ``np.matmul``.
+
+    Returns:
+        Shape ``(columns of one, columns of the other)``.
+    """
+    if not set(one.attributes) & set(other.attributes):
+        wide = table.reshape(one.values.shape[1], other.values.shape[1])
+        return product(product(one.values, wide), other.values.T)
+    left, right = (lifted(block, union_of(one, other), table.shape) for block in (one, other))
+    return product(left * table.reshape(-1), right.T)
+
+
+_ALIASED = 1e-11
+"""Share of a column's sum of squares below which earlier columns explain it."""
+
+
+def independent(gram: FloatArray, norms: FloatArray | None = None) -> IntArray:
+    """Positions of the columns that earlier ones do not determine, from their inner products.
+
+    Args:
+        gram: Inner products, shape ``(columns, columns)``.
+        norms: Sums of squares that the rest of each column is compared with; default: the diagonal.
+    """
+    rest = np.array(gram, dtype=np.float64)
+    norms = np.diag(gram).copy() if norms is None else norms
+    places = []
+    for place in range(len(rest)):
+        pivot = rest[place, place]
+        if pivot > _ALIASED * norms[place] and pivot > 0:
+            places.append(place)
+            row = rest[place].copy()
+            rest -= np.outer(row, row) / pivot
+    return np.array(places, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)

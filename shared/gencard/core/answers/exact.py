@@ -19,7 +19,7 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.answers.design import Block, Column, lifted
+from gencard.core.answers.design import Block, Column, block_products, independent, union_of
 from gencard.core.answers.margins import Margins, Units, summed
 from gencard.core.domain import Clique
 from gencard.core.scale import Scale
@@ -84,7 +84,7 @@ class Gram:
     def floats(self) -> FloatArray:
         """The inner products, each rounded once."""
         size = range(len(self.divisors))
-        return np.array([[float(self.product(one, other)) for other in size] for one in size])
+        return _floats_of([[self.product(one, other) for other in size] for one in size])
 
     def of(self, places: Sequence[int]) -> "Gram":
         """The inner products of some of the columns."""
@@ -136,7 +136,7 @@ def gram_of(margins: Margins, columns: Sequence[Column], scales: Mapping[str, Sc
     common = lcm(*(unit.denominator for _, unit in tables))
     pairs = combinations_with_replacement(parts, 2)
     for (one, other), (table, unit) in zip(pairs, tables, strict=True):
-        inside = _products(one.block, other.block, table) * int(unit * common)
+        inside = block_products(one.block, other.block, table, _dot) * int(unit * common)
         inside = inside * one.wholes(divisors)[:, None] * other.wholes(divisors)[None, :]
         np.add.at(products, np.ix_(one.block.places, other.block.places), inside)
         if one is not other:
@@ -197,7 +197,7 @@ def _table(
         moved by a part of it, which are no wholes.
     """
     left, right = one.block, other.block
-    by = left.attributes + tuple(name for name in right.attributes if name not in left.attributes)
+    by = union_of(left, right)
     if of := left.of + right.of:
         sums = summed(margins).sums(tuple(sorted(of, key=list(scales).index)), by)
         if all(isinstance(value, int) for value in sums.flat):
@@ -207,17 +207,6 @@ def _table(
         table = margins.counts(by)
     wholes, unit = _whole(table)
     return wholes.reshape(table.shape), unit
-
-
-def _products(one: Block, other: Block, table: Units) -> Whole:
-    """Sums over the cells of each row of one part times each of the other times the table."""
-    common = tuple(name for name in one.attributes if name in other.attributes)
-    union = one.attributes + tuple(name for name in other.attributes if name not in common)
-    if not common:
-        wide = table.reshape(one.values.shape[1], other.values.shape[1])
-        return _dot(_dot(one.values, wide), other.values.T)
-    left, right = (lifted(block, union, table.shape) for block in (one, other))
-    return _dot(left * table.reshape(-1), right.T)
 
 
 _SAFE = 2**62
@@ -236,10 +225,6 @@ def _largest(values: Whole) -> int:
     return max(int(values.max(initial=0)), -int(values.min(initial=0)), 1)
 
 
-_Solution = tuple[list[int], FloatArray, FloatArray, Fraction]
-"""Positions of the columns that are estimated, estimates, inverse, and residual sum of squares."""
-
-
 def least_squares(gram: Gram, n: float) -> LinearFit:
     """Regress the last column on all but the last two, leaving out those that earlier ones determine.
 
@@ -247,35 +232,36 @@ def least_squares(gram: Gram, n: float) -> LinearFit:
         gram: Of the columns, then a constant, then the response.
         n: Number of records.
     """
-    *columns, one, response = range(len(gram.divisors))
-    kept, params, inverse, rss = _solved(gram.of([*columns, response]))
-    records, y1 = gram.product(one, one), gram.product(one, response)
-    constant = _solved(gram.of([*columns, one]))[-1] * 10**9 < records
-    tss = gram.product(response, response) - (y1 * y1 / records if constant else 0)
+    size = len(gram.divisors)
+    kept, params, inverse, (rest, rss) = (
+        _solved(gram) if size - 2 <= MOST_EXACT else _solved_in_floats(gram)
+    )
+    records, y1 = gram.product(size - 2, size - 2), gram.product(size - 2, size - 1)
+    constant = rest * 10**9 < records
+    tss = gram.product(size - 1, size - 1) - (y1 * y1 / records if constant else 0)
     places = np.array(kept, dtype=np.int64)
     return LinearFit(places, params, inverse, float(rss), float(tss), constant, n)
 
 
+_Solution = tuple[Sequence[int], FloatArray, FloatArray, tuple[Fraction, Fraction]]
+"""Positions of the columns that are estimated, estimates, inverse, and residual sums of squares of the
+constant and the response."""
+
+
 def _solved(gram: Gram) -> _Solution:
-    """Regress the last column on the others."""
-    if len(gram.divisors) - 1 > MOST_EXACT:
-        return _solved_in_floats(gram)
     kept, rows, last = _eliminated(gram.products)
-    response, under = len(gram.divisors) - 1, gram.divisors
-    params = [float(Fraction(rows[i][response], last) * under[i] / under[response]) for i in kept]
+    size, under = len(gram.divisors), gram.divisors
+    params = [float(Fraction(rows[i][size - 1], last) * under[i] / under[-1]) for i in kept]
     inverse = [
-        [
-            float(Fraction(rows[i][response + 1 + j], last) * under[i] * under[j] * gram.common)
-            for j in kept
-        ]
+        [float(Fraction(rows[i][size + j], last) * under[i] * under[j] * gram.common) for j in kept]
         for i in kept
     ]
-    rss = Fraction(rows[response][response], last) / under[response] ** 2 / gram.common
-    return kept, np.array(params), np.array(inverse).reshape(len(kept), -1), rss
+    rest, rss = (Fraction(rows[i][i], last) / under[i] ** 2 / gram.common for i in (size - 2, size - 1))
+    return kept, np.array(params), np.array(inverse).reshape(len(kept), -1), (rest, rss)
 
 
 def _eliminated(products: Whole) -> tuple[list[int], list[list[int]], int]:
-    """Fraction-free Gauss-Jordan elimination of all columns but the last, in their order.
+    """Fraction-free Gauss-Jordan elimination of all columns but the last two, in their order.
 
     Returns:
         The pivots, the rows of ``[products | unit matrix]`` afterwards, and what they are divided by.
@@ -283,7 +269,7 @@ def _eliminated(products: Whole) -> tuple[list[int], list[list[int]], int]:
     size = len(products)
     rows = [[*map(int, row), *(int(i == j) for j in range(size))] for i, row in enumerate(products)]
     norms, kept, last = [rows[i][i] for i in range(size)], [], 1
-    for place in range(size - 1):
+    for place in range(size - 2):
         pivot, own = rows[place][place], rows[place]
         if pivot <= 0 or pivot * _ALIASED <= last * norms[place]:
             continue
@@ -297,59 +283,44 @@ def _eliminated(products: Whole) -> tuple[list[int], list[list[int]], int]:
 
 
 def _solved_in_floats(gram: Gram) -> _Solution:
-    """The same by Cholesky's decomposition, with estimates corrected by exact residuals."""
-    size = len(gram.divisors) - 1
-    exact = [[gram.product(i, j) for j in range(size + 1)] for i in range(size + 1)]
-    norms = np.array([float(exact[i][i]) for i in range(size)])
-    centred = _centred(exact)
-    kept = _independent(centred, norms)
-    roots = np.sqrt([float(exact[i][i]) or 1.0 for i in kept])
-    unit = np.array([[float(exact[i][j]) for j in kept] for i in kept]) / np.outer(roots, roots)
+    """The same in floats, with estimates corrected by exact residuals."""
+    places = range(len(gram.divisors))
+    exact = [[gram.product(i, j) for j in places] for i in places]
+    columns = places[:-2]
+    first = exact[0]
+    centred = [
+        [exact[i][j] - (first[i] * first[j] / first[0] if i and j and first[0] else 0) for j in columns]
+        for i in columns
+    ]
+    for i in columns[1:]:  # the first column explains nothing of what is centred on it
+        centred[0][i] = centred[i][0] = Fraction(0)
+    norms = np.array([float(exact[i][i]) for i in columns])
+    kept = independent(_floats_of(centred), norms).tolist()
+    roots = np.sqrt([float(exact[i][i]) for i in kept])
+    unit = _floats_of([[exact[i][j] for j in kept] for i in kept]) / np.outer(roots, roots)
     inverse = np.linalg.inv(unit) / np.outer(roots, roots)
+    (_, rest), (params, rss) = (_corrected(exact, kept, inverse, place) for place in places[-2:])
+    return kept, params, inverse, (rest, rss)
+
+
+def _corrected(
+    exact: Sequence[Sequence[Fraction]], kept: Sequence[int], inverse: FloatArray, response: int
+) -> tuple[FloatArray, Fraction]:
+    """Estimates of a column by others, and its residual sum of squares."""
     params = [Fraction(0)] * len(kept)
     for _ in range(_CORRECTIONS):
-        rest = [
-            exact[i][size]
-            - sum((exact[i][j] * b for j, b in zip(kept, params, strict=True)), Fraction(0))
-            for i in kept
-        ]
+        rest = [exact[i][response] - _dot_of(exact[i], kept, params) for i in kept]
         change = inverse @ np.array(list(map(float, rest)))
         params = [b + Fraction(float(more)) for b, more in zip(params, change, strict=True)]
-    explained = sum(
-        (
-            b
-            * (
-                2 * exact[i][size]
-                - sum((exact[i][j] * c for j, c in zip(kept, params, strict=True)), Fraction(0))
-            )
-            for i, b in zip(kept, params, strict=True)
-        ),
-        Fraction(0),
-    )
-    estimates = np.array(list(map(float, params)))
-    return kept, estimates, inverse, exact[size][size] - explained
+    pairs = zip(kept, params, strict=True)
+    parts = [b * (2 * exact[i][response] - _dot_of(exact[i], kept, params)) for i, b in pairs]
+    explained = sum(parts, Fraction(0))
+    return np.array(list(map(float, params))), exact[response][response] - explained
 
 
-def _centred(exact: Sequence[Sequence[Fraction]]) -> FloatArray:
-    """Inner products of the columns less what the first one explains."""
-    size, first = len(exact) - 1, exact[0]
-    return np.array(
-        [
-            [
-                float(exact[i][j] - (first[i] * first[j] / first[0] if i and j and first[0] else 0))
-                for j in range(size)
-            ]
-            for i in range(size)
-        ]
-    )
+def _dot_of(row: Sequence[Fraction], places: Sequence[int], params: Sequence[Fraction]) -> Fraction:
+    return sum((row[i] * b for i, b in zip(places, params, strict=True)), Fraction(0))
 
 
-def _independent(gram: FloatArray, norms: FloatArray) -> list[int]:
-    rest, kept = gram.copy(), []
-    for place in range(len(rest)):
-        pivot = rest[place, place]
-        if pivot > norms[place] / _ALIASED and pivot > 0:
-            kept.append(place)
-            if place:
-                rest -= np.outer(rest[place], rest[place]) / pivot
-    return kept
+def _floats_of(matrix: Sequence[Sequence[Fraction]]) -> FloatArray:
+    return np.array([list(map(float, row)) for row in matrix]).reshape(len(matrix), -1)

@@ -13,14 +13,21 @@ import numpy as np
 from scipy import stats
 
 from gencard.core.answers.answer import Answer, Scalar, coefficients_of, finite
-from gencard.core.answers.design import INTERCEPT, Block, Column, Design, Question, lifted, value_notes
+from gencard.core.answers.design import (
+    INTERCEPT,
+    Block,
+    Column,
+    Design,
+    Question,
+    block_products,
+    independent,
+    union_of,
+    value_notes,
+)
 from gencard.core.answers.exact import Gram, LinearFit, gram_of, least_squares
 from gencard.core.answers.margins import Margins, records_of
 from gencard.core.errors import NoEstimateError
 from gencard.core.types import FloatArray, IntArray
-
-_ALIASED = 1e-11
-"""Share of a column's sum of squares below which earlier columns explain it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,33 +164,8 @@ def moments(margins: Margins, design: Design) -> Moments:
 
 def products(margins: Margins, one: Block, other: Block) -> FloatArray:
     """Sums over the records of each column of one block times each of the other."""
-    common = tuple(name for name in one.attributes if name in other.attributes)
-    union = one.attributes + tuple(name for name in other.attributes if name not in common)
-    counts = margins.counts(union)
-    if not common:
-        table = counts.reshape(one.values.shape[1], other.values.shape[1])
-        return np.asarray(one.values @ table @ other.values.T)
-    left, right = (lifted(block, union, counts.shape) for block in (one, other))
-    return np.asarray((left * counts.reshape(-1)) @ right.T)
-
-
-def independent(gram: FloatArray, norms: FloatArray | None = None) -> IntArray:
-    """Positions of the columns that earlier ones do not determine, from their inner products.
-
-    Args:
-        gram: Inner products, shape ``(columns, columns)``.
-        norms: Sums of squares that the rest of each column is compared with; default: the diagonal.
-    """
-    rest = np.array(gram, dtype=np.float64)
-    norms = np.diag(gram).copy() if norms is None else norms
-    places = []
-    for place in range(len(rest)):
-        pivot = rest[place, place]
-        if pivot > _ALIASED * norms[place] and pivot > 0:
-            places.append(place)
-            row = rest[place].copy()
-            rest -= np.outer(row, row) / pivot
-    return np.array(places, dtype=np.int64)
+    counts = margins.counts(union_of(one, other))
+    return np.asarray(block_products(one, other, counts, np.matmul))
 
 
 def linear_fit(m: Moments) -> LinearFit:

@@ -299,9 +299,9 @@ def _sum_sources(psi: Psi, coding: Coding) -> Iterator[SumSource]:
 
 def _summed_out(table: Units, names: Clique, kept: Clique) -> Units:
     """Sum a table over the axes of all attributes but some, and put these in their order."""
-    gone = tuple(axis for axis, name in enumerate(names) if name not in kept)
+    summed_axes = tuple(axis for axis, name in enumerate(names) if name not in kept)
     left = tuple(name for name in names if name in kept)
-    sums = np.asarray(table.sum(axis=gone) if gone else table, dtype=object)
+    sums = np.asarray(table.sum(axis=summed_axes) if summed_axes else table, dtype=object)
     return np.transpose(sums, [left.index(name) for name in kept])
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from gencard.core.answers.design import INTERCEPT, Design
-from gencard.core.answers.linear import independent
+from gencard.core.answers.design import INTERCEPT, Design, independent
 from gencard.core.answers.margins import Margins, Occupied
 from gencard.core.domain import Clique
 from gencard.core.errors import NoEstimateError, TooLargeError

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg, special
 
 from gencard.core.answers.answer import CODED, Answer, Scalar, Table, table_of
-from gencard.core.answers.design import Question
+from gencard.core.answers.design import Question, independent
 from gencard.core.answers.families.components import covariances
 from gencard.core.answers.families.levels import (
     LevelTable,
@@ -21,7 +21,6 @@ from gencard.core.answers.families.levels import (
     predictions,
     response_of,
 )
-from gencard.core.answers.linear import independent
 from gencard.core.answers.margins import Margins, records_of
 from gencard.core.domain import Clique
 from gencard.core.errors import NoEstimateError

@@ -11,7 +11,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from gencard.core.answers.design import Block, Design, lifted
+from gencard.core.answers.design import Block, Design, lifted, union_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.types import FloatArray, IntArray
 
@@ -80,7 +80,7 @@ def kept_blocks(design: Design, kept: IntArray) -> tuple[Block, ...]:
 
 def on_both(one: Block, other: Block, domain: Domain) -> tuple[Clique, FloatArray, FloatArray]:
     """The attributes of two blocks together, and the values of both in their cells."""
-    union = one.attributes + tuple(name for name in other.attributes if name not in one.attributes)
+    union = union_of(one, other)
     sizes = tuple(domain.size(name) for name in union)
     return union, lifted(one, union, sizes), lifted(other, union, sizes)
 

@@ -6,6 +6,7 @@ of :math:`X^\top X`. With noise of covariance V on the coefficients it is
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import special
@@ -26,7 +27,7 @@ from gencard.core.answers.likelihood import events_of
 from gencard.core.answers.linear import (
     ExactModel,
     Moments,
-    fitter,
+    linear_fit,
     moments,
     of_columns,
     response_column,
@@ -275,7 +276,7 @@ def _tested(
     return float(len(tested)), f, float(special.fdtrc(len(tested), degrees, f))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class NoisyFits:
     """Least squares on some columns of a design, by levels or of summed numbers.
 
@@ -288,17 +289,26 @@ class NoisyFits:
     question: Question
     design: Design
 
+    @cached_property
+    def _exact(self) -> ExactModel:
+        return ExactModel.of(self.margins, self.question, self.design)
+
+    @cached_property
+    def _moments(self) -> Moments:
+        return moments(self.margins, self.design)
+
     def fit(self, columns: IntArray) -> LinearFit:
-        return fitter(self.margins, self.question, self.design)(columns)
+        if self.question.is_summed:
+            return self._exact.fit(columns)
+        return linear_fit(of_columns(self._moments, columns))
 
     def equations(self, fit: LinearFit, columns: IntArray) -> Equations:
         """The equations of a fit; raises NoiseDrownsError where noise made columns depend."""
         margins, design, kept = self.margins, self.design, columns[fit.kept]
         if self.question.is_summed:
-            model = ExactModel.of(margins, self.question, design)
-            _check_eigenvalues(model.scale[np.ix_(columns, columns)], len(fit.kept))
+            _check_eigenvalues(self._exact.scale[np.ix_(columns, columns)], len(fit.kept))
             return summed_equations(margins, self.question, design, fit, kept)
-        _check_rank(of_columns(moments(margins, design), columns), len(fit.kept))
+        _check_rank(of_columns(self._moments, columns), len(fit.kept))
         response = design.required_response()
         values = one_number(response.attribute, response.numbers(margins))
         blocks = kept_blocks(design, kept)
