@@ -17,18 +17,15 @@ from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.answers.answer import Answer
-from gencard.core.answers.stored import stored_answer, stored_groups
 from gencard.core.card.mechanism import privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.coding import Attribute, Coding, Edges, Labels
-from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
 from gencard.core.output_checks.rules import OUTPUT_RULES, USUAL_RULES
-from gencard.core.statistics.formula import analysis_of
 from gencard.core.types import ignore_progress
-from gencard.formulas.answering import read_question
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes
+from tests.core.stored_runs import stored_run
 
 SALT = b"salt"
 CODING = Coding(
@@ -223,12 +220,15 @@ class TestStored:
 
     def test_before_rounding_they_are_the_same_to_the_digit(self):
         frame = people()
-        dataset = Dataset.of_columns(CODING.domain.project(("sex",)), [(frame.sex == "m").to_numpy(int)])
-        values, by_sex = frame.age.to_numpy(), frame.groupby("sex").age
+        columns = {
+            one.name: frame[one.name] for one in CODING.attributes if one.name in ("age", "income")
+        }
+        for name in ("region", "sex", "ill"):
+            columns[name] = pd.Categorical(frame[name], CODING.attribute(name).coding.labels).codes
+        by_sex = frame.groupby("sex").age
         for kind, q in (("means", None), ("quantiles", [0.25, 0.5])):
             options = STORED | ({"q": q} if q else {})
-            question = read_question("age ~ sex", analysis_of(kind), CODING, options=options)
-            exact = stored_answer(question, stored_groups(dataset, question, values))
+            exact = stored_run(kind, "age ~ sex", CODING, columns, options=options).answer
             rows = np.array(exact.tables[0].values)
             if q:
                 assert rows == pytest.approx(by_sex.quantile(q).unstack().to_numpy())
@@ -281,16 +281,17 @@ class TestStored:
         ("question", "words"),
         [
             ({"formula": "region ~ sex"}, "is not a number with declared edges"),
-            ({"formula": "log(income) ~ sex"}, "cannot be combined with functions"),
+            ({"kind": "quantiles", "formula": "log(income) ~ sex"}, "cannot be combined with functions"),
             (
                 {"options": STORED | {"values": {"income": [1, 2, 3, 4]}}},
                 "no option of runs on records",
             ),
-            ({"options": {"response": "raw"}}, "coded, stored"),
-            ({"kind": "ttest"}, "no option 'response'"),
+            ({"options": {"response": "raw"}}, "levels, stored, coded"),
+            ({"kind": "logistic", "formula": "ill ~ income"}, "no option 'response'"),
+            ({"kind": "anova", "options": STORED | {"test": "kruskal"}}, "levels in their order"),
             ({"kind": "quantiles", "options": STORED | {"q": 0.001}}, "multiples of 0.01"),
             ({"kind": "quantiles", "formula": "income ~ sex + ill"}, "one term"),
-            ({"privacy": LAPLACE}, "intervals only"),
+            ({"privacy": LAPLACE}, "not the numbers"),
         ],
     )
     def test_what_cannot_be_had_is_refused_before_the_records_are_read(

@@ -1,5 +1,6 @@
 """What outputs together leave open about small counts, beside brute force on tiny tables."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -22,6 +23,7 @@ from gencard.core.output_checks.small_counts.lattice import WIDTH, CountFacts, L
 from gencard.core.output_checks.small_counts.linear_programs import LinearProgram
 from gencard.core.statistics.formula import Analysis
 from gencard.formulas.answering import read_question
+from gencard.formulas.numbers import NumbersUsed
 
 CODING = Coding(
     (
@@ -307,7 +309,9 @@ def test_facts_about_other_attributes_are_left_out():
 def test_stored_numbers_tell_how_large_their_groups_are():
     one = lattice([20, 0, 0, 0, 11, 0])
     margins = RecordMargins.of(one.cells, one.counts * 1.0)
-    stored = read_question("age ~ sex", Analysis.MEANS, CODING, options={"response": "stored"})
+    options, used = {"response": "stored"}, NumbersUsed("age")
+    stored = read_question("age ~ sex", Analysis.MEANS, CODING, options=options, used=used)
+    stored = replace(stored, needs=(("sex",),))
     assert len(facts.facts_of_answer(stored, ALL, margins, one, USUAL_RULES).rows) == 1 + 2
 
 

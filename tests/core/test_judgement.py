@@ -6,13 +6,11 @@ import pytest
 from gencard.core.answers.design import observed_levels
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins
-from gencard.core.answers.stored import stored_groups, wants_stored
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.output_checks.judgement import judged, output_cliques
 from gencard.core.output_checks.released import numbers_in, released
 from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule
-from gencard.core.output_checks.stored import judged_stored, released_stored
 from gencard.core.output_checks.tables import judged_outputs
 from gencard.core.program_outputs import (
     Output,
@@ -25,6 +23,7 @@ from gencard.core.program_outputs import (
 from gencard.core.statistics.formula import Analysis
 from gencard.formulas.answering import read_question
 from gencard.formulas.formulas import read_formula
+from tests.core.stored_runs import stored_run
 
 CODING = Coding(
     (
@@ -114,15 +113,15 @@ def test_an_answer_that_tells_of_seven_people_stays(kind, formula):
 @pytest.mark.parametrize("dataset", [MANY, FEW], ids=["many", "few"])
 def test_numbers_as_stored_are_judged_by_what_single_records_contribute(kind, dataset):
     numbers = np.random.default_rng(1).gamma(20, size=len(dataset))
-    question = read_question("income ~ region", Analysis(kind), CODING, options={"response": "stored"})
-    assert wants_stored(question)
-    groups = stored_groups(dataset, question, numbers)
-    judgement = judged_stored(question, groups, USUAL_RULES)
+    columns = {one.name: dataset.column(one.name) for one in CODING.attributes}
+    columns |= {"age": 10.0 + 0 * numbers, "income": numbers}
+    run = stored_run(kind, "income ~ region", CODING, columns, options={"response": "stored"})
+    judgement = run.judged(USUAL_RULES)
     if dataset is FEW:
         assert judgement.colour is Colour.RED
         return
     assert judgement.colour is not Colour.RED, judgement.marks
-    rows = np.array(released_stored(question, groups, USUAL_RULES).tables[0].values, dtype=float)
+    rows = np.array(run.released(USUAL_RULES).tables[0].values, dtype=float)
     of_isle = numbers[dataset.column("region") == 2]
     exact = of_isle.mean() if kind == "means" else np.median(of_isle)
     assert rows[2, 1] == pytest.approx(exact, abs=of_isle.std() / np.sqrt(len(of_isle)) / 10)

@@ -5,14 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.answers.stored import stored_groups
 from gencard.core.coding import Attribute, Coding, Edges, Labels
-from gencard.core.dataset import Dataset
 from gencard.core.output_checks.rules import Colour, Rule, Rules
-from gencard.core.output_checks.stored import judged_stored, released_stored
-from gencard.core.statistics.formula import Analysis
 from gencard.core.typed_json import PLAIN
-from gencard.formulas.answering import read_question
+from tests.core.stored_runs import stored_run
 
 RULES, OFF = Rules(), Rules(influence=None)
 WIDE = (-1e6, 0.0, 1e6)
@@ -20,15 +16,14 @@ WIDE = (-1e6, 0.0, 1e6)
 
 def judged(values, *, edges=WIDE, formula="y ~ g", rules=RULES, kind="means", outside=(), **options):
     """Judgement and released answer of two groups, each of every second record."""
-    coding = Coding((Attribute("g", Labels(("even", "odd"))), Attribute("y", Edges(edges))))
-    numbers = np.asarray(values, dtype=float)
-    dataset = Dataset(coding.domain.project(("g",)), np.arange(len(numbers))[:, None] % 2)
+    labels = Labels(("even", "odd"))
+    coding = Coding((Attribute("y", Edges(edges, missing=True)), Attribute("g", labels)))
+    numbers = np.append(np.asarray(values, dtype=float), outside)
+    columns = {"y": numbers, "g": np.arange(len(numbers)) % 2}
     options = {"response": "stored", **options}
-    question = read_question(formula, Analysis(kind), coding, options=options)
-    groups = stored_groups(dataset, question, numbers)
-    others = np.asarray(outside, dtype=float)
-    judgement = judged_stored(question, groups, rules, others)
-    return judgement, released_stored(question, groups, rules, others)
+    kept = np.arange(len(numbers)) < len(values)
+    run = stored_run(kind, formula, coding, columns, kept, options=options)
+    return run.judged(rules), run.released(rules)
 
 
 def normal(records=400, seed=1):

@@ -283,7 +283,7 @@ def test_a_run_under_noise_spends_its_own_budget(tmp_path):
         asked = GRANTED | {"kinds": ["crosstab", "linear", "means"], "epsilon": "0.25"}
         card = propose(ana, epsilon="0.5", neighbouring="replace-one", analyses=asked).accept()
         assert card.analyses_price.epsilon == 12 * Decimal("0.25")
-        with state_unchanged(house), pytest.raises(InvalidInputError, match="intervals only"):
+        with state_unchanged(house), pytest.raises(InvalidInputError, match="not the numbers"):
             card.run("age ~ sex", "means", response="stored", progress=False)
         answer = card.run("work ~ sex", "crosstab", progress=False)
         line = ana.spends()[0]

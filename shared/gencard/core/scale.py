@@ -300,6 +300,19 @@ class Places:
         return cells
 
 
+def scale_near(numbers: NDArray[np.float64]) -> Scale:
+    """Return a scale that holds some finite numbers to 15 digits of the largest one.
+
+    Args:
+        numbers: Shape ``(n,)``.
+    """
+    ends = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 0.0)
+    largest = max(map(abs, ends)) or 1.0
+    step = Decimal(10) ** (Decimal(repr(largest)).adjusted() - 14)
+    low, high = (round(end / float(step)) * step for end in ends)
+    return Scale(step, (low, max(high, low + step)))
+
+
 def steps_of(number: Decimal, step: Decimal) -> int:
     """Return a multiple of a step as its number of steps."""
     return round(Fraction(number) / Fraction(step))

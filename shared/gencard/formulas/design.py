@@ -33,7 +33,7 @@ from gencard.core.types import IntArray
 from gencard.formulas.evaluation import TRUTHS, Factor, Levels, Numbers, evaluated
 from gencard.formulas.formulas import read_factors
 from gencard.formulas.functions import NotUsableError
-from gencard.formulas.numbers import CONSTANT, NumbersUsed, linear_function
+from gencard.formulas.numbers import CONSTANT, NumbersUsed
 
 Values = Mapping[str, Sequence[float]]
 """For some attributes, the number that each level stands for, in the order of the codes."""
@@ -184,15 +184,17 @@ class _Maker:
         return spec.get_model_matrix(pd.DataFrame(index=range(rows)), context=context).model_spec
 
     def _levels_of(self, term: Clique) -> Clique:
-        """The attributes of a term that are not summed, each once."""
-        names = self.written.attributes_of(term)
-        return tuple(name for name in names if name not in self.used.terms)
+        """The attributes of a term's factors that are not summed, each once."""
+        return self.written.attributes_of(tuple(one for one in term if self._slopes(one) is None))
 
     def _slopes(self, factor: str) -> Mapping[str, Fraction] | None:
         """The coefficients of a factor of summed numbers; None for another one."""
-        if not {*self.used.terms}.intersection(self.written.attributes[factor]):
-            return None
-        return linear_function(factor, {*self.used.terms})
+        return self._in_terms.function(factor, self.written.attributes[factor])
+
+    @cached_property
+    def _in_terms(self) -> NumbersUsed:
+        """The numbers that terms may use."""
+        return replace(self.used, response="")
 
     def _columns(self, term: Clique) -> list[Column]:
         """The columns of one term, on the cells of its attributes."""
@@ -208,13 +210,15 @@ class _Maker:
         spec = self._spec.subset(SimpleFormula([_term(term)], _ordering="none"))
         matrices = spec.get_model_matrix(pd.DataFrame(index=range(len(codes))), context=context)
         matrix = np.asarray(matrices, dtype=np.float64)
-        functions = [function for function in map(self._slopes, term) if function is not None]
+        numbers = [name for name in term if self._slopes(name) is not None]
+        joined = {":".join(numbers): Fraction(1)}
+        function = self._slopes(numbers[0]) if len(numbers) == 1 else joined if numbers else None
         columns = []
         for name, column in zip(spec.column_names, matrix.T, strict=True):
             values = np.zeros(shape)
             values[tuple(codes.T)] = column if attributes else column[0]
             whole = Column(self._named(name, term), attributes, values)
-            columns.append(_sloped(whole, functions[0]) if functions else whole)
+            columns.append(_sloped(whole, function) if function else whole)
         return columns
 
     def _named(self, column: str, term: Clique) -> str:
@@ -313,10 +317,11 @@ def summed_columns(text: str, coding: Coding, used: NumbersUsed) -> dict[str, Co
     """The response, and terms of one factor each, as columns where they are summed numbers."""
     written, columns = read_factors(text, coding), {}
     for factor in (written.response, *(term[0] for term in written.terms if len(term) == 1)):
-        function = linear_function(factor, used.summed) if factor else None
+        function = used.function(factor, written.attributes[factor]) if factor else None
         names = [name for name in function or () if name != CONSTANT]
         if factor and function and len(names) == 1:
-            columns[names[0]] = _sloped(Column(factor.strip("`"), (), np.ones(())), function)
+            (name,) = written.attributes[factor]
+            columns[name] = _sloped(Column(factor.strip("`"), (), np.ones(())), function)
     return columns
 
 

@@ -169,6 +169,19 @@ def evaluated(
         raise NotUsableError(f"'{short}' has no value for these levels") from None
 
 
+def function_values(code: str, name: str, numbers: FloatArray) -> FloatArray:
+    """The value of a function of one attribute at some of its numbers, shape ``(n,)``.
+
+    Raises:
+        NotUsableError: It has no value that is a number.
+    """
+    label = Levels(np.zeros(len(numbers), dtype=np.int64), ("",))
+    value = evaluated(code, {name: numbers}, {name: label})
+    if not isinstance(value, Numbers):
+        raise NotUsableError("a number is needed here")
+    return value.values
+
+
 class _Evaluation:
     def __init__(
         self,

@@ -7,16 +7,23 @@ elsewhere its levels count, each as one number: it is *grouped*.
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from functools import reduce
+from itertools import chain, combinations_with_replacement
+from typing import cast
 
+import numpy as np
+
+from gencard.core.answers.margins import Mask
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
+from gencard.core.scale import Scale, scale_near
 from gencard.core.statistics.formula import Analysis, Written
 from gencard.core.statistics.marginals import maximal
-from gencard.formulas.evaluation import CODINGS
+from gencard.core.types import FloatArray
+from gencard.formulas.evaluation import CODINGS, function_values
 from gencard.formulas.functions import NotUsableError, function_of, parsed
 
 SUMMED_KINDS = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, Analysis.LINEAR, Analysis.CORRELATION}
@@ -45,21 +52,40 @@ class NumbersUsed:
         response: The response, if it is summed; "" if not.
         terms: Numbers of terms that are summed, in the schema's order.
         grouped: Numbers of terms whose levels count, in the schema's order.
+        made: Numbers that only records have: functions of one number, by the factor, and products of
+            several, by their factors joined with ":". For each, the factors that are multiplied, each
+            with its attribute.
     """
 
     response: str = ""
     terms: Clique = ()
     grouped: Clique = ()
+    made: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     @property
     def summed(self) -> frozenset[str]:
         """All attributes that are summed."""
         return frozenset({*self.terms, self.response} - {""})
 
+    @property
+    def attributes(self) -> frozenset[str]:
+        """All attributes whose numbers are used, also in functions and products."""
+        return self.summed.union(name for pairs in self.made.values() for _, name in pairs)
+
     def without(self, name: str) -> "NumbersUsed":
         """The same with a number of the terms grouped."""
         left = tuple(one for one in self.terms if one != name)
-        return NumbersUsed(self.response, left, (*self.grouped, name))
+        return replace(self, terms=left, grouped=(*self.grouped, name))
+
+    def function(self, factor: str, attributes: Clique) -> Mapping[str, Fraction] | None:
+        """The coefficients of a factor of summed numbers; None for another one.
+
+        Args:
+            attributes: Of the factor.
+        """
+        if factor in self.made:
+            return {factor: Fraction(1)}
+        return linear_function(factor, self.summed) if self.summed.intersection(attributes) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +210,91 @@ def numbers_used(
     order = coding.domain.attributes
     summed = tuple(name for name in order if name in free)
     return NumbersUsed(response, summed, tuple(name for name in order if name in grouped))
+
+
+def numbers_at_records(
+    written: Written, kind: Analysis, coding: Coding, names: Set[str], factors: Set[str]
+) -> NumbersUsed:
+    """The numbers of a formula as the records have them, and functions and products of these.
+
+    Args:
+        names: Attributes whose numbers count as the records have them.
+        factors: Those of the formula that are numbers, not levels or groups.
+    """
+    numbers = {one: frozenset(names) & {*written.attributes[one]} for one in factors}
+    of_terms = written.terms if kind in _SUMMED_TERMS else ()
+    terms = [tuple(one for one in term if numbers.get(one)) for term in of_terms]
+    response = written.response if written.response and numbers.get(written.response) else ""
+    alone = {*chain.from_iterable(terms)}
+    linear = {one for one in alone | {response} - {""} if linear_function(one, names) is not None}
+    used = frozenset[str]().union(*(numbers[one] for one in alone & linear))
+    return NumbersUsed(
+        response=min(numbers[response]) if response else "",
+        terms=tuple(name for name in coding.domain.attributes if name in used),
+        made={
+            **{one: ((one, min(numbers[one])),) for one in sorted((alone | {response} - {""}) - linear)},
+            **{
+                ":".join(term): tuple((one, min(numbers[one])) for one in term)
+                for term in terms
+                if len(term) > 1
+            },
+        },
+    )
+
+
+def record_numbers(used: NumbersUsed, numbers: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    """All numbers of a run, by the names that slopes have.
+
+    Args:
+        numbers: Of the attributes, as the records have them, shape ``(n,)`` each.
+    """
+    values = {name: numbers[name] for name in used.summed}
+    for name, pairs in used.made.items():
+        values[name] = reduce(np.multiply, _factors(pairs, numbers))
+    return values
+
+
+def _factors(pairs: Iterable[tuple[str, str]], numbers: Mapping[str, FloatArray]) -> list[FloatArray]:
+    """The values of some factors, each of one attribute."""
+    return [function_values(factor, name, numbers[name]) for factor, name in pairs]
+
+
+def made_scales(used: NumbersUsed, coding: Coding, possible: Mapping[str, Mask]) -> dict[str, Scale]:
+    """Scales of numbers without a declared step: functions, products, and attributes without one.
+
+    Each holds 15 digits of the largest number that the schema permits.
+
+    Args:
+        possible: Levels of each attribute that the population leaves.
+    """
+    codings = {name: cast("Edges", coding.attribute(name).coding) for name in used.attributes}
+    ends = {
+        name: np.asarray(one.ends, dtype=np.float64)[possible[name][: len(one.ends)]].reshape(-1)
+        for name, one in codings.items()
+    }
+    scales = {name: scale_near(ends[name]) for name, one in codings.items() if one.scale is None}
+    for name, pairs in used.made.items():
+        products = reduce(np.multiply.outer, _factors(pairs, ends)).reshape(-1)
+        scales[name] = scale_near(products[np.isfinite(products)])
+    return scales
+
+
+def cells_at_records(
+    written: Written, kind: Analysis, coding: Coding, used: NumbersUsed
+) -> tuple[Clique, ...]:
+    """The attributes of the cells by which counts and sums of a run's numbers are needed."""
+    in_terms = replace(used, response="")
+    cells = [frozenset[str]()]
+    for term in written.terms:
+        levels = [one for one in term if in_terms.function(one, written.attributes[one]) is None]
+        cells.append(frozenset(written.attributes_of(tuple(levels))))
+    several = kind in _SUMMED_TERMS or (len(written.formula.terms) > 1 and kind is Analysis.ANOVA)
+    if several:
+        cells = [one | other for one, other in combinations_with_replacement(cells, 2)]
+    if written.response is not None and not used.response:
+        cells = [one.union(written.attributes[written.response]) for one in cells]
+    cliques = [coding.domain.canonical(one) for one in cells if one]
+    return tuple(maximal(cliques)) if cliques else ()
 
 
 def is_categorical(factor: str) -> bool:

@@ -11,8 +11,8 @@ Answers from psi take all functions: psi is released already.
 """
 
 import ast
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -20,13 +20,13 @@ import numpy as np
 from gencard.core.answers.design import Crossed, GroupFactor, Grouping
 from gencard.core.answers.kinds import kind_of
 from gencard.core.answers.margins import Mask
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError
 from gencard.core.statistics.formula import Analysis, Written
 from gencard.core.types import FloatArray, IntArray
 from gencard.formulas.design import numbers_of
-from gencard.formulas.evaluation import CODINGS, Factor, Levels, Numbers, evaluated
+from gencard.formulas.evaluation import CODINGS, Factor, Levels, Numbers, evaluated, function_values
 from gencard.formulas.formulas import read_factors
 from gencard.formulas.functions import BINARY, NotUsableError, function_of, parsed
 
@@ -71,12 +71,14 @@ class _Reading:
 
     Args:
         possible: Levels of each attribute that the population leaves.
+        stored: Attributes whose numbers count as the records have them.
     """
 
     text: str
     coding: Coding
     possible: Mapping[str, Mask]
     written: Written
+    stored: Set[str] = frozenset()
 
     @classmethod
     def of(cls, text: str, coding: Coding, possible: Mapping[str, Mask]) -> "_Reading":
@@ -93,7 +95,7 @@ class _Reading:
     def values(self, factor: str, own: Clique) -> Factor:
         """Value of a factor in each cell of its attributes that the population may have."""
         numbers, labels = numbers_of(self.coding), {}
-        levels = [np.flatnonzero(self._levels(name)) for name in own]
+        levels = [np.flatnonzero(self.levels(name)) for name in own]
         codes = [grid.reshape(-1) for grid in np.meshgrid(*levels, indexing="ij")]
         for name, code in zip(own, codes, strict=True):
             labels[name] = Levels(code, self.coding.attribute(name).coding.level_names)
@@ -107,7 +109,7 @@ class _Reading:
     def declared(self, name: str) -> FloatArray | None:
         """Number of each possible level of an attribute; None where the schema declares no numbers."""
         numbers = numbers_of(self.coding).get(name)
-        return None if numbers is None else np.asarray(numbers)[self._levels(name)]
+        return None if numbers is None else np.asarray(numbers)[self.levels(name)]
 
     def group(self, factor: str, own: Clique) -> GroupFactor:
         """The groups into which a factor divides the cells of its attributes."""
@@ -117,18 +119,30 @@ class _Reading:
             _, codes = np.unique(value.values, return_inverse=True)
         else:
             codes = value.codes
-        masks = [self._levels(name) for name in attributes]
+        masks = [self.levels(name) for name in attributes]
         cells: IntArray = np.full([len(mask) for mask in masks], -1, dtype=np.int64)
         cells[np.ix_(*masks)] = codes.reshape([int(mask.sum()) for mask in masks])
         return GroupFactor(factor, attributes, cells)
 
-    def _levels(self, name: str) -> Mask:
+    def levels(self, name: str) -> Mask:
         everything = np.ones(self.coding.domain.size(name), dtype=bool)
         return self.possible.get(name, everything)
 
     def wrong(self, factor: str, problem: str) -> InvalidFormulaError:
         place = max(self.text.find(factor), 0) + 1
         return InvalidFormulaError(position=place, problem=problem, advice=_ADVICE)
+
+
+def number_factors(text: str, coding: Coding) -> frozenset[str]:
+    """The factors of a formula that are one attribute, or a listed function of one, as a number."""
+    reading = _Reading.of(text, coding, {})
+    forms = {factor: reading.form(factor) for factor in reading.written.attributes}
+    return frozenset(
+        factor
+        for factor, form in forms.items()
+        if not (form.is_group or form.is_coded or form.problem)
+        and len(reading.written.attributes[factor]) == 1
+    )
 
 
 def grouping_of(text: str, coding: Coding, possible: Mapping[str, Mask]) -> Grouping | None:
@@ -161,13 +175,23 @@ def _crossed(reading: _Reading, factors: Sequence[str]) -> Crossed:
     return Crossed(tuple(dict.fromkeys(levels)), tuple(groups))
 
 
-def check_functions(text: str, kind: Analysis, coding: Coding, possible: Mapping[str, Mask]) -> None:
+def check_functions(
+    text: str,
+    kind: Analysis,
+    coding: Coding,
+    possible: Mapping[str, Mask],
+    stored: Set[str] = frozenset(),
+) -> None:
     """Refuse a formula with a function that no run on records takes, by the schema alone.
+
+    Args:
+        possible: Levels of each attribute that the population leaves.
+        stored: Attributes whose numbers count as the records have them, not by levels.
 
     Raises:
         InvalidFormulaError: Names the place of the function, and which functions there are.
     """
-    reading = _Reading.of(text, coding, possible)
+    reading = replace(_Reading.of(text, coding, possible), stored=stored)
     written = reading.written
     if written.response is not None:
         _check_response(reading, kind, written.response)
@@ -225,6 +249,7 @@ def _check_factor(reading: _Reading, factor: str, *, shift: bool) -> None:
         _check_groups(reading, factor, value)
     elif isinstance(value, Numbers):
         _check_numbers(reading, factor, own, value.values)
+        _check_ends(reading, factor, own[0])
 
 
 def _check_groups(reading: _Reading, factor: str, value: Factor) -> None:
@@ -247,6 +272,22 @@ def _check_numbers(reading: _Reading, factor: str, own: Clique, values: FloatArr
     steps = np.diff(known[order])[different]
     least = _LEAST_GAP * np.abs(known).max(initial=0.0)
     if len(steps) and not (np.all(steps > least) or np.all(-steps > least)):
+        raise reading.wrong(factor, _MERGED)
+
+
+def _check_ends(reading: _Reading, factor: str, name: str) -> None:
+    """Refuse what is infinite, undefined or turns around at numbers inside a level of several."""
+    coding = reading.coding.attribute(name).coding
+    if name not in reading.stored or not isinstance(coding, Edges):
+        return
+    numbers = np.asarray(coding.ends, dtype=np.float64)[
+        reading.levels(name)[: len(coding.ends)]
+    ].reshape(-1)
+    values = function_values(factor, name, numbers)
+    steps = np.diff(values)
+    if not np.isfinite(values).all():
+        raise reading.wrong(factor, _UNDEFINED)
+    if not (np.all(steps >= 0) or np.all(steps <= 0)):
         raise reading.wrong(factor, _MERGED)
 
 

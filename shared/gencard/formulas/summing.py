@@ -73,8 +73,8 @@ class AnswerRequest:
             LevelsTooWideError: The response's levels hold several values, and no sums give the answer.
         """
         chosen_by = read_condition(self.where, self.coding, self.values)[0] if self.where else ()
-        cut = self._cut()
-        kind = Analysis.QUANTILES if self._of_ranks else self.kind
+        cut = self.cut()
+        kind = Analysis.QUANTILES if self.of_ranks else self.kind
         used = numbers_used(self.written, kind, self.coding, fixed={*self.values, *chosen_by, *cut})
         self._check_response(used)
         names = {*used.grouped, *cut}
@@ -117,16 +117,22 @@ class AnswerRequest:
         is_said = not names or self.missing == "drop" or _are_all(own, part)
         return used, own, needs, () if is_said else (f"of the records that have {', '.join(names)}",)
 
-    def needs(self) -> Needs:
+    def needs(self, *, rows: bool = True, levels: bool = False) -> Needs:
         """The statistics that determine the answer, and on which rows for it rest.
 
         Numbers that are summed have their marginals by levels, too: rows are made of these.
 
+        Args:
+            rows: False where no rows are made.
+            levels: Levels count as one number each.
+
         Raises:
             LevelsTooWideError: No card determines it.
         """
-        used, about = self.numbers(), self._chosen_by
+        used, about = NumbersUsed() if levels else self.numbers(), self._chosen_by
         needs = self._needed(used, about=about) if used.summed else Needs(())
+        if used.summed and not rows:
+            return needs
         dropped = dropped_of(self.written.formula, self.coding, self.missing)
         wider = {*about, *(() if used.summed else dropped)}
         domain = self.coding.domain
@@ -146,7 +152,8 @@ class AnswerRequest:
         return self.missing == "drop" or self.kind is Analysis.CORRELATION
 
     @property
-    def _of_ranks(self) -> bool:
+    def of_ranks(self) -> bool:
+        """Whether the analysis is one of the levels in their order."""
         return bool(_RANKED.intersection((name, str(value)) for name, value in self.options.items()))
 
     def _needed(self, used: NumbersUsed, *, about: Clique = (), pooled: bool = False) -> Needs:
@@ -156,13 +163,13 @@ class AnswerRequest:
 
     def _check_response(self, used: NumbersUsed) -> None:
         factor = self.written.response
-        if factor is None or used.response or self.kind not in _OF_RESPONSES or self._of_ranks:
+        if factor is None or used.response or self.kind not in _OF_RESPONSES or self.of_ranks:
             return
         own = self._wide(factor)
         if own and not (is_categorical(factor) and not self._cuts(factor)):
             raise LevelsTooWideError(attribute=min(own), cliques=factor, advice=_OF_LEVELS)
 
-    def _cut(self) -> set[str]:
+    def cut(self) -> set[str]:
         """Wide numbers that a comparison in a term cuts inside a level: the levels count instead."""
         factors = {factor for term in self.written.terms for factor in term}
         compared = {one for one in factors if is_categorical(one) and not is_coded(one)}

@@ -249,16 +249,19 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
             field="kind", problem=f"is not granted by the card; granted kinds: {granted}"
         )
     from gencard.controller.answers.run_question import (  # noqa: PLC0415 - loads formulaic and pandas
+        NoisyRun,
         RunQuestion,
     )
 
-    run = RunQuestion.new(question, dataset_entry.schema.coding)
-    run.check_noise(noisy=analyses.privacy.noisy)
-    policy = dataset_entry.policy
-    if run.stored:
+    policy, coding = dataset_entry.policy, dataset_entry.schema.coding
+    permitted = policy.analyses.stored
+    run = RunQuestion.new(question, coding, permitted=permitted)
+    if analyses.privacy.noisy:
+        NoisyRun.of(question, coding, permitted=permitted)
+    elif run.stored:
         check_numbers(dataset_entry, 'response="stored"')
-    if run.stored and not policy.analyses.stored:
-        why = "the policy offers coded responses only (analyses.stored)"
+    if run.stored and not permitted:
+        why = "the policy keeps runs to levels (analyses.stored)"
         raise RecordsProtectedError(what='response="stored"', why=why)
     if (apart := policy.kept_apart(run.attributes)) is not None:
         why = f"the policy does not allow {' and '.join(apart)} together"

@@ -34,8 +34,9 @@ from gencard.core.output_checks.rules import PASSED, Rules, Verdict
 from gencard.core.output_checks.small_counts import facts
 from gencard.core.output_checks.small_counts.inference import MOST_WHOLE, Outcome, tells_small_counts
 from gencard.core.output_checks.small_counts.lattice import MOST_CELLS, CountFacts, Lattice, lattice_size
-from gencard.core.output_checks.stored import contributed
+from gencard.core.output_checks.stored import contributed, origin_of
 from gencard.core.types import FloatArray, IntArray
+from gencard.formulas.numbers import record_numbers
 
 _MOST_SCOPES = 16
 """Lattices around a run in which it is judged beside other outputs."""
@@ -133,9 +134,9 @@ class Earlier:
         return ReleasedNumbers(counted, histograms, self.sums, means)
 
     def stored_with(self, run: RunQuestion) -> Clique:
-        """The number whose stored values must be read to judge a run: its own, or of earlier means."""
+        """The attributes whose numbers must be read to judge a run: its own, or of earlier means."""
         response = run.question.formula.response or ""
-        return (response,) if self._summed(run) else run.stored
+        return tuple(dict.fromkeys((*run.stored, *((response,) if self._summed(run) else ()))))
 
     def chain(
         self, run: RunQuestion, dataset: Dataset, numbers: Mapping[str, FloatArray], rules: Rules
@@ -157,7 +158,6 @@ class Earlier:
         known = np.ones(len(dataset), dtype=bool)
         if coding.missing:
             known = dataset.column(response) != coding.size - 1
-        values = numbers.get(response)
         return chain_of_sums(
             list(_tables_of(run, dataset, known)),
             [
@@ -169,7 +169,7 @@ class Earlier:
                 ),
                 *of_cards,
             ],
-            None if values is None else contributed(question, values),
+            _contributed(run, numbers),
             rules,
         )
 
@@ -237,7 +237,7 @@ class Earlier:
         """
         if self._is_told(run):
             return Outcome.OPEN
-        whole = _Scope(self, run, frozenset(run.question.formula.attributes), run.output.attributes)
+        whole = _Scope(self, run, run.told, run.output.attributes)
         outcome = Outcome.UNDECIDED if whole.size > MOST_CELLS else Outcome.OPEN
         judged = list[_Scope]()
         for scope in self._scopes(whole):
@@ -290,8 +290,8 @@ class Earlier:
             yield whole
         if whole.size <= MOST_CELLS:
             yield from self._around(whole)
-        response = run.question.formula.attributes[:1]
-        cliques = {frozenset((*response, *clique)) for clique in run.output.cliques}
+        response = run.told.intersection(run.question.formula.attributes[:1])
+        cliques = {response.union(clique) for clique in run.output.cliques}
         for scope in (replace(whole, valued=clique) for clique in cliques):
             if scope.attributes != whole.attributes and scope.size <= MOST_CELLS:
                 yield from self._around(scope)
@@ -328,7 +328,7 @@ class Earlier:
     def _related(self, scope: "_Scope", outputs: Iterable[RunQuestion | Clique]) -> list[_Attributes]:
         """Attributes of runs and marginals that share some with a scope, or sources of some."""
         attributes = [
-            (frozenset(one.question.formula.attributes), one.output.attributes)
+            (one.told, one.output.attributes)
             if isinstance(one, RunQuestion)
             else (frozenset(one), frozenset[str]())
             for one in outputs
@@ -344,8 +344,23 @@ class Earlier:
         return attributes.union(*(how.sources for how in derivations if how is not None))
 
 
+def _contributed(run: RunQuestion, numbers: Mapping[str, FloatArray]) -> FloatArray | None:
+    """Magnitudes of what each record adds to sums of a run's response; None where it is not read.
+
+    Of a run by levels, whose means count as those of the numbers, they are of the numbers themselves.
+    """
+    one, response = run.question, run.question.formula.response or ""
+    values = numbers.get(response)
+    column = one.summed_response
+    if values is None or column is None:
+        coding = one.coding.attribute(response).coding
+        return None if values is None else np.abs(values - origin_of(coding))
+    return contributed(one, column.at({}, record_numbers(run.used, {**numbers})))
+
+
 def _tables_of(run: RunQuestion, dataset: Dataset, known: Kept) -> Iterator[IntArray]:
     """The group of each record in each table whose sums an answer determines; -1 outside all groups."""
+    known = known & run.is_complete(dataset)
     for output in run.outputs:
         kept = output.kept(dataset) & known
         for clique in output.cliques:
@@ -405,7 +420,7 @@ def _facts(run: RunQuestion, merged: Merged, lattice: Lattice, rules: Rules) -> 
     mask = replace(run.output, tests=tests).kept(lattice.cells)
     margins = RecordMargins.of(lattice.cells, (lattice.counts * mask).astype(np.float64))
     question = run.question
-    if lattice.told_apart.issuperset(question.formula.attributes):
+    if not run.stored and lattice.told_apart.issuperset(question.formula.attributes):
         with suppress(GencardError):  # it has no answer at these records
             question = run.at(margins)
     return facts.facts_of_answer(question, mask, margins, lattice, rules)

@@ -1,7 +1,7 @@
 """The question of a run, read by the schema alone: by the service before it is paid, and by the job."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,24 +9,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.answers import design
+from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import observed_levels
 from gencard.core.answers.margins import Margins, Occupied, RecordMargins
-from gencard.core.answers.stored import check_coded, wants_stored
-from gencard.core.coding import Coding
+from gencard.core.answers.noise.reconciled import margins_of
+from gencard.core.answers.stored import (
+    STORED,
+    STORED_KINDS,
+    StoredRecords,
+    check_coded,
+    wants_stored,
+)
+from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import GencardError, LackingMarginalsError
+from gencard.core.errors import GencardError, LackingMarginalsError, LevelsTooWideError
 from gencard.core.output_checks.groups import group_cliques, group_populations
 from gencard.core.output_checks.judgement import output_cliques
 from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, ToldOutput, not_missing
 from gencard.core.output_checks.rules import OF_PRESENT
-from gencard.core.statistics.formula import analysis_of
+from gencard.core.statistics.formula import Analysis, analysis_of, written_name
+from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray
-from gencard.formulas.answering import read_question
+from gencard.formulas.answering import answer_of, read_question
 from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values
-from gencard.formulas.formulas import read_formula
-from gencard.formulas.run_functions import check_functions, grouping_of
+from gencard.formulas.formulas import read_factors, read_formula
+from gencard.formulas.numbers import (
+    Needs,
+    NumbersUsed,
+    cells_at_records,
+    is_wide,
+    made_scales,
+    numbers_at_records,
+    record_numbers,
+)
+from gencard.formulas.run_functions import check_functions, grouping_of, number_factors
+from gencard.formulas.summing import AnswerRequest
 from gencard.wire.documents.answer_document import Question, values_refused
 
 
@@ -125,7 +144,10 @@ class RunQuestion:
         population: Which records it is about.
         output: The same records, and which of their marginals it tells.
         possible: The levels of each attribute of the formula that the population leaves.
-        stored: The response, where its stored numbers are asked for.
+        used: Numbers that count as the records have them.
+        stored: Attributes whose numbers must be read.
+        complete: Attributes without whose value a record is left out.
+        by_policy: The policy keeps it to levels, though the schema declares steps.
     """
 
     question: design.Question
@@ -133,14 +155,20 @@ class RunQuestion:
     population: Population
     output: ToldOutput
     possible: Mapping[str, NDArray[np.bool_]]
+    used: NumbersUsed
     stored: Clique = ()
+    complete: Clique = ()
+    by_policy: bool = False
 
     @classmethod
-    def of(cls, question: Question, coding: Coding, rules: str = "") -> "RunQuestion":
+    def of(
+        cls, question: Question, coding: Coding, rules: str = "", *, permitted: bool = True
+    ) -> "RunQuestion":
         """Read a run, of today or of before; raises as ``read_question`` and ``read_condition`` do.
 
         Args:
             rules: See ``Population.of``.
+            permitted: Whether the policy permits numbers as the records have them.
         """
         options = _options(question)
         values = options.pop("values", None)
@@ -149,11 +177,32 @@ class RunQuestion:
         names = read_formula(text, coding).attributes
         population = Population.of(question, coding, rules)
         possible = {name: _possible(name, population.tests, coding.domain) for name in names}
-        read = read_question(text, kind, coding, values=values, observed=possible, options=own_options)
+        chosen = () if values else _numbers_by_choice(question, coding, own_options)
+        by_policy = bool(chosen) and not permitted and "response" not in own_options
+        used = NumbersUsed()
+        if chosen and not by_policy:
+            own_options["response"] = STORED
+            factors = number_factors(text, coding)
+            written = read_factors(text, coding)
+            if kind is not Analysis.QUANTILES:
+                used = numbers_at_records(written, kind, coding, {*chosen}, factors)
+                chosen = tuple(sorted(used.attributes))
+        stored = () if by_policy else chosen
+        in_pairs = stored and kind is Analysis.CORRELATION
+        complete = _with_missing(names if in_pairs else stored, coding)
+        for name in complete:
+            possible[name] = possible[name] & _is_present(name, coding)
+        read = read_question(
+            text, kind, coding, values=values, observed=possible, options=own_options, used=used
+        )
         read = replace(read, grouping=grouping_of(text, coding, possible))
+        if read.is_summed:
+            cells = cells_at_records(read_factors(text, coding), kind, coding, used)
+            scales = made_scales(used, coding, possible)
+            read = replace(read, needs=cells, own_scales=scales)
+        wants_stored(read)
         output = ToldOutput(population.tests, output_cliques(read, possible))
-        stored_names = (read.formula.response or "",) if wants_stored(read) else ()
-        return cls(read, values, population, output, possible, stored_names)
+        return cls(read, values, population, output, possible, used, stored, complete, by_policy)
 
     @property
     def where(self) -> Condition | None:
@@ -162,15 +211,24 @@ class RunQuestion:
 
     @property
     def conditions(self) -> list[tuple[Clique, NDArray[np.bool_]]]:
-        """The tests of its population, each as attributes and the cells of them that are in."""
-        return [(one.attributes, one.cells) for one in self.population.tests]
+        """The tests of its records, each as attributes and the cells of them that are in."""
+        tests = (*self.population.tests, *not_missing(self.complete, self.question.coding.domain))
+        return [(one.attributes, one.cells) for one in tests]
+
+    @property
+    def told(self) -> frozenset[str]:
+        """The attributes of the formula whose levels the answer may tell apart."""
+        alone = {*self.stored} - {name for clique in self.question.cliques for name in clique}
+        return frozenset(self.question.formula.attributes) - (
+            alone if self.question.is_summed else set()
+        )
 
     @classmethod
-    def new(cls, question: Question, coding: Coding) -> "RunQuestion":
+    def new(cls, question: Question, coding: Coding, *, permitted: bool = True) -> "RunQuestion":
         """Read a run that is asked for now; raises as ``of`` and ``check_new`` do."""
         if "values" in _options(question):
             raise values_refused()
-        run_question = cls.of(question, coding)
+        run_question = cls.of(question, coding, permitted=permitted)
         run_question.check_new()
         return run_question
 
@@ -184,12 +242,7 @@ class RunQuestion:
         if self.values is not None:
             raise values_refused()
         one = self.question
-        check_functions(one.text, one.kind, one.coding, self.possible)
-
-    def check_noise(self, *, noisy: bool) -> None:
-        """Raises InvalidInputError where a run with noise is asked for stored numbers."""
-        if noisy:
-            check_coded(self.question.options)
+        check_functions(one.text, one.kind, one.coding, self.possible, {*self.stored})
 
     def at(self, margins: RecordMargins) -> design.Question:
         """The question with columns for the levels alone that somebody has."""
@@ -198,9 +251,42 @@ class RunQuestion:
     def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> design.Question:
         one = self.question
         question = read_question(
-            one.text, one.kind, one.coding, values=self.values, observed=observed, options=one.options
+            one.text,
+            one.kind,
+            one.coding,
+            values=self.values,
+            observed=observed,
+            options=one.options,
+            used=self.used,
         )
-        return replace(question, grouping=one.grouping)
+        return replace(question, grouping=one.grouping, needs=one.needs, own_scales=one.own_scales)
+
+    @property
+    def by_levels(self) -> design.Question:
+        """The same question with a number for each level, on which it can be tried."""
+        one = self.question
+        options = {name: value for name, value in one.options.items() if name != "response"}
+        return read_question(
+            one.text, one.kind, one.coding, values=self.values, observed=self.possible, options=options
+        )
+
+    def is_complete(self, dataset: Dataset) -> Kept:
+        """Which records have all numbers that the run needs."""
+        tests = not_missing(self.complete, dataset.domain)
+        return ToldOutput((EVERYBODY, *tests), ()).kept(dataset)
+
+    def records(self, dataset: Dataset, numbers: Mapping[str, FloatArray], kept: Kept) -> StoredRecords:
+        """The records that are kept, with all numbers that the run uses.
+
+        Args:
+            numbers: Of the attributes in ``stored``, as the records have them.
+            kept: Records without one of the numbers are left out.
+        """
+        places = np.flatnonzero(kept & self.is_complete(dataset))
+        own = {name: numbers[name][places] for name in self.stored}
+        if self.question.kind is not Analysis.QUANTILES:
+            own = record_numbers(self.used, own)
+        return StoredRecords(dataset.take(places), own)
 
     def lacks_levels(self, everybody: Dataset, part: Dataset) -> bool:
         """Whether the answer, which lists levels, would say that nobody asked for has one of them.
@@ -241,6 +327,68 @@ class RunQuestion:
         return (self.output, *parts)
 
 
+@dataclass(frozen=True, slots=True)
+class NoisyRun:
+    """A run with noise, read by the schema alone.
+
+    Args:
+        text: The formula.
+        request: The whole question.
+        levels: Levels count as one number each; by choice, or because the policy keeps runs to them.
+        needs: The statistics that are measured for it.
+    """
+
+    text: str
+    request: AnswerRequest
+    levels: bool
+    needs: Needs
+
+    @classmethod
+    def of(cls, question: Question, coding: Coding, *, permitted: bool) -> "NoisyRun":
+        """Read a run.
+
+        Args:
+            permitted: Whether the policy permits numbers as the records have them.
+
+        Raises:
+            InvalidInputError: It is asked for what no sums give.
+            LevelsTooWideError: No sums give the answer, and levels were not asked for.
+        """
+        options = {name: _hashable(value) for name, value in _options(question).items()}
+        check_coded(options)
+        chosen = options.pop("response", None)
+        levels = chosen is not None or not permitted
+        written = read_factors(question.formula, coding)
+        kind, where = analysis_of(question.kind), question.where
+        request = AnswerRequest(written, kind, coding, {}, where, question.missing, options)
+        try:
+            needs = request.needs(rows=False, levels=levels)
+            return cls(question.formula, request, levels, needs)
+        except LevelsTooWideError as error:
+            error.advice = _BY_LEVELS
+            raise
+
+    def answered(self, psi: Psi) -> Answer:
+        """The answer from what was measured; raises as ``answer_of``."""
+        one = self.request
+        return answer_of(
+            self.text,
+            one.kind,
+            margins_of(psi, one.coding),
+            one.coding,
+            where=one.where,
+            missing=one.missing,
+            options=one.options,
+            levels=self.levels,
+        )
+
+
+_BY_LEVELS = (
+    "Write the response as a linear function of one attribute, with no condition on its levels; or ask "
+    'for response="levels", where each level counts as one number.'
+)
+
+
 def _options(question: Question) -> dict[str, Any]:
     options: dict[str, Any] = json.loads(question.options or "{}")
     return options
@@ -260,6 +408,40 @@ def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDA
             others = tuple(other for other in range(one.cells.ndim) if other != axis)
             possible &= one.cells.any(axis=others)
     return possible
+
+
+def _numbers_by_choice(question: Question, coding: Coding, options: Mapping[str, Any]) -> Clique:
+    """The attributes whose numbers count as the records have them, by schema, kind and options."""
+    kind, written = analysis_of(question.kind), read_factors(question.formula, coding)
+    chosen = options.get("response")
+    request = AnswerRequest(written, kind, coding, {}, "", "level", options)
+    if kind not in STORED_KINDS or chosen not in (None, STORED) or request.of_ranks:
+        return ()
+    names = written.formula.attributes
+    if kind not in _WITH_TERMS:
+        names = names[:1] if written.response else ()
+    whole = written.response is not None and written.response == written_name(names[0])
+    if kind is Analysis.QUANTILES and not whole:
+        return ()
+    usable = (one for one in names if is_wide(coding, one) or (chosen and _has_edges(one, coding)))
+    return tuple(one for one in usable if one not in request.cut())
+
+
+_WITH_TERMS = {Analysis.LINEAR, Analysis.CORRELATION}
+"""Kinds whose terms are numbers, too."""
+
+
+def _has_edges(name: str, coding: Coding) -> bool:
+    return isinstance(coding.attribute(name).coding, Edges)
+
+
+def _with_missing(names: Iterable[str], coding: Coding) -> Clique:
+    return tuple(name for name in names if coding.attribute(name).coding.missing)
+
+
+def _is_present(name: str, coding: Coding) -> NDArray[np.bool_]:
+    size = coding.domain.size(name)
+    return np.arange(size) < size - 1
 
 
 def _hashable(value: Any) -> Any:

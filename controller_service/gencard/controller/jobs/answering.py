@@ -11,20 +11,18 @@ from dataclasses import replace
 import numpy as np
 
 from gencard.controller.answers.earlier import Earlier
-from gencard.controller.answers.run_question import Limited, RunQuestion
+from gencard.controller.answers.run_question import Limited, NoisyRun, RunQuestion
 from gencard.controller.jobs.measurement import measured, records_as_stored
 from gencard.controller.jobs.tasks import AnswerJob, AnswerResult
 from gencard.core.answers.answer import Answer, numbers_in_json
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins
-from gencard.core.answers.noise.reconciled import margins_of
-from gencard.core.answers.stored import stored_groups
 from gencard.core.answers.trial import tried
 from gencard.core.card.mechanism import Privacy
-from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError, TooLargeError
 from gencard.core.output_checks.judgement import Judgement, judged
+from gencard.core.output_checks.populations import Kept
 from gencard.core.output_checks.released import of_rounded_counts, released, undoes_rounding
 from gencard.core.output_checks.rules import (
     OUTPUT_RULES,
@@ -37,12 +35,13 @@ from gencard.core.output_checks.rules import (
     breaking,
 )
 from gencard.core.output_checks.small_counts.inference import Outcome
-from gencard.core.output_checks.stored import judged_stored, released_stored
-from gencard.core.statistics.marginals import maximal, project, subsets
+from gencard.core.output_checks.stored import StoredRun
+from gencard.core.statistics.marginals import project, subsets
 from gencard.core.types import FloatArray, Progress
-from gencard.formulas.answering import answer_of
 
 Parts = tuple[tuple[str, Verdict], ...]
+
+_BY_POLICY = "the policy keeps runs to levels: each level counts as one number"
 
 UNJUDGED = Judgement(())
 """Of an answer from noisy counts, which may leave whatever it says."""
@@ -57,14 +56,14 @@ def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
     """
     progress("answer", 0.0)
     coding = job.records.schema.coding
-    run = RunQuestion.new(job.question, coding)
-    run.check_noise(noisy=job.privacy is not None)
+    run = RunQuestion.new(job.question, coding, permitted=job.stored)
     check_answerable(run, job.numbers)
     if job.privacy is not None:
-        return _noisy(job, job.privacy, run, coding)
+        return _noisy(job, job.privacy, run)
     earlier = Earlier.of(job.before, coding)
     cliques = [earlier.attributes_with(run)]
-    dataset, numbers = records_as_stored(cliques, earlier.stored_with(run), job.records)
+    stored = earlier.stored_with(run)
+    dataset, numbers = records_as_stored(cliques, stored, job.records)
     return checked(run, earlier, dataset, numbers, job.limits)
 
 
@@ -77,7 +76,8 @@ def check_answerable(run: RunQuestion, most: int) -> None:
     Raises:
         NoAnswerError: It has no answer on made-up records.
     """
-    result = None if run.stored else tried(run.question, run.conditions)
+    quantiles = run.stored and not run.question.is_summed
+    result = None if quantiles else tried(run.by_levels, run.conditions)
     numbers = 0 if result is None else numbers_in_json(result.to_json())
     if numbers > most:
         problem = f"its answer may hold {numbers} numbers, and the card grants {most}"
@@ -102,20 +102,20 @@ def checked(
     The search among earlier outputs, which may take a minute, is spared then.
 
     Args:
-        numbers: The stored numbers of each response that the run or an earlier one asks for so, one a
-            record.
+        numbers: Those of each attribute that the run or an earlier one needs as the records have them,
+            shape ``(n,)``; NaN is "missing".
 
     Raises:
         InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_new``.
     """
     run.check_new()
     kept = run.output.kept(dataset)
-    few = int(kept.sum()) < rules.checks.threshold
-    own = np.arange(len(dataset)) if few else np.flatnonzero(kept)
-    stored = [(numbers[name][own], numbers[name][~kept]) for name in run.stored]
+    few = int((kept & run.is_complete(dataset)).sum()) < rules.checks.threshold
+    own = np.ones(len(dataset), dtype=bool) if few else kept
     try:
-        part = dataset.take(own)
-        result, parts = _judged(run, part, rules, *stored)
+        part = dataset.take(np.flatnonzero(own))
+        stored = _stored_run(run, dataset, numbers, own) if run.stored else None
+        result, parts = _judged(run, part, rules, stored)
         population = _of_population(run, earlier, dataset, part, rules, few=few)
         sums = ("sums with earlier answers", earlier.chain(run, dataset, numbers, rules))
         judgement = Judgement((*population, *parts, sums))
@@ -169,12 +169,11 @@ def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
 
 
 def _judged(
-    run: RunQuestion, part: Dataset, rules: Rules, *stored: tuple[FloatArray, FloatArray]
+    run: RunQuestion, part: Dataset, rules: Rules, stored: StoredRun | None
 ) -> tuple[Answer | None, Parts]:
     """The answer, rounded, and what the rules say of its parts."""
-    judge = _checked_stored if stored else _checked
     try:
-        return judge(run, part, rules, *stored)
+        return _checked(run, part, rules) if stored is None else _checked_stored(run, stored, rules)
     except GencardError:
         return None, _broken("answer", Rule.UNANSWERED).parts
 
@@ -186,23 +185,28 @@ def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[Answer |
     judgement = judged(margins, question, result, rules)
     rounded = released(of_rounded_counts(question, result, margins, rules), rules)
     undecided = breaking([(Rule.UNDECIDED, undoes_rounding(question, margins, rules))])
-    return rounded, (*judgement.parts, ("rounding", undecided))
+    return _noted(rounded, run), (*judgement.parts, ("rounding", undecided))
 
 
-def _checked_stored(
-    run: RunQuestion, dataset: Dataset, rules: Rules, stored: tuple[FloatArray, FloatArray]
-) -> tuple[Answer | None, Parts]:
-    """The same of the response's stored numbers; nothing is computed of groups that are refused.
-
-    Args:
-        stored: Of the records in the population, and of those outside.
-    """
-    numbers, outside = stored
-    groups = stored_groups(dataset, run.question, numbers)
-    judgement = judged_stored(run.question, groups, rules, outside)
+def _checked_stored(run: RunQuestion, stored: StoredRun, rules: Rules) -> tuple[Answer | None, Parts]:
+    """The same of stored numbers; nothing is rounded of what is refused."""
+    judgement = stored.judged(rules)
     if judgement.colour is Colour.RED:
         return None, judgement.parts
-    return released_stored(run.question, groups, rules, outside), judgement.parts
+    return _noted(stored.released(rules), run), judgement.parts
+
+
+def _stored_run(
+    run: RunQuestion, dataset: Dataset, numbers: Mapping[str, FloatArray], kept: Kept
+) -> StoredRun:
+    """The run with its records, and the others of the file."""
+    inside, outside = (run.records(dataset, numbers, mask) for mask in (kept, ~kept))
+    return StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
+
+
+def _noted(answer: Answer, run: RunQuestion) -> Answer:
+    """The answer with a note that the policy keeps it to levels, if it does."""
+    return replace(answer, notes=(*answer.notes, _BY_POLICY)) if run.by_policy else answer
 
 
 def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> AnswerResult:
@@ -210,25 +214,15 @@ def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> AnswerResult:
     return AnswerResult(result.to_json(), (), RULES_VERSION, review, judgement.marks)
 
 
-def _noisy(job: AnswerJob, privacy: Privacy, run: RunQuestion, coding: Coding) -> AnswerResult:
-    """The answer from noisy counts: what the noise promises holds for whatever is made of them."""
-    question, about = run.question, tuple(sorted(run.output.attributes))
-    cliques = [coding.domain.canonical(dict.fromkeys((*one, *about))) for one in question.cliques]
-    psi = measured(job.records, maximal(cliques), privacy)
+def _noisy(job: AnswerJob, privacy: Privacy, run: RunQuestion) -> AnswerResult:
+    """The answer from noisy statistics: what the noise promises holds for whatever is made of them."""
+    one = NoisyRun.of(job.question, run.question.coding, permitted=job.stored)
+    psi = measured(job.records, [*one.needs.cliques, *one.needs.sums], privacy)
     try:
-        result = answer_of(
-            question.text,
-            question.kind,
-            margins_of(psi),
-            question.coding,
-            where=job.question.where,
-            missing=job.question.missing,
-            options=question.options,
-            levels=True,
-        )
-    except GencardError:  # the noisy counts alone say so, and they are paid
+        result = one.answered(psi)
+    except GencardError:  # the noisy statistics alone say so, and they are paid
         return _without_answer([Rule.DROWNED])
-    return _passed(result)
+    return _passed(_noted(result, run))
 
 
 def _refused(judgement: Judgement) -> AnswerResult:

@@ -168,8 +168,9 @@ class Descriptions:
         before: Before,
     ) -> AnswerJob:
         """One checked run, which is judged beside all that was released of the same records."""
-        records, rules = self._records(dataset_entry, version), dataset_entry.policy.analyses.rules
-        return AnswerJob(records, question, privacy, numbers, before, rules)
+        records, analyses = self._records(dataset_entry, version), dataset_entry.policy.analyses
+        rules, stored = analyses.rules, analyses.stored
+        return AnswerJob(records, question, privacy, numbers, before, rules, stored)
 
     def keep(
         self, dataset_entry: DatasetEntry, version: str, recipe: Recipe, *, rows: int, folder: Path

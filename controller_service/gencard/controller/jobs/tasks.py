@@ -327,6 +327,7 @@ class AnswerJob:
         privacy: Noise of the run; None for exact counts.
         numbers: Most numbers of the answer.
         limits: Output rules of the policy.
+        stored: Whether numbers count as the records have them.
     """
 
     records: Records
@@ -335,6 +336,7 @@ class AnswerJob:
     numbers: int
     before: Before
     limits: Rules
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,20 @@ class Column:
     values: FloatArray
     slopes: tuple[Slope, ...] = ()
 
+    def at(self, codes: Mapping[str, IntArray], numbers: Mapping[str, FloatArray]) -> FloatArray:
+        """Its value at some records.
+
+        Args:
+            codes: Of each attribute, shape ``(m,)``.
+            numbers: Of the records, shape ``(m,)`` each; those that are not there count as 0.
+        """
+        value = self.values[tuple(codes[name] for name in self.attributes)]
+        for slope in self.slopes:
+            if slope.number in numbers:
+                factor = slope.values[tuple(codes[name] for name in slope.attributes)]
+                value = value + factor * numbers[slope.number]
+        return np.asarray(value)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Response:
@@ -211,19 +225,20 @@ class Design:
             for attributes, inside in places.items()
         )
 
-    def matrix(self, codes: IntArray) -> FloatArray:
-        """The model matrix of some cells.
+    def matrix(self, codes: IntArray, numbers: Mapping[str, FloatArray] | None = None) -> FloatArray:
+        """The model matrix of some cells, or of records in them.
 
         Args:
             codes: Shape ``(m, len(attributes))``, in the order of ``attributes``.
+            numbers: What slopes multiply, shape ``(m,)`` each; by default 0.
 
         Returns:
             Shape ``(m, columns)``.
         """
         matrix = np.empty((len(codes), len(self.columns)))
+        places = dict(zip(self.attributes, codes.T, strict=True))
         for place, column in enumerate(self.columns):
-            axes = [self.attributes.index(name) for name in column.attributes]
-            matrix[:, place] = column.values[tuple(codes[:, axis] for axis in axes)]
+            matrix[:, place] = column.at(places, numbers or {})
         return matrix
 
     def required_response(self) -> Response:
@@ -305,6 +320,7 @@ class Question:
             them: their numbers as columns of slopes.
         needs: Marginals that determine the answer, if they are not those of the formula alone.
         sums: Sums that determine it, too.
+        own_scales: Of numbers that are no attributes: functions of the records' numbers.
     """
 
     kind: Analysis
@@ -318,15 +334,17 @@ class Question:
     columns: Mapping[str, Column] = field(default_factory=dict)
     needs: tuple[Clique, ...] | None = None
     sums: tuple[Sum, ...] = ()
+    own_scales: Mapping[str, Scale] = field(default_factory=dict)
 
     @property
     def scales(self) -> dict[str, Scale]:
-        """The scales of all attributes that have one, in the schema's order."""
-        return {
+        """The scales of all numbers that have one: attributes, in the schema's order, then others."""
+        declared = {
             one.name: one.coding.scale
             for one in self.coding.attributes
             if isinstance(one.coding, Edges) and one.coding.scale is not None
         }
+        return {**declared, **self.own_scales}
 
     @property
     def is_summed(self) -> bool:

@@ -63,7 +63,9 @@ _RESPONSE = ("response",)
 _BOTH = ("response", "terms")
 
 KINDS: Mapping[Analysis, AnalysisKind] = {
-    Analysis.LINEAR: AnalysisKind("regression", linear_answer, equations=linear_noise),
+    Analysis.LINEAR: AnalysisKind(
+        "regression", linear_answer, options=("response",), equations=linear_noise
+    ),
     Analysis.LOGISTIC: AnalysisKind("regression", logistic_answer, equations=logistic_noise),
     Analysis.MULTINOMIAL: AnalysisKind("regression", multinomial_answer, equations=multinomial_noise),
     Analysis.ORDINAL: AnalysisKind("regression", ordinal_answer),
@@ -73,13 +75,23 @@ KINDS: Mapping[Analysis, AnalysisKind] = {
     Analysis.MEANS: AnalysisKind("groups", means_answer, False, ("alpha", "response"), _RESPONSE),
     Analysis.QUANTILES: AnalysisKind("groups", quantiles_answer, False, ("q", "response"), _RESPONSE),
     Analysis.TTEST: AnalysisKind(
-        "groups", ttest_answer, False, ("test", "value", "alpha"), _RESPONSE, tests=t_with_noise
+        "groups",
+        ttest_answer,
+        False,
+        ("test", "value", "alpha", "response"),
+        _RESPONSE,
+        tests=t_with_noise,
     ),
     Analysis.ANOVA: AnalysisKind(
-        "groups", anova_answer, False, ("test", "typ", "alpha"), _RESPONSE, tests=f_with_noise
+        "groups",
+        anova_answer,
+        False,
+        ("test", "typ", "alpha", "response"),
+        _RESPONSE,
+        tests=f_with_noise,
     ),
     Analysis.CORRELATION: AnalysisKind(
-        "association", correlation_answer, False, ("method", "alpha"), _BOTH
+        "association", correlation_answer, False, ("method", "alpha", "response"), _BOTH
     ),
     Analysis.POLYCHORIC: AnalysisKind("association", polychoric_answer, False, (), _BOTH),
     Analysis.COMPONENTS: AnalysisKind(

@@ -1,6 +1,6 @@
 """Where an analysis finds its counts: in psi, or in records; everything else about it is the same."""
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import prod
@@ -17,7 +17,8 @@ from gencard.core.errors import InvalidInputError, LackingMarginalsError, TooLar
 from gencard.core.statistics.counting import MOST_CELLS
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi
-from gencard.core.types import FloatArray
+from gencard.core.statistics.unit_sums import exact_sums
+from gencard.core.types import FloatArray, IntArray
 
 Mask = NDArray[np.bool_]
 
@@ -312,10 +313,12 @@ class RecordMargins:
     Args:
         dataset: The coded records.
         weights: One for each record, from 0 up; None where each counts once.
+        units: Numbers that can be summed, in whole units, one for each record: none is missing.
     """
 
     dataset: Dataset
     weights: FloatArray | None = None
+    units: Mapping[str, IntArray] = field(default_factory=dict)
     _counted: dict[Clique, FloatArray] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -338,17 +341,33 @@ class RecordMargins:
     def counts(self, clique: Clique) -> FloatArray:
         clique = tuple(clique)
         if clique not in self._counted:
-            sizes = tuple(self.domain.size(name) for name in clique)
-            _check_cells(self.domain, clique)
-            keys = key_of((self.dataset.column(name) for name in clique), sizes)
-            keys = keys if clique else np.zeros(len(self.dataset), dtype=np.int64)
-            cells = int(np.prod(sizes, dtype=np.int64))
-            sums = np.bincount(keys, weights=self.weights, minlength=cells)
+            keys, sizes = self._cells(clique)
+            sums = np.bincount(keys, weights=self.weights, minlength=prod(sizes))
             self._counted[clique] = sums.astype(np.float64).reshape(sizes)
         return self._counted[clique]
 
+    def _cells(self, clique: Clique) -> tuple[IntArray, tuple[int, ...]]:
+        """The cell of each record, and the shape of the table."""
+        sizes = tuple(self.domain.size(name) for name in clique)
+        _check_cells(self.domain, clique)
+        keys = key_of((self.dataset.column(name) for name in clique), sizes)
+        return keys if clique else np.zeros(len(self.dataset), dtype=np.int64), sizes
+
     def variances(self, clique: Clique) -> FloatArray:
         return np.zeros(tuple(self.domain.size(name) for name in clique))
+
+    def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:  # noqa: ARG002 - all are
+        if any(name not in self.units for name in of):
+            raise LackingMarginalsError.of([by])
+        if not of:
+            return self.counts(by).astype(np.int64).astype(object)
+        cells, sizes = self._cells(tuple(by))
+        sums = np.empty(prod(sizes), dtype=object)
+        sums[:] = exact_sums([self.units[name] for name in of], cells, len(sums))
+        return sums.reshape(sizes)
+
+    def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:  # noqa: ARG002
+        return self.variances(by)
 
     def occupied(self, clique: Clique) -> Occupied:
         if not clique:
@@ -483,7 +502,8 @@ def within(margins: Margins, attributes: Clique, chosen: Mask) -> Margins:
     dataset = margins.dataset
     places = np.flatnonzero(chosen[tuple(dataset.column(name) for name in attributes)])
     weights = None if margins.weights is None else margins.weights[places]
-    return RecordMargins(dataset.take(places), weights)
+    units = {name: one[places] for name, one in margins.units.items()}
+    return RecordMargins(dataset.take(places), weights, units)
 
 
 def _check_cells(domain: Domain, clique: Clique) -> None:

@@ -1,17 +1,21 @@
-"""Means and quantiles of a response as the records hold it, not by its levels.
+"""Analyses of numbers as the records hold them, not by their levels.
 
-psi has counts of intervals alone, so that only a run on the records can give these.
+Sums of such numbers give means, tests and regressions by the same code as sums of psi. Quantiles are
+those of the numbers themselves, group by group.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gencard.core.answers.answer import Answer, Table, table_of
-from gencard.core.answers.design import Option, Question
-from gencard.core.answers.families.comparisons import means_table, one_term, quantile_shares
+from gencard.core.answers.design import Column, Option, Question
+from gencard.core.answers.families.comparisons import compared, means_table, one_term, quantile_shares
+from gencard.core.answers.families.groups import SummedGroups
 from gencard.core.answers.families.levels import choice, level, response_of
+from gencard.core.answers.kinds import answered
+from gencard.core.answers.margins import Margins, RecordMargins
 from gencard.core.coding import Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -20,15 +24,46 @@ from gencard.core.moment import level_values
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
-CHOICES = ("coded", "stored")
-"""What the option ``response`` may be: numbers of levels, or those of the records."""
+STORED, LEVELS = "stored", "levels"
+CHOICES = (LEVELS, STORED, "coded")
+"""What the option ``response`` may be; "coded" is the word of before for levels."""
+
+STORED_KINDS = {
+    *(Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, Analysis.LINEAR, Analysis.CORRELATION),
+    Analysis.QUANTILES,
+}
+"""Kinds whose runs take numbers as the records have them."""
 
 ERRORS = "standard errors"
 """The table beside that of the quantiles."""
 
-_STORED = "the response has its stored values, not codes; records without it are left out"
+NOTE = "numbers count as the records have them, not by levels; records without one are left out"
 _STEPS = (0.5, 0.25, 0.05, 0.01)
 """Each is a multiple of the next."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredRecords:
+    """Records with numbers, none of which is missing.
+
+    Args:
+        dataset: The coded records.
+        numbers: By name: attributes, and functions of them, shape ``(n,)`` each.
+    """
+
+    dataset: Dataset
+    numbers: Mapping[str, FloatArray]
+
+    def of(self, column: Column) -> FloatArray:
+        """A column of a model, or a response, at each record, shape ``(n,)``."""
+        codes = {name: self.dataset.column(name) for name in self.dataset.domain.attributes}
+        return np.broadcast_to(column.at(codes, self.numbers), (len(self.dataset),))
+
+    def margins(self, question: Question) -> RecordMargins:
+        """Margins with sums of all numbers, which have scales in the question."""
+        scales = question.scales
+        units = {name: scales[name].units(one) for name, one in self.numbers.items()}
+        return RecordMargins(self.dataset, units=units)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,18 +71,14 @@ class StoredGroups:
     """Numbers of a response in the cells of a term that hold somebody.
 
     Args:
-        term: The attributes of the cells.
         names: Of the cells, in row-major order.
         place: The cell of each record.
-        values: One for each record; NaN where it is missing.
-        pooled: All groups have the one variance within groups, in place of their own.
+        values: One for each record.
     """
 
-    term: Clique
     names: tuple[str, ...]
     place: IntArray
     values: FloatArray
-    pooled: bool = False
 
     @classmethod
     def of(
@@ -55,32 +86,12 @@ class StoredGroups:
     ) -> "StoredGroups":
         """The groups of some records, which have these numbers."""
         if not term:
-            return cls(term, ("all",), np.zeros(len(values), dtype=np.int64), values)
+            return cls(("all",), np.zeros(len(values), dtype=np.int64), values)
         codes = np.column_stack([dataset.column(name) for name in term])
         cells, place = np.unique(codes, axis=0, return_inverse=True)
         levels = [question.levels(name) for name in term]
         names = (", ".join(map(tuple.__getitem__, levels, cell)) for cell in cells)
-        return cls(term, tuple(names), np.ravel(place), values)
-
-    @property
-    def sizes(self) -> FloatArray:
-        """Records with a value."""
-        return self._sums(np.ones(len(self.values)))
-
-    @property
-    def means(self) -> FloatArray:
-        means: FloatArray = self._sums(self.values) / self.sizes
-        return means
-
-    @property
-    def variances(self) -> FloatArray:
-        """With one degree of freedom less than records."""
-        squares = self._sums((self.values - self.means[self.place]) ** 2)
-        if self.pooled:
-            freedom = self.sizes.sum() - len(self.sizes)
-            return np.full(len(self.sizes), squares.sum() / freedom)
-        variances: FloatArray = squares / (self.sizes - 1)
-        return variances
+        return cls(tuple(names), np.ravel(place), values)
 
     def quantiles(self, shares: Sequence[float]) -> tuple[FloatArray, FloatArray]:
         """Quantiles as numpy's default, and their standard errors; shapes ``(groups, shares)``.
@@ -88,55 +99,63 @@ class StoredGroups:
         A standard error is half the distance of the order statistics that are one binomial standard
         deviation of ranks below and above.
         """
-        is_known = ~np.isnan(self.values)
-        order = np.lexsort((self.values[is_known], self.place[is_known]))
-        ends = np.cumsum(self.sizes).astype(np.int64)[:-1]
+        order = np.lexsort((self.values, self.place))
+        ends = np.cumsum(np.bincount(self.place, minlength=len(self.names)))[:-1]
         q = np.array(shares)
         rows = []
-        for part in np.split(self.values[is_known][order], ends):
+        for part in np.split(self.values[order], ends):
             wide = np.sqrt(q * (1 - q) / len(part))
             low, middle, high = np.quantile(part, np.clip([q - wide, q, q + wide], 0, 1))
             rows.append((middle, (high - low) / 2))
         values, errors = np.swapaxes(rows, 0, 1)
         return values, errors
 
-    def _sums(self, numbers: FloatArray) -> FloatArray:
-        is_known = ~np.isnan(self.values)
-        sums = np.bincount(self.place[is_known], numbers[is_known], minlength=len(self.names))
-        return sums.astype(np.float64)
-
 
 def wants_stored(question: Question) -> bool:
-    """Whether the response is asked for as stored, by the option ``response``.
+    """Whether numbers count as the records have them, by the option ``response``.
 
     Raises:
-        InvalidInputError: It is neither "coded" nor "stored", or what is asked for cannot be had of
-            stored numbers: the response has no edges, has a function or other numbers of its own, or a
-            share is not a whole percentage.
+        InvalidInputError: The option is none of ``CHOICES``, or what is asked for cannot be had of
+            stored numbers: no number of the formula has edges, the analysis is one of ranks, or a share
+            is not a whole percentage.
     """
-    if choice(question, "response", CHOICES) == CHOICES[0]:
+    if choice(question, "response", CHOICES) != STORED:
         return False
-    name = response_of(question)
-    if not isinstance(question.coding.attribute(name).coding, Edges):
-        problem = f"'{name}' is not a number with declared edges"
+    names = question.formula.attributes if question.kind in _OF_TERMS else (response_of(question),)
+    if not any(isinstance(question.coding.attribute(name).coding, Edges) for name in names):
+        problem = f"'{names[0]}' is not a number with declared edges"
         raise InvalidInputError(field="response", problem=problem, advice="Omit the option.")
-    if not np.array_equal(question.values[name], level_values(question.coding)[name], equal_nan=True):
-        problem = "stored numbers cannot be combined with functions or values="
-        raise InvalidInputError(field="response", problem=problem)
-    level(question)
     if question.kind is Analysis.QUANTILES:
-        one_term(question, "a table of quantiles")
-        if any(step_of(share) is None for share in quantile_shares(question)):
-            raise InvalidInputError(field="q", problem="must be multiples of 0.01 for stored numbers")
+        _check_quantiles(question, names[0])
+    elif not question.is_summed:
+        problem = "this analysis takes levels in their order, or functions of levels"
+        raise InvalidInputError(field="response", problem=problem, advice="Omit the option.")
+    level(question)
     return True
+
+
+_OF_TERMS = {Analysis.LINEAR, Analysis.CORRELATION}
+
+
+def _check_quantiles(question: Question, name: str) -> None:
+    if not np.array_equal(question.values[name], level_values(question.coding)[name], equal_nan=True):
+        problem = "quantiles of stored numbers cannot be combined with functions or values="
+        raise InvalidInputError(field="response", problem=problem)
+    one_term(question, "a table of quantiles")
+    if any(step_of(share) is None for share in quantile_shares(question)):
+        raise InvalidInputError(
+            field="q",
+            problem="must be multiples of 0.01 for stored numbers",
+            advice='Choose such shares, or response="levels".',
+        )
 
 
 def check_coded(options: Mapping[str, Option]) -> None:
     """Raises InvalidInputError where counts are asked for what the records alone have."""
-    if options.get("response", CHOICES[0]) != CHOICES[0]:
+    if options.get("response", LEVELS) == STORED:
         raise InvalidInputError(
             field="response",
-            problem="psi and runs with noise have counts of intervals only",
+            problem="psi and runs with noise have counts of intervals and sums, not the numbers",
             advice="Use card.run under a card whose runs have no noise, or omit the option.",
         )
 
@@ -151,29 +170,65 @@ def step_of(share: float) -> float | None:
     return next(multiples, None)
 
 
-def stored_groups(dataset: Dataset, question: Question, values: FloatArray) -> tuple[StoredGroups, ...]:
-    """The groups of each term; of a formula without terms, everybody."""
-    terms = question.formula.terms or ((),)
-    return tuple(StoredGroups.of(dataset, question, term, values) for term in terms)
+def stored_answer(question: Question, margins: Margins) -> Answer:
+    """The answer from sums of numbers as the records have them; raises as ``answered``."""
+    answer = answered(question, margins)
+    return replace(answer, notes=(*answer.notes, NOTE))
 
 
-def stored_answer(question: Question, groups: Sequence[StoredGroups]) -> Answer:
-    """Means, or quantiles, with their standard errors; each group has some values."""
-    if question.kind is Analysis.QUANTILES:
-        tables = _quantile_tables(groups[0], quantile_shares(question))
-    else:
-        names = [f"means[{' × '.join(one.term)}]" for one in groups] if len(groups) > 1 else ["means"]
-        tables = tuple(
-            means_table(one.names, one, question, name) for one, name in zip(groups, names, strict=True)
-        )
-    n = float(groups[0].sizes.sum())
-    return Answer(question.kind, question.text, n, tables=tables, notes=(_STORED,))
-
-
-def _quantile_tables(groups: StoredGroups, shares: Sequence[float]) -> tuple[Table, ...]:
+def quantiles_of(question: Question, records: StoredRecords) -> tuple[StoredGroups, Answer]:
+    """Quantiles of the response in the groups of the term, with their standard errors."""
+    response, term = response_of(question), one_term(question, "a table of quantiles")
+    groups = StoredGroups.of(records.dataset, question, term, records.numbers[response])
+    shares = quantile_shares(question)
     columns = tuple(f"{share:g}" for share in shares)
-    names = ("quantiles", ERRORS)
-    return tuple(
+    tables = tuple(
         table_of(name, groups.names, columns, numbers)
-        for name, numbers in zip(names, groups.quantiles(shares), strict=True)
+        for name, numbers in zip(("quantiles", ERRORS), groups.quantiles(shares), strict=True)
     )
+    n = float(len(records.dataset))
+    return groups, Answer(question.kind, question.text, n, tables=tables, notes=(NOTE,))
+
+
+def pooled_tables(
+    answer: Answer, question: Question, margins: Margins, terms: Sequence[Clique]
+) -> Answer:
+    """The answer with one variance within all groups of some terms, in place of each group's own."""
+    pooled = {}
+    for term in terms:
+        part = compared(margins, question, term)
+        name = _table_name(answer, term)
+        groups = part.groups
+        variance = groups.within / (float(groups.sizes.sum()) - len(groups.sizes))
+        one = SummedGroups(
+            groups.sizes, groups.means, np.full(len(groups.sizes), variance), groups.within
+        )
+        pooled[name] = means_table(part.names, one, question, name)
+    return replace(answer, tables=tuple(pooled.get(table.name, table) for table in answer.tables))
+
+
+def without_spreads(answer: Answer, terms: Sequence[Clique]) -> Answer:
+    """The answer without what tells the standard deviations of the groups of some terms."""
+    names = {_table_name(answer, term) for term in terms}
+    tables = (_without(table) if table.name in names else table for table in answer.tables)
+    return replace(answer, tables=tuple(tables))
+
+
+def _table_name(answer: Answer, term: Clique) -> str:
+    own = f"means[{' × '.join(term)}]"
+    return own if any(table.name == own for table in answer.tables) else "means"
+
+
+_SPREADS = ("var", "std", "std_mean", "lower", "upper")
+"""Columns of a table of means that tell its standard deviations."""
+
+
+def _without(table: Table) -> Table:
+    rows = (
+        tuple(
+            None if name in _SPREADS else value
+            for name, value in zip(table.column_names, row, strict=True)
+        )
+        for row in table.values
+    )
+    return replace(table, values=tuple(rows))

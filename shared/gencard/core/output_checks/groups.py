@@ -38,18 +38,26 @@ _COUNTED = {
 """Kinds that may tell counts of the response's levels in a group."""
 
 
-def of_groups(margins: RecordMargins, question: Question, rules: Rules) -> Iterator[tuple[str, Verdict]]:
-    """Verdicts on all tables of groups that an answer may tell."""
+def of_groups(
+    margins: RecordMargins, question: Question, rules: Rules, response: FloatArray | None = None
+) -> Iterator[tuple[str, Verdict]]:
+    """Verdicts on all tables of groups that an answer may tell.
+
+    Args:
+        response: The response of each record; None where it is the number of its level.
+    """
     if question.grouping is None:
         return
     for table in _tables(question, question.grouping):
         yield table.name, _of_cells(margins, table, rules)
     design = question.design
-    if design is not None and design.response is not None and question.kind not in _COUNTED:
+    if response is None and design is not None and design.response is not None:
+        levels = np.nan_to_num(design.response.values)
+        response = levels[margins.dataset.column(design.response.attribute)]
+    if response is not None and question.kind not in _COUNTED:
         for term in question.grouping.terms:
             if term.groups:
-                one = design.response
-                yield term.name, _of_sums(margins, term, one.attribute, one.values, rules)
+                yield term.name, _of_sums(margins, term, response, rules)
 
 
 def _tables(question: Question, grouping: Grouping) -> Iterator[Crossed]:
@@ -123,9 +131,7 @@ def _of_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> Verdict:
     return together(tables.verdicts(tables.of_counts(records, rules)))
 
 
-def _of_sums(
-    margins: RecordMargins, part: Crossed, response: str, numbers: FloatArray, rules: Rules
-) -> Verdict:
+def _of_sums(margins: RecordMargins, part: Crossed, response: FloatArray, rules: Rules) -> Verdict:
     """Judge sums of the response in each group."""
     if _is_wide(part, margins):
         return Verdict((Rule.THRESHOLD,))
@@ -134,7 +140,7 @@ def _of_sums(
     held, place = np.unique(cells, return_inverse=True)
     groups = tables.contributions(
         place,
-        np.nan_to_num(numbers)[dataset.column(response)],
+        response,
         cells=len(held),
         most=max(rules.checks.dominance_count, 1),
     )

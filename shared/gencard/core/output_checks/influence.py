@@ -12,23 +12,29 @@ References:
     .. [1] D. A. Belsley, E. Kuh, R. E. Welsch, *Regression Diagnostics*, Wiley, 1980.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from gencard.core.answers.design import Design
-from gencard.core.domain import Clique
 from gencard.core.output_checks.rules import Rule, Rules, Verdict, breaking
 from gencard.core.types import FloatArray, IntArray
 
 MOST_COMBINATIONS = 1_024
 """Cells that a record may be put into; beyond this number the answer waits for a steward."""
 
-_MOST_CONTRASTS = 4_000_000
-"""Contrasts times cells of a model; beyond this number the bound for every contrast is the figure."""
+_MOST_FIGURES = 4_000_000
+"""Contrasts times records that are computed at once: 32 MB."""
+
+_OUTSIDE = 1e-7
+"""Distance of a row from the span of the records' rows, above which they say nothing of it."""
+
+
+def _nobody() -> FloatArray:
+    return np.zeros(0)
+
 
 _ZERO = 1e-9
 """Spread, relative to the size of the values, below which it is 0 but for rounding errors."""
@@ -226,217 +232,209 @@ def of_contrasts(
     return largest
 
 
-def of_correlation(first: FloatArray, second: FloatArray, counts: ArrayLike | None = None) -> float:
-    """Return the largest change of Fisher's z of two attributes by one record, in standard errors.
-
-    Args:
-        first: One number for each record, or kind of record, without missing values.
-        second: The same of the other attribute.
-        counts: As in ``of_means``.
-    """
-    weights = np.ones(len(first)) if counts is None else np.asarray(counts, dtype=np.float64)
-    records = float(weights.sum())
-    if records <= 4:
-        return np.inf
-    x, y = (one - np.average(one, weights=weights) for one in (first, second))
-    sums = [np.sum(weights * one) for one in (x * x, y * y, x * y)]
-    shrink = records / (records - 1)  # of the squares when a record at a distance is left out
-    parts = [total - shrink * one for total, one in zip(sums, (x * x, y * y, x * y), strict=True)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        before = np.arctanh(np.clip(parts[2] / np.sqrt(parts[0] * parts[1]), -1, 1))
-        after = np.arctanh(np.clip(sums[2] / np.sqrt(sums[0] * sums[1]), -1, 1))
-        figures = np.abs(after - before) * np.sqrt(records - 4)
-    flat = (parts[0] <= _ZERO * sums[0]) | (parts[1] <= _ZERO * sums[1])
-    figures = np.where(flat | np.isnan(figures), np.inf, figures)
-    return float(figures[weights > 0].max())
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class ModelCells:
-    """Rows of a model matrix that a record may have, and the contrasts that a model tells.
+class Correlated:
+    """One side of a correlation.
 
     Args:
-        rows: Shape ``(cells, columns)``, also of cells without a record.
-        own: For each cell, the number of what a record keeps when it is put elsewhere: the numbers that
-            it has in the model. A record is put into all cells with the same number.
-        contrasts: Shape ``(contrasts, columns)``: each coefficient but the constant, and each
-            difference of two levels.
+        inside: A number of each record, shape ``(n,)``.
+        outside: The same of the other records of the file, shape ``(m,)``.
+        levels: The numbers that a record may be given, if it has levels; empty if it keeps its own.
     """
 
-    rows: FloatArray
-    own: IntArray
-    contrasts: FloatArray
+    inside: FloatArray
+    outside: FloatArray = field(default_factory=_nobody)
+    levels: FloatArray = field(default_factory=_nobody)
 
-    @classmethod
-    def of(cls, design: Design, codes: IntArray, numbers: Clique = ()) -> "ModelCells":
-        """Collect the cells of a design.
 
-        Args:
-            codes: Shape ``(cells, attributes)``, in the order of ``design.attributes``: all
-                combinations of levels that a record may have.
-            numbers: Attributes that are numbers in the model, which a record keeps.
-        """
-        kept = codes[:, [design.attributes.index(name) for name in numbers]]
-        _, own = np.unique(kept, axis=0, return_inverse=True)
-        columns = np.eye(len(design.columns))
-        contrasts = [
-            row
-            for block in design.blocks
-            if block.attributes
-            for row in (
-                *columns[block.places],
-                *(columns[one] - columns[other] for one, other in combinations(block.places, 2)),
-            )
-        ]
-        shape = (len(contrasts), len(columns))
-        return cls(design.matrix(codes), own.reshape(-1), np.reshape(contrasts, shape))
+def of_correlation(first: Correlated, second: Correlated) -> float:
+    """Return the largest change of Fisher's z by one record, in standard errors.
+
+    A record is left out and added again with its own numbers, or with each level where a side has
+    levels. Records of the file that the population leaves out are added, too.
+    """
+    n = len(first.inside)
+    if n <= 4:
+        return np.inf
+    sides = (first, second)
+    largest = 0.0
+    for x, y in product(*((one.levels if len(one.levels) else (None,)) for one in sides)):
+        for outside in (False, True):
+            added = [one.outside if outside else one.inside for one in sides]
+            points = [
+                values if level is None else np.full(len(values), level)
+                for values, level in zip(added, (x, y), strict=True)
+            ]
+            figure = _correlated(first.inside, second.inside, *points, leaves_out=not outside)
+            largest = max(largest, figure)
+    return largest
+
+
+def _correlated(
+    x: FloatArray, y: FloatArray, new_x: FloatArray, new_y: FloatArray, *, leaves_out: bool
+) -> float:
+    """The largest change of Fisher's z when points are added, one at a time.
+
+    Args:
+        leaves_out: Each point takes the place of the record of its place; else they are more.
+    """
+    if not len(new_x):
+        return 0.0
+    n = len(x)
+    centre, other = x.mean(), y.mean()
+    x, y, new_x, new_y = x - centre, y - other, new_x - centre, new_y - other
+    whole = np.array([x @ x, y @ y, x @ y])[:, None]
+    before = np.broadcast_to(whole, (3, len(new_x)))
+    left, mean_x, mean_y = n, np.zeros(1), np.zeros(1)
+    if leaves_out:  # the rest is about its own means
+        before = whole - n / (n - 1) * np.stack([x * x, y * y, x * y])
+        left, mean_x, mean_y = n - 1, -x / (n - 1), -y / (n - 1)
+    away_x, away_y = new_x - mean_x, new_y - mean_y
+    after = before + left / (left + 1) * np.stack([away_x**2, away_y**2, away_x * away_y])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        change = np.abs(_fisher(after) - _fisher(before)) * np.sqrt(left - 3)
+    flat = np.any(before[:2] <= _ZERO * whole[:2], axis=0)
+    return float(np.where(flat | np.isnan(change), np.inf, change).max())
+
+
+def _fisher(sums: FloatArray) -> FloatArray:
+    z: FloatArray = np.arctanh(np.clip(sums[2] / np.sqrt(sums[0] * sums[1]), -1, 1))
+    return z
 
 
 def of_model(
-    model: ModelCells,
-    place: IntArray,
+    rows: FloatArray,
     values: FloatArray,
-    counts: ArrayLike | None = None,
+    placed: Iterable[FloatArray],
+    contrasts: FloatArray,
+    outside: FloatArray | None = None,
     *,
     limit: float = 0.0,
 ) -> float:
     """Return the largest change of a contrast of a linear model by one record, in standard errors.
 
+    A record is left out and put into each combination of levels with its own numbers, as the records of
+    the file are that the population leaves out. Combinations outside the span of the model's rows are
+    passed over: nobody there, so no coefficient tells of them.
+
     Args:
-        place: Cell of each record, or of each kind of records.
-        values: Its response, without missing values.
-        counts: Records of each kind; by default one.
-        limit: Above this figure it is exact; below it, a bound that costs less may be returned.
+        rows: The model matrix, shape ``(n, columns)``.
+        values: The response, shape ``(n,)``.
+        placed: For each combination of levels, the rows of all records, those outside last, if they had
+            it: shape ``(n + m, columns)``.
+        contrasts: Shape ``(contrasts, columns)``.
+        outside: The response of the records outside, shape ``(m,)``.
+        limit: Where some figure is above it, one of these is returned; else a bound of all that is not.
 
     Returns:
-        Infinity where a record decides a coefficient alone, or may be in more than
-        ``MOST_COMBINATIONS`` cells.
+        Infinity where a record decides a coefficient alone.
     """
-    place, values, weights = _known(place, values, counts)
-    if np.bincount(model.own).max(initial=0) > MOST_COMBINATIONS:
+    fit = _Fit.of(rows, values, contrasts)
+    if fit is None:
         return np.inf
-    fit = _Fit.of(model, place, values, weights)
-    figures = sorted(
-        ((bound.max(initial=0.0), one, bound) for one, bound in fit.bounds()), key=lambda pair: -pair[0]
-    )
+    outside = _nobody() if outside is None else outside
     largest = 0.0
-    for most, one, bound in figures:
-        if most <= max(limit, largest):
-            return max(largest, float(most))
-        if not np.isfinite(most) or model.contrasts.shape[0] * len(model.rows) > _MOST_CONTRASTS:
-            return float(most)
-        largest = max(largest, fit.of_contrasts(one, bound > max(limit, largest)))
+    for one in placed:
+        largest = max(largest, fit.figure(one, outside, max(limit, largest)))
+        if largest > limit > 0:
+            break
     return largest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fit:
-    """A least-squares fit, and what leaving out one record does to it.
+    """A least-squares fit, and what leaving out each record does to it.
 
     Args:
+        rows: Of the records, each column divided by its largest entry.
         inverse: Of the cross products of the rows, generalised where columns are aliased.
-        inside: Cells whose fitted value the records determine.
-        rank: Columns that are estimated.
-        squares: Sum of squared residuals.
+        span: Projection on the span of the rows.
+        coefficients: Estimates.
+        contrasts: Those that the rows determine.
+        rest: 1 less the leverage of each record.
+        residuals: Of each record.
+        spreads: Residual standard deviation without each record; that of all last.
     """
 
-    model: ModelCells
-    place: IntArray
+    scale: FloatArray
+    rows: FloatArray
     values: FloatArray
-    records: float
     inverse: FloatArray
+    span: FloatArray
     coefficients: FloatArray
-    inside: NDArray[np.bool_]
-    rank: int
-    squares: float
+    contrasts: FloatArray
+    rest: FloatArray
+    residuals: FloatArray
+    spreads: FloatArray
 
     @classmethod
-    def of(cls, model: ModelCells, place: IntArray, values: FloatArray, weights: FloatArray) -> "_Fit":
-        scale = np.abs(model.rows).max(axis=0, initial=0.0)
-        rows = model.rows / np.where(scale == 0, 1.0, scale)
-        contrasts = model.contrasts / np.where(scale == 0, 1.0, scale)
-        sizes = np.bincount(place, weights, minlength=len(rows))
-        _, singular, right = np.linalg.svd(rows * np.sqrt(sizes)[:, None], full_matrices=False)
-        right = right[singular > _ZERO * singular.max(initial=0.0)]
-        singular = singular[: len(right)]
+    def of(cls, rows: FloatArray, values: FloatArray, contrasts: FloatArray) -> "_Fit | None":
+        """Fit; None where a record decides a coefficient alone, or nothing is left to vary."""
+        scale = np.abs(rows).max(axis=0, initial=0.0)
+        scale = np.where(scale == 0, 1.0, scale)
+        rows, contrasts = rows / scale, contrasts / scale
+        left, singular, right = np.linalg.svd(rows, full_matrices=False)
+        some = singular > _ZERO * singular.max(initial=0.0)
+        left, singular, right = left[:, some], singular[some], right[some]
+        rest = 1 - np.square(left).sum(axis=1)
+        freedom = len(rows) - len(singular)
+        if freedom <= 1 or np.any(rest < _ZERO):
+            return None
+        coefficients = right.T @ ((left.T @ values) / singular)
+        residuals = values - rows @ coefficients
+        squares = float(residuals @ residuals)
+        without = squares - residuals**2 / rest
+        without[without < 1e-10 * squares] = 0.0  # nothing is left but rounding errors
+        spreads = np.sqrt(np.append(without / (freedom - 1), squares / freedom))
+        span = right.T @ right
+        inside = np.abs(contrasts - contrasts @ span).max(axis=1, initial=0.0) < _OUTSIDE
         inverse = (right.T / singular**2) @ right
-        totals = np.bincount(place, weights * values, minlength=len(rows))
-        coefficients = inverse @ (rows.T @ totals)
-        residuals = values - (rows @ coefficients)[place]
-        inside = np.abs(rows - rows @ right.T @ right).max(axis=1, initial=0.0) < 1e-7
+        some_contrasts = contrasts[inside]
         return cls(
-            ModelCells(rows, model.own, contrasts),
-            place,
-            values,
-            float(weights.sum()),
-            inverse,
-            coefficients,
-            inside,
-            len(right),
-            float(weights @ residuals**2),
+            scale, rows, values, inverse, span, coefficients, some_contrasts, rest, residuals, spreads
         )
 
-    def bounds(self) -> Iterator[tuple[int, FloatArray]]:
-        """For the records that may have the largest figures, a bound for each cell and every contrast.
+    def figure(self, placed: FloatArray, outside: FloatArray, limit: float) -> float:
+        """The largest figure of records put into one combination, or below the limit a bound of it."""
+        placed, n = placed / self.scale, len(self.rows)
+        inside = np.abs(placed - placed @ self.span).max(axis=1, initial=0.0) < _OUTSIDE
+        moved = placed @ self.inverse
+        between = np.zeros(len(placed))
+        between[:n] = np.einsum("ij,ij->i", moved[:n], self.rows)
+        rest = np.append(self.rest, np.ones(len(outside)))
+        change = np.append(self.values, outside) - placed @ self.coefficients
+        change[:n] += between[:n] * self.residuals / self.rest
+        leverages = np.einsum("ij,ij->i", moved, placed) + between**2 / rest
+        spreads = np.append(self.spreads[:-1], np.full(len(outside), self.spreads[-1]))
+        change = np.where(inside, np.abs(change), 0.0)
+        bounds = _over(change * np.sqrt(leverages), (1 + leverages) * spreads, self._tiny)
+        near = np.flatnonzero(bounds > limit)
+        largest = float(bounds[bounds <= limit].max(initial=0.0))
+        size = max(_MOST_FIGURES // max(len(self.contrasts), 1), 1)
+        for begin in range(0, len(near), size):
+            some = near[begin : begin + size]
+            steepest = self._steepest(some, moved[some], between[some] / rest[some], rest[some])
+            figures = _over(change[some] * steepest, (1 + leverages[some]) * spreads[some], self._tiny)
+            largest = max(largest, float(figures.max(initial=0.0)))
+        return largest
 
-        By the record's response, the square of a figure is a convex square over a concave square. So
-        the largest figures of a cell are those of its smallest and its largest response.
-        """
-        for one in _extremes(self.place, self.values):
-            others, change, spread, leverages, _ = self._without(one)
-            if leverages is None:
-                yield one, np.full(len(others), np.inf)
-            else:
-                yield one, _over(change * np.sqrt(leverages), (1 + leverages) * spread, self._tiny)
-
-    def of_contrasts(self, one: int, chosen: NDArray[np.bool_]) -> float:
-        """The largest figure of a record that is put into some of its cells."""
-        others, change, spread, leverages, between = self._without(one)
-        if leverages is None:
-            return np.inf
-        contrasts = self.model.contrasts
-        own = contrasts @ self.inverse @ self.model.rows[self.place[one]]
-        rest = 1 - self._leverage(one)
-        variances = np.einsum("ij,jk,ik->i", contrasts, self.inverse, contrasts) + own**2 / rest
-        moved = contrasts @ self.inverse @ self.model.rows[others[chosen]].T
-        moved += np.outer(own, between[chosen] / rest)
-        estimable = variances > 1e-18 * variances.max(initial=0.0)
-        steepest = (np.abs(moved[estimable]) / np.sqrt(variances[estimable])[:, None]).max(
-            axis=0, initial=0.0
-        )
-        figures = _over(change[chosen] * steepest, (1 + leverages[chosen]) * spread, self._tiny)
-        return float(figures.max(initial=0.0))
-
-    def _leverage(self, one: int) -> float:
-        row = self.model.rows[self.place[one]]
-        return float(row @ self.inverse @ row)
+    def _steepest(
+        self, some: IntArray, moved: FloatArray, ratio: FloatArray, rest: FloatArray
+    ) -> FloatArray:
+        """For some records, the largest change of a contrast by a residual of 1, in its own size."""
+        own = np.zeros((len(self.contrasts), len(some)))
+        is_inside = some < len(self.rows)
+        own[:, is_inside] = self.contrasts @ self.inverse @ self.rows[some[is_inside]].T
+        changes = self.contrasts @ moved.T + own * ratio
+        variances = np.einsum("ij,jk,ik->i", self.contrasts, self.inverse, self.contrasts)[:, None]
+        sizes = np.sqrt(variances + own**2 / rest)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steepest = np.where(sizes > 0, np.abs(changes) / sizes, 0.0)
+        return np.asarray(steepest.max(axis=0, initial=0.0))
 
     @property
     def _tiny(self) -> float:
         return _ZERO * float(np.abs(self.values).max(initial=0.0))
-
-    def _without(self, one: int) -> tuple[IntArray, FloatArray, float, FloatArray | None, FloatArray]:
-        """Leave a record out.
-
-        Returns:
-            The cells that it may be put into; its residual in each; the residual standard deviation;
-            the leverage of each cell, None where the record decides a coefficient alone; and the
-            products of the cells' rows with the record's own.
-        """
-        model, cell = self.model, self.place[one]
-        others = np.flatnonzero((model.own == model.own[cell]) & self.inside)
-        rows, row, rest = model.rows[others], model.rows[cell], 1 - self._leverage(one)
-        between = rows @ self.inverse @ row
-        freedom = self.records - 1 - self.rank
-        if rest < _ZERO or freedom <= 0:
-            return others, between, 0.0, None, between
-        residual = self.values[one] - row @ self.coefficients
-        squares = self.squares - residual**2 / rest
-        if squares < 1e-10 * self.squares:  # nothing is left but rounding errors
-            squares = 0.0
-        change = np.abs(self.values[one] - rows @ self.coefficients + between * residual / rest)
-        leverages = np.einsum("ij,jk,ik->i", rows, self.inverse, rows) + between**2 / rest
-        return others, change, float(np.sqrt(squares / freedom)), leverages, between
 
 
 def _over(change: FloatArray, error: FloatArray, tiny: float) -> FloatArray:

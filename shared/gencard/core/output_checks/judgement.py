@@ -193,12 +193,12 @@ def _of_design(margins: RecordMargins, design: Design, answer: Answer, rules: Ru
                 answer.n, _parameters(answer), len(cells.counts) if saturable else None, rules
             ),
             models.of_features(design.matrix(cells.codes), cells.counts, rules),
-            breaking([(Rule.SAME, _fits_exactly(answer))]),
+            breaking([(Rule.SAME, fits_exactly(answer))]),
         ]
     )
 
 
-def _fits_exactly(answer: Answer) -> bool:
+def fits_exactly(answer: Answer) -> bool:
     """Whether a model leaves no residual: it then says of everybody what their response is."""
     coefficients = answer.coefficients
     return coefficients is not None and not np.all(coefficients.bse > _NO_ERROR)
@@ -241,14 +241,19 @@ def _told_by_dummies(
     response = design.response
     if response is None or question.kind in SURVIVAL:
         return
-    codes_held = {one.attributes: _occupied(margins, one.attributes).codes for one in design.columns}
-    for clique in _fully_coded(design, lambda clique: len(codes_held[clique]), codes_held.__getitem__):
+    for clique in coded_cliques(margins, design):
         if question.kind in _CLASSES:
             table = (response.attribute, *clique)
             yield clique_name(table), _of_cells(margins, table, rules)
         else:
             numbers = np.where(np.isnan(response.values), 0.0, response.values)
             yield clique_name(clique), _of_sums(margins, clique, response.attribute, numbers, rules)
+
+
+def coded_cliques(margins: RecordMargins, design: Design) -> Iterator[Clique]:
+    """The sets of attributes for whose occupied cells a model has a fitted value of their own each."""
+    codes_held = {one.attributes: _occupied(margins, one.attributes).codes for one in design.columns}
+    return _fully_coded(design, lambda clique: len(codes_held[clique]), codes_held.__getitem__)
 
 
 def _fully_coded(
@@ -260,8 +265,9 @@ def _fully_coded(
         number_of: How many cells there are; they are listed only where a model may be so wide.
         cells_of: Their codes, shape ``(cells, attributes)``.
     """
-    for clique in dict.fromkeys(column.attributes for column in design.columns):
-        inside = [one for one in design.columns if {*one.attributes} <= {*clique}]
+    columns = [one for one in design.columns if not one.slopes]
+    for clique in dict.fromkeys(column.attributes for column in columns):
+        inside = [one for one in columns if {*one.attributes} <= {*clique}]
         if number_of(clique) <= len(inside):
             codes = cells_of(clique)
             matrix = np.column_stack([_values(one, clique, codes) for one in inside])

@@ -1,42 +1,60 @@
-"""Rules for means and quantiles of numbers as they are stored, and their rounding.
+"""Rules for answers of numbers as they are stored, and the rounding of these answers.
 
 A stored number may be large, or known of one person. So
 
-- sums are judged by the magnitude of what each record contributes, counted from 0 moved into the
-  declared edges: what all records have at least is known. No record may contribute more than half.
-- A mean that one record moves by more than the policy's limit, whichever group the record is put into,
-  waits for a steward. A standard deviation tells the group of the largest value even better than the
-  mean: where one record moves it so much, all groups have the one standard deviation within groups, and
-  where this tells who is in the population, none.
+- sums are judged by the magnitude of what each record contributes, counted from 0 moved into the range
+  of the declared numbers: what all records have at least is known. No record may contribute more than
+  half.
+- Each cell by which counts or sums are needed holds as many records as the threshold says, or none.
+- A mean, a difference of means, a coefficient or a correlation that one record moves by more than the
+  policy's limit, whichever group the record is put into, waits for a steward. A standard deviation tells
+  the group of the largest value even better than the mean: where one record moves it so much, all groups
+  have the one standard deviation within groups, and where this tells who is in the population, none.
 - Quantiles are told at few shares: all that a group of its size may have are multiples of one step that
   holds the threshold, so those of several runs enclose enough records too. Each is told to a unit that
   holds the threshold around it, and so is its standard error: one record seldom moves either.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, log10
+from functools import cached_property
+from itertools import combinations, product
+from math import ceil, log10, prod
 
 import numpy as np
 
-from gencard.core.answers.answer import Answer, Table
-from gencard.core.answers.design import Question
+from gencard.core.answers.answer import Answer
+from gencard.core.answers.design import Column, Design, Question
+from gencard.core.answers.families.anova import TESTS, cell_design
 from gencard.core.answers.families.comparisons import quantile_shares
-from gencard.core.answers.stored import ERRORS, StoredGroups, step_of, stored_answer
+from gencard.core.answers.margins import RecordMargins
+from gencard.core.answers.stored import (
+    ERRORS,
+    StoredGroups,
+    StoredRecords,
+    pooled_tables,
+    quantiles_of,
+    step_of,
+    stored_answer,
+    without_spreads,
+)
 from gencard.core.coding import Edges, Labels
+from gencard.core.domain import Clique
+from gencard.core.output_checks import groups as made_groups
 from gencard.core.output_checks import influence, models, rounding, tables
-from gencard.core.output_checks.judgement import Judgement, clique_name
+from gencard.core.output_checks.judgement import (
+    GROUPED,
+    Judgement,
+    clique_name,
+    coded_cliques,
+    fits_exactly,
+)
+from gencard.core.output_checks.populations import cell_numbers
 from gencard.core.output_checks.released import released
-from gencard.core.output_checks.rules import Rule, Rules, Verdict, together
+from gencard.core.output_checks.rules import PASSED, Rule, Rules, Verdict, breaking, together
 from gencard.core.statistics.formula import Analysis
-from gencard.core.types import FloatArray
-
-NO_OUTSIDE: FloatArray = np.zeros(0)
-"""Numbers of records outside the population, where it has all."""
-
-_SPREADS = ("var", "std", "std_mean", "lower", "upper")
-"""Columns of a table of means that tell its standard deviations."""
+from gencard.core.types import FloatArray, IntArray
 
 _ONE_SPREAD = "one record would move the standard deviations: all groups have the one within groups"
 _NO_SPREAD = "one record would move the standard deviations: they and the intervals are left out"
@@ -51,37 +69,6 @@ class Spreads(StrEnum):
     NONE = "none"
 
 
-def judged_stored(
-    question: Question,
-    groups: Sequence[StoredGroups],
-    rules: Rules,
-    outside: FloatArray = NO_OUTSIDE,
-) -> Judgement:
-    """Judge what ``released_stored`` gives of these groups.
-
-    Args:
-        outside: Numbers of the records that the population leaves out.
-    """
-    records = float(groups[0].sizes.sum())
-    parts = [("test", models.of_test(records, 1, rules))]
-    origin = _origin(question)
-    for one in groups:
-        if question.kind is Analysis.QUANTILES:
-            parts += _of_quantiles(one, quantile_shares(question), rules)
-        else:
-            parts.append((clique_name(one.term), _of_means(one, origin, rules, outside)))
-    return Judgement(tuple(parts))
-
-
-def contributed(question: Question, values: FloatArray) -> FloatArray:
-    """Magnitudes of the response's numbers, from 0 moved into its declared edges."""
-    return np.abs(values - _origin(question))
-
-
-def _origin(question: Question) -> float:
-    return origin_of(question.coding.attribute(question.formula.response or "").coding)
-
-
 def origin_of(coding: Labels | Edges) -> float:
     """Return 0 moved into the declared edges; of dates the first edge, since no date is 0."""
     if not isinstance(coding, Edges):
@@ -90,49 +77,282 @@ def origin_of(coding: Labels | Edges) -> float:
     return low if coding.dates or coding.times else min(max(0.0, low), high)
 
 
-def _of_means(groups: StoredGroups, origin: float, rules: Rules, outside: FloatArray) -> Verdict:
-    """Dominance in magnitudes, so that it is defined also where some numbers are negative."""
-    magnitudes = _contributions(replace(groups, values=np.abs(groups.values - origin)), rules)
-    sums, spreads = tables.of_sums(magnitudes, rules), _contributions(groups, rules)
-    sums[Rule.DOMINANCE] = sums[Rule.DOMINANCE] | (2 * magnitudes.largest > magnitudes.totals)
-    return together(
-        [
-            *tables.verdicts(sums),
-            *tables.verdicts(tables.of_spreads(spreads, rules)),
-            influence.waits(_largest_change(groups, rules, outside), rules),
-        ]
+def contributed(question: Question, values: FloatArray) -> FloatArray:
+    """Magnitudes of a summed response's values, from 0 moved into the range that they can have.
+
+    Of dates and times they count from the first one, since none is 0.
+    """
+    column = question.summed_response
+    if column is None:
+        return np.abs(values)
+    (slope,) = column.slopes
+    cells = question.scales[slope.number].cells
+    ends = np.array([float(cells[0]), float(cells[-1])]) * float(slope.values) + float(column.values)
+    coding = question.coding.attribute(question.formula.response or "").coding
+    first = isinstance(coding, Edges) and (coding.dates or coding.times)
+    magnitudes: FloatArray = np.abs(
+        values - (ends[0] if first else min(max(0.0, ends.min()), ends.max()))
     )
+    return magnitudes
 
 
-def _largest_change(groups: StoredGroups, rules: Rules, outside: FloatArray) -> float:
-    """Figure of the means; 0 where the policy has no limit."""
-    if rules.influence is None:
-        return 0.0
-    return influence.of_means(groups.place, groups.values, cells=len(groups.names), outside=outside)
+@dataclass(frozen=True)
+class StoredRun:
+    """A run on stored numbers, with its records.
+
+    Args:
+        question: Read with the levels that its records have.
+        inside: Its records; each has all numbers.
+        outside: The other records of the file that have all numbers: in which population a person is,
+            is a group as well.
+    """
+
+    question: Question
+    inside: StoredRecords
+    outside: StoredRecords
+
+    @cached_property
+    def _margins(self) -> RecordMargins:
+        return self.inside.margins(self.question)
+
+    @cached_property
+    def answer(self) -> Answer:
+        """The answer before it is rounded; raises as ``answered``."""
+        if self.question.kind is Analysis.QUANTILES:
+            return quantiles_of(self.question, self.inside)[1]
+        return stored_answer(self.question, self._margins)
+
+    @cached_property
+    def response(self) -> tuple[FloatArray, FloatArray]:
+        """The response of the records inside, and outside; levels as their numbers."""
+        one = self.question
+        name = one.formula.response or ""
+        levels = Column(name, (name,), np.nan_to_num(np.asarray(one.values.get(name, ()))))
+        column = one.summed_response or (one.design and one.design.response and levels) or levels
+        return self.inside.of(column), self.outside.of(column)
+
+    @property
+    def _magnitudes(self) -> FloatArray:
+        return contributed(self.question, self.response[0])
+
+    def judged(self, rules: Rules) -> Judgement:
+        """Judge the answer that ``released`` gives."""
+        parts: dict[str, Verdict] = {}
+        for name, verdict in self._parts(rules):
+            parts[name] = together([parts.get(name, PASSED), verdict])
+        return Judgement(tuple(parts.items()))
+
+    def released(self, rules: Rules) -> Answer:
+        """Return the answer with rounded numbers: means to two digits of their standard errors."""
+        question = self.question
+        if question.kind is Analysis.QUANTILES:
+            return _coarse_quantiles(question, self.inside, rules)
+        if question.kind not in GROUPED or not self._has_means:
+            return released(self.answer, rules)
+        spreads = {term: self.spreads(term, rules) for term in self._terms}
+        pooled = [term for term, kind in spreads.items() if kind is Spreads.POOLED]
+        answer = pooled_tables(self.answer, self.question, self._margins, pooled)
+        if pooled:
+            left = tuple(one for one in answer.scalars if one.name != "bartlett")
+            answer = replace(answer, scalars=left)
+        answer = released(answer, rules)
+        hidden = [term for term, kind in spreads.items() if kind is Spreads.NONE]
+        more = ((_ONE_SPREAD,) if pooled else ()) + ((_NO_SPREAD,) if hidden else ())
+        return replace(without_spreads(answer, hidden), notes=(*answer.notes, *more))
+
+    @property
+    def _terms(self) -> tuple[Clique, ...]:
+        return self.question.formula.terms or ((),)
+
+    @property
+    def _has_means(self) -> bool:
+        """Whether the answer has a table of means for each term."""
+        return self.question.kind is not Analysis.ANOVA or len(self._terms) == 1
+
+    def _parts(self, rules: Rules) -> Iterator[tuple[str, Verdict]]:
+        question, n = self.question, float(len(self.inside.dataset))
+        if question.kind is Analysis.QUANTILES:
+            yield "test", models.of_test(n, 1, rules)
+            groups, _ = quantiles_of(question, self.inside)
+            yield from _of_quantiles(groups, quantile_shares(question), rules)
+            return
+        sums = None if question.kind is Analysis.CORRELATION else self._magnitudes
+        yield from made_groups.of_groups(self._margins, question, rules, sums)
+        yield "test", models.of_test(n, _parameters(self.answer), rules)
+        yield "cells", together(self._of_cells(clique, rules) for clique in question.cliques)
+        if question.design is not None:
+            yield from self._of_model(question.design, rules)
+        if question.kind in GROUPED:
+            for term in self._terms:
+                yield clique_name(term), self._of_means(term, rules)
+        if question.kind is Analysis.CORRELATION:
+            yield from self._of_correlations(rules)
+        elif not (question.kind in GROUPED and self._has_means):
+            yield "influence", self._influence(rules)
+
+    def _of_cells(self, clique: Clique, rules: Rules) -> Verdict:
+        """Each cell that holds a record holds enough; of empty ones nothing is told."""
+        cells, number = cell_numbers(self.inside.dataset, clique)
+        counts = np.bincount(cells, minlength=number)
+        return breaking(
+            [(Rule.THRESHOLD, bool(np.any((counts > 0) & (counts < rules.checks.threshold))))]
+        )
+
+    def _of_model(self, design: Design, rules: Rules) -> Iterator[tuple[str, Verdict]]:
+        rows, n = self._rows(design, self.inside), float(len(self.inside.dataset))
+        numeric = any(column.slopes for column in design.columns)
+        saturable = not numeric and len(design.attributes) > 1
+        cells = (
+            len(np.unique(cell_numbers(self.inside.dataset, design.attributes)[0]))
+            if saturable
+            else None
+        )
+        yield (
+            "model",
+            together(
+                [
+                    models.of_model(n, _parameters(self.answer), cells, rules),
+                    models.of_features(rows, np.ones(len(rows)), rules),
+                    breaking([(Rule.SAME, fits_exactly(self.answer))]),
+                ]
+            ),
+        )
+        margins = RecordMargins.of(self.inside.dataset)
+        for clique in coded_cliques(margins, design):
+            yield clique_name(clique), self._of_sums(clique, rules)
+
+    @staticmethod
+    def _rows(design: Design, records: StoredRecords) -> FloatArray:
+        """The model matrix of records, without their categories' levels that nobody has."""
+        codes = records.dataset.codes[:, list(records.dataset.domain.axes(design.attributes))]
+        return design.matrix(codes.astype(np.int64), records.numbers)
+
+    def _groups(self, term: Clique) -> tuple[IntArray, int]:
+        """The group of each record inside, from 0, and how many there are."""
+        cells, _ = cell_numbers(self.inside.dataset, term)
+        held, place = np.unique(cells, return_inverse=True)
+        return place.reshape(-1), len(held)
+
+    def _of_sums(self, term: Clique, rules: Rules) -> Verdict:
+        """Dominance in magnitudes, so that it is defined also where some numbers are negative."""
+        place, cells = self._groups(term)
+        most = max(rules.checks.dominance_count, 1)
+        added = tables.contributions(place, self._magnitudes, cells=cells, most=most)
+        broken = tables.of_sums(added, rules)
+        broken[Rule.DOMINANCE] = broken[Rule.DOMINANCE] | (2 * added.largest > added.totals)
+        return together(tables.verdicts(broken))
+
+    def _of_means(self, term: Clique, rules: Rules) -> Verdict:
+        place, cells = self._groups(term)
+        inside, outside = self.response
+        most = max(rules.checks.dominance_count, 1)
+        spread = tables.of_spreads(tables.contributions(place, inside, cells=cells, most=most), rules)
+        verdicts = [self._of_sums(term, rules), *tables.verdicts(spread)]
+        if rules.influence is not None and self._has_means:
+            figure = influence.of_means(place, inside, cells=cells, outside=outside)
+            if self.question.kind is not Analysis.MEANS:
+                figure = max(figure, influence.of_contrasts(place, inside, cells=cells))
+            verdicts.append(influence.waits(figure, rules))
+            verdicts.append(breaking([(Rule.INFLUENCE, self._tests_spreads(term, rules))]))
+        return together(verdicts)
+
+    def _tests_spreads(self, term: Clique, rules: Rules) -> bool:
+        """Whether a test tells standard deviations that one record would move."""
+        spreads, kind = self.spreads(term, rules), self.question.kind
+        if kind is Analysis.MEANS or spreads is Spreads.OWN:
+            return False
+        return spreads is Spreads.NONE or self.question.options.get("test", TESTS[0]) != TESTS[0]
+
+    def spreads(self, term: Clique, rules: Rules) -> Spreads:
+        """Which standard deviations may be told, by all groups that a record may have."""
+        (place, cells), limit = self._groups(term), rules.influence
+        inside, outside = self.response
+        alone = cells == 1 and not len(outside)
+        own = (place, inside)
+        if limit is None or alone or influence.of_spreads(*own, cells=cells, outside=outside) <= limit:
+            return Spreads.OWN
+        if cells > 1 and influence.of_pooled_spread(*own, outside, cells=cells) <= limit:
+            return Spreads.POOLED
+        return Spreads.NONE
+
+    def _influence(self, rules: Rules) -> Verdict:
+        """Judge the contrasts of a linear model, or of an analysis of variance of several terms."""
+        if rules.influence is None:
+            return PASSED
+        question, margins = self.question, RecordMargins.of(self.inside.dataset)
+        design = question.design
+        if design is None:
+            terms = tuple(sorted(question.formula.terms, key=len))
+            design = cell_design(margins, question, terms)
+        levels = [np.flatnonzero(margins.counts((name,))) for name in design.attributes]
+        if prod(map(len, levels)) > influence.MOST_COMBINATIONS:
+            return breaking([(Rule.INFLUENCE, True)])
+        both = [self.inside, self.outside]
+        numbers = {
+            name: np.concatenate([one.numbers[name] for one in both]) for name in self.inside.numbers
+        }
+        records = sum(len(one.dataset) for one in both)
+        placed = (
+            design.matrix(np.tile(np.array(cell, dtype=np.int64), (records, 1)), numbers)
+            for cell in product(*levels)
+        )
+        inside, outside = self.response
+        rows, contrasts = self._rows(design, self.inside), contrasts_of(design)
+        figure = influence.of_model(rows, inside, placed, contrasts, outside, limit=rules.influence)
+        return influence.waits(figure, rules)
+
+    def _of_correlations(self, rules: Rules) -> Iterator[tuple[str, Verdict]]:
+        """Judge each number beside a constant as a model's, and each pair by its influence."""
+        columns = {name: self._numbers(name) for name in self.question.formula.attributes}
+        for name, one in columns.items():
+            rows = np.column_stack([np.ones(len(one.inside)), one.inside])
+            yield name, models.of_features(rows, np.ones(len(rows)), rules)
+        if rules.influence is not None:
+            pairs = combinations(columns.values(), 2)
+            figures = [influence.of_correlation(*pair) for pair in pairs]
+            yield "influence", influence.waits(max(figures), rules)
+
+    def _numbers(self, name: str) -> influence.Correlated:
+        """An attribute's numbers inside and outside, and the numbers of its levels if it has levels."""
+        one = self.question
+        column = one.columns.get(name)
+        if column is not None:
+            return influence.Correlated(self.inside.of(column), self.outside.of(column))
+        values = np.asarray(one.values[name], dtype=np.float64)
+        inside, outside = (values[part.dataset.column(name)] for part in (self.inside, self.outside))
+        return influence.Correlated(inside, np.nan_to_num(outside), np.unique(inside))
 
 
-def _spreads(groups: StoredGroups, rules: Rules, outside: FloatArray) -> Spreads:
-    """Which standard deviations may be told, by all groups that a record may have."""
-    cells, limit = len(groups.names), rules.influence
-    alone = cells == 1 and not len(outside)
-    own = (groups.place, groups.values)
-    if limit is None or alone or influence.of_spreads(*own, cells=cells, outside=outside) <= limit:
-        return Spreads.OWN
-    if cells > 1 and influence.of_pooled_spread(*own, outside, cells=cells) <= limit:
-        return Spreads.POOLED
-    return Spreads.NONE
+def _parameters(answer: Answer) -> int:
+    return 1 if answer.coefficients is None else len(answer.coefficients.names)
 
 
-def _contributions(groups: StoredGroups, rules: Rules) -> tables.Contributions:
-    most = max(rules.checks.dominance_count, 1)
-    return tables.contributions(groups.place, groups.values, cells=len(groups.names), most=most)
+def contrasts_of(design: Design) -> FloatArray:
+    """Return what a model tells: each coefficient but the constant, each difference of two of a term.
+
+    Returns:
+        Shape ``(contrasts, columns)``.
+    """
+    terms: dict[tuple[Clique, Clique], list[int]] = {}
+    for place, column in enumerate(design.columns):
+        numbers = tuple(slope.number for slope in column.slopes)
+        if column.attributes or numbers:
+            terms.setdefault((column.attributes, numbers), []).append(place)
+    unit = np.eye(len(design.columns))
+    rows = [
+        row
+        for places in terms.values()
+        for row in (*unit[places], *(unit[i] - unit[j] for i, j in combinations(places, 2)))
+    ]
+    return np.reshape(rows, (len(rows), len(design.columns)))
 
 
 def _of_quantiles(
     groups: StoredGroups, shares: Sequence[float], rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
     """Also the order statistics of a standard error have enough records on either side."""
-    one = _contributions(groups, rules)
+    most = max(rules.checks.dominance_count, 1)
+    one = tables.contributions(groups.place, groups.values, cells=len(groups.names), most=most)
     threshold = rules.checks.threshold
     for share in shares:
         side = min(share, 1 - share)
@@ -142,55 +362,17 @@ def _of_quantiles(
             Rule.THRESHOLD: one.counts < threshold,
             Rule.RANK: (nearest < threshold) | (apart < threshold),
             Rule.SAME: one.constant,
-            Rule.MISSING: one.missing & rules.missing,
         }
         yield f"quantile {share:g}", together(tables.verdicts(broken))
 
 
-def released_stored(
-    question: Question,
-    groups: Sequence[StoredGroups],
-    rules: Rules,
-    outside: FloatArray = NO_OUTSIDE,
-) -> Answer:
-    """Compute the answer with rounded numbers: means to two digits of their standard errors.
-
-    Args:
-        outside: As in ``judged_stored``.
-    """
-    if question.kind is Analysis.QUANTILES:
-        return _coarse_quantiles(question, groups[0], rules)
-    spreads = [_spreads(one, rules, outside) for one in groups]
-    pooled = [
-        replace(one, pooled=kind is Spreads.POOLED) for one, kind in zip(groups, spreads, strict=True)
-    ]
-    answer = released(stored_answer(question, pooled), rules)
-    notes = {Spreads.POOLED: _ONE_SPREAD, Spreads.NONE: _NO_SPREAD}
-    more = [note for kind, note in notes.items() if kind in spreads]
-    shown = [
-        _without(table, _SPREADS) if kind is Spreads.NONE else table
-        for table, kind in zip(answer.tables, spreads, strict=True)
-    ]
-    return replace(answer, tables=tuple(shown), notes=(*answer.notes, *more))
-
-
-def _without(table: Table, columns: Sequence[str]) -> Table:
-    """A table in which some columns have no numbers."""
-    kept = [name not in columns for name in table.column_names]
-    rows = (
-        tuple(value if keep else None for value, keep in zip(row, kept, strict=True))
-        for row in table.values
-    )
-    return replace(table, values=tuple(rows))
-
-
-def _coarse_quantiles(question: Question, groups: StoredGroups, rules: Rules) -> Answer:
-    answer = stored_answer(question, (groups,))
+def _coarse_quantiles(question: Question, records: StoredRecords, rules: Rules) -> Answer:
+    groups, answer = quantiles_of(question, records)
     rounded = released(answer, rules)
     quantiles, errors = answer.table("quantiles"), answer.table(ERRORS)
     values, widths = [], []
     for group, rows in enumerate(zip(quantiles.values, errors.values, strict=True)):
-        numbers = np.sort(groups.values[(groups.place == group) & ~np.isnan(groups.values)])
+        numbers = np.sort(groups.values[groups.place == group])
         pairs = [
             _coarse(value or 0.0, error or 0.0, numbers, rules.checks.threshold)
             for value, error in zip(*rows, strict=True)

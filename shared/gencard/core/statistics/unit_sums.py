@@ -3,9 +3,10 @@
 Records are added in batches, so that they need not fit in memory.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import product
 from math import prod
 from operator import add
 
@@ -20,6 +21,9 @@ from gencard.core.types import FloatArray, IntArray
 
 _LOW = np.int64(2**32 - 1)
 """Products of up to 61 bits are added in two halves: floats hold sums of 2^21 of each exactly."""
+
+_HALF = 26
+"""Bits of the lower part of a unit that is too large for products in machine words."""
 
 _BLOCK = 2**20
 """Records that are added at once."""
@@ -95,8 +99,7 @@ class UnitSums:
             cells = cell_numbers(by, sizes) if by else np.zeros(np.count_nonzero(inside), dtype=np.int64)
             self._counts[place] += np.bincount(cells, minlength=len(values))
             if one.of:
-                product = np.prod([units[name][inside] for name in one.of], axis=0, dtype=np.int64)
-                totals = _totals(product, cells, len(values))
+                totals = exact_sums([units[name][inside] for name in one.of], cells, len(values))
                 values[:] = map(add, values, totals)
         for place, name in enumerate(self.histograms):
             edges = list(map(float, scale_of(self.coding, name).cells))
@@ -174,6 +177,34 @@ def unit_bounds(scale: Scale, starts: Iterable[Decimal | float]) -> list[tuple[i
     firsts = [steps_of(shortest(float(start)), scale.step) - scale.centre for start in starts]
     lasts = [*(first - 1 for first in firsts[1:]), scale.last - scale.centre]
     return list(zip(firsts, lasts, strict=True))
+
+
+def exact_sums(units: Sequence[IntArray], cells: NDArray[np.integer], size: int) -> list[int]:
+    """Return the sums of products over the records of each cell, exactly.
+
+    Args:
+        units: One factor of the products, or two, each of less than 2^52 in size, shape ``(n,)``.
+        cells: The cell of each record, shape ``(n,)``.
+        size: Number of cells.
+    """
+    sums = [0] * size
+    for begin in range(0, len(cells), _BLOCK):
+        block = slice(begin, begin + _BLOCK)
+        for shift, whole in _products([one[block] for one in units]):
+            totals = _totals(whole, cells[block], size)
+            sums = [total + (more << shift) for total, more in zip(sums, totals, strict=True)]
+    return sums
+
+
+def _products(units: Sequence[IntArray]) -> Iterator[tuple[int, IntArray]]:
+    """Products that fit machine words, and the powers of two that they are to be multiplied by."""
+    small = all(one.min(initial=0) > -(2**30) and one.max(initial=0) < 2**30 for one in units)
+    if len(units) < 2 or small:
+        yield 0, np.asarray(np.prod(units, axis=0, dtype=np.int64))
+        return
+    parts = [((_HALF, one >> _HALF), (0, one & (2**_HALF - 1))) for one in units]
+    for (one, left), (other, right) in product(*parts):
+        yield one + other, left * right
 
 
 def _totals(products: IntArray, cells: NDArray[np.integer], size: int) -> list[int]:

@@ -76,6 +76,8 @@ def facts_of_answer(
         margins: Of the population, over the lattice.
     """
     terms = question.formula.terms if question.kind in GROUPED | {Analysis.QUANTILES} else ()
+    if question.is_summed:  # numbers of records follow from standard errors
+        terms = tuple(dict.fromkeys((*terms, *question.cliques)))
     parts = [_cells(clique, kept, lattice, rules) for clique in _inside(((), *terms), lattice)]
     if not wants_stored(question):
         if question.kind in ROUNDED_FIRST:
