@@ -421,7 +421,7 @@ CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("alpha", "value", "typ", "smoothing"), number),
     **dict.fromkeys(("test", "method", "matrix"), text),
     "missing": choice("level", "drop"),
-    "response": choice("coded", "stored"),
+    "response": choice("levels", "stored", "coded"),
     "components": whole(1, 1_000),
     "bootstrap": whole(0, 100_000),
     "bootstrap_seed": whole(0, LARGEST_WORD),

@@ -80,7 +80,8 @@ class AnalysesPolicy:
         columns: Attributes with edges whose numbers programs receive as recorded, not as intervals.
             They need ``reviewed_runs``.
         program_numbers: Numbers in the answer of one program, 1 to 10,000.
-        stored: ``true`` permits means and quantiles of numbers as recorded in checked runs.
+        stored: ``true``: checked runs of means, t tests, variance, regression, correlation and quantiles
+            take numbers as recorded, where the schema declares a step; else each level is a number.
         release: Who releases answers of checked runs: ``policy`` (the output rules alone) or
             ``steward`` (a steward after them).
         threshold: Fewest records in a cell or group of a checked run, 10 to 1,000,000.
@@ -256,11 +257,11 @@ class Policy:
         return replace(self, noise=noise, most_records=most_records)
 
     def without_numbers(self) -> "Policy":
-        """Return the policy for records whose version does not cover all values: runs get levels.
+        """Return the policy for records whose version does not cover all values: programs get levels.
 
-        Histograms and sums stay, since each version covers whole steps.
+        Histograms, sums and checked runs stay, since each version covers whole steps.
         """
-        return replace(self, analyses=replace(self.analyses, stored=False, columns=()))
+        return replace(self, analyses=replace(self.analyses, columns=()))
 
     @property
     def decided_by_two(self) -> tuple[TwoStewards, ...]:

@@ -35,11 +35,12 @@ KINDS = {
 
 TAKES: Mapping[str, tuple[str, ...]] = {
     "crosstab": ("alpha",),
+    "linear": ("response",),
     "means": ("alpha", "response"),
     "quantiles": ("q", "response"),
-    "ttest": ("alpha", "test", "value"),
-    "anova": ("alpha", "test", "typ"),
-    "correlation": ("alpha", "method"),
+    "ttest": ("alpha", "response", "test", "value"),
+    "anova": ("alpha", "response", "test", "typ"),
+    "correlation": ("alpha", "method", "response"),
     "components": ("components", "matrix"),
     "correspondence": ("components",),
     "naive-bayes": ("smoothing",),
@@ -63,8 +64,9 @@ class AnswerOptions(TypedDict, total=False):
         value: Of ``ttest``: the mean or difference to compare with.
         typ: Of ``anova``: type of the sums of squares.
         q: Of ``quantiles``: shares, such as ``[0.25, 0.5, 0.75]``.
-        response: Of ``means`` and ``quantiles``, in a run on the records: "stored" for their numbers
-            instead of intervals; default "coded".
+        response: In a run on the records: "levels" for a number for each level, "stored" for numbers as
+            the records have them; default: these, where the schema declares a step and the policy
+            permits them.
         method: Of ``correlation``: "pearson", "spearman" or "kendall".
         matrix: Of ``components``: "correlation" or "covariance".
         components: Of ``components`` and ``correspondence``: how many.

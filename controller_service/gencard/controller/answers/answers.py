@@ -35,7 +35,7 @@ from gencard.core.errors import (
     RecordsProtectedError,
     TooLargeError,
 )
-from gencard.core.output_checks.rules import OF_PRESENT, RULES_VERSION
+from gencard.core.output_checks.rules import RULES_VERSION
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.dsse import DOCUMENT
@@ -61,7 +61,7 @@ class Answers:
     def start(self, who: Identity, card: str, question: Question, request: Request) -> OperationRow:
         """Begin a checked run; a question that was asked before has its answer already, for nothing.
 
-        One whose condition chose other records then is run again.
+        One whose condition chose other records then, or that counted levels then, is run again.
 
         Raises:
             NotFoundError: No such card of the caller's.
@@ -94,16 +94,15 @@ class Answers:
 
     def _asked_before(self, tx: Connection, card: Card, question: Question) -> RunRow | None:
         """The run of the question under a card; raises DatasetChangedError as ``entry_of``."""
-        coding = self.entry_of(card).schema.coding
+        entry = self.entry_of(card)
         known = results.earlier_run(tx, card.name, question.digest)
-        if known is None or not question.where or (rules := rules_of(known)) not in OF_PRESENT:
+        if known is None or (rules := rules_of(known)) in ("", RULES_VERSION):
             return known
-        from gencard.controller.answers.run_question import (  # noqa: PLC0415 - loads pandas
-            Population,
-        )
+        from gencard.controller.answers.run_question import means_another  # noqa: PLC0415 - loads pandas
 
-        now, before = (Population.of(question, coding, one) for one in (RULES_VERSION, rules))
-        return known if now.chosen == before.chosen else None
+        permitted = entry.policy.analyses.stored and not offer_of(card).terms.analyses.privacy.noisy
+        another = means_another(question, entry.schema.coding, rules, permitted=permitted)
+        return None if another else known
 
     def get(self, who: Identity, name: str) -> tuple[RunRow, bytes]:
         """One answer and the log's entry of its decision; the entry is empty where there is none yet.
@@ -258,8 +257,8 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
     run = RunQuestion.new(question, coding, permitted=permitted)
     if analyses.privacy.noisy:
         NoisyRun.of(question, coding, permitted=permitted)
-    elif run.stored:
-        check_numbers(dataset_entry, 'response="stored"')
+    elif not dataset_entry.covers(run.stored):
+        raise RecordsProtectedError(what='response="stored"', why=NOT_COVERED)
     if run.stored and not permitted:
         why = "the policy keeps runs to levels (analyses.stored)"
         raise RecordsProtectedError(what='response="stored"', why=why)

@@ -27,7 +27,7 @@ from gencard.core.errors import GencardError, LackingMarginalsError, LevelsTooWi
 from gencard.core.output_checks.groups import group_cliques, group_populations
 from gencard.core.output_checks.judgement import output_cliques
 from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, ToldOutput, not_missing
-from gencard.core.output_checks.rules import OF_PRESENT
+from gencard.core.output_checks.rules import OF_LEVELS, OF_PRESENT, RULES_VERSION
 from gencard.core.statistics.formula import Analysis, analysis_of, written_name
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray
@@ -325,6 +325,26 @@ class RunQuestion:
         groups = group_populations(self.question)
         parts = (replace(self.output, tests=(*self.output.tests, one)) for one in groups)
         return (self.output, *parts)
+
+
+def means_another(question: Question, coding: Coding, rules: str, *, permitted: bool) -> bool:
+    """Whether a run under rules of before was of other records or numbers than it would be now.
+
+    Args:
+        rules: Their version.
+        permitted: Whether the policy permits numbers as the records have them.
+    """
+    if question.where and rules in OF_PRESENT:
+        now, before = (Population.of(question, coding, one) for one in (RULES_VERSION, rules))
+        if now.chosen != before.chosen:
+            return True
+    is_chosen = "response" in _options(question)
+    return rules in OF_LEVELS and permitted and not is_chosen and _takes_numbers(question, coding)
+
+
+def _takes_numbers(question: Question, coding: Coding) -> bool:
+    options = _options(question)
+    return "values" not in options and bool(_numbers_by_choice(question, coding, options))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gencard.controller.records.encoding import scales_of
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
@@ -66,6 +67,10 @@ class DatasetEntry:
     @property
     def domain(self) -> Domain:
         return self.schema.coding.domain
+
+    def covers(self, names: Iterable[str]) -> bool:
+        """Whether the version changes with each number of some attributes: all do that have a step."""
+        return self.covers_values or {*names} <= {*scales_of(self.schema.coding)}
 
     @property
     def versions(self) -> dict[str, str]:

@@ -74,7 +74,7 @@ remainder_percent = 10, rounding = 5 }}
 # runs too. libraries names packages of Python, R, and packages of R such as R-survival; columns names
 # attributes whose numbers programs receive as recorded. See docs/controllers.md.
 # analyses = {{ kinds = ["linear", "logistic", "crosstab"], checked_runs = 5, numbers = 100, \
-threshold = 10, rounding = 5, influence = 1, release = "policy", stored = false, \
+threshold = 10, rounding = 5, influence = 1, release = "policy", stored = true, \
 reviewed_runs = 0, libraries = [], program_numbers = 500 }}
 
 # Review this: budgets, the most that may ever be spent. All noise on the dataset together may spend

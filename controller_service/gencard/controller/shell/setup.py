@@ -20,6 +20,7 @@ from gencard.controller.people.enrolment import PROJECT
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
 from gencard.controller.records.catalogue import PREFIX, Catalogue
+from gencard.controller.records.encoding import scales_of
 from gencard.controller.records.records import (
     SmallCells,
     check_records,
@@ -145,9 +146,11 @@ def _say_next_steps(made: Draft) -> None:
 
 def _say_uncovered(entry: DatasetTable, catalogue: Catalogue) -> None:
     """Say that a policy offers stored numbers of a table, which are not given."""
-    analyses = entry.policy.analyses
+    analyses, known = entry.policy.analyses, catalogue.named(f"{PREFIX}{entry.name}")
     offered = [name for name in ("stored", "columns") if getattr(analyses, name)]
-    if offered and not catalogue.named(f"{PREFIX}{entry.name}").covers_values:
+    if scales_of(known.schema.coding):  # runs take the numbers of attributes with a step
+        offered = [name for name in offered if name != "stored"]
+    if offered and not known.covers_values:
         say(f"{entry.name}: analyses.{' and analyses.'.join(offered)} has no effect: {NOT_COVERED}.")
 
 

@@ -16,8 +16,11 @@ from gencard.core.card.mechanism import Transform
 from gencard.core.errors import InvalidNumberError
 from gencard.core.json_codecs import written
 
-RULES_VERSION = "3"
+RULES_VERSION = "4"
 """Of all rules together; a receipt names it."""
+
+OF_LEVELS = frozenset({"1", "2", "3"})
+"""Versions under which numbers counted by levels, unless a run asked for those of the records."""
 
 OF_PRESENT = frozenset({"1", "2"})
 """Versions under which a condition chose among records alone that have all numbers that it names."""
