@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.core.output_checks.influence import (
-    MOST_COMBINATIONS,
-    ModelCells,
+    Correlated,
     of_contrasts,
     of_correlation,
     of_means,
@@ -17,7 +16,7 @@ from gencard.core.output_checks.influence import (
     of_spreads,
     waits,
 )
-from gencard.core.output_checks.rules import Colour, Rule, Rules
+from gencard.core.output_checks.rules import Colour, Rules
 
 RECORDS = st.integers(12, 40)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -94,37 +93,51 @@ def test_differences_of_groups_are_those_of_a_refit_without_the_record(seed, rec
     contrasts = np.array([rows[one] - rows[other] for one, other in combinations(range(cells), 2)])
     expected = put_everywhere(place, values, cells, contrasts_of(rows, contrasts))
     assert of_contrasts(place, values, cells=cells) == pytest.approx(expected, rel=1e-9)
-    everywhere = ModelCells(rows, np.zeros(cells, dtype=int), contrasts)
-    assert of_model(everywhere, place, values) == pytest.approx(expected, rel=1e-7)
+    placed = (np.tile(row, (len(values), 1)) for row in rows)
+    assert of_model(rows[place], values, placed, contrasts) == pytest.approx(expected, rel=1e-7)
 
 
 @settings(max_examples=15, deadline=None)
-@given(SEEDS, st.booleans())
-def test_a_linear_model_is_that_of_a_refit_with_every_group_and_own_numbers(seed, aliased):
+@given(SEEDS, st.booleans(), st.integers(0, 3))
+def test_a_linear_model_is_that_of_a_refit_with_every_group_and_own_numbers(seed, aliased, others):
     rng = np.random.default_rng(seed)
-    cells = np.array(list(product((0, 1, 2), (0, 1), (1.0, 2.5, 4.0))))
-    columns = [np.ones(18), cells[:, 0] == 1, cells[:, 0] == 2, cells[:, 1], cells[:, 2]]
-    rows = np.stack([*columns, cells[:, 1] * cells[:, 2]], axis=1).astype(float)
+    groups = list(product((0, 1, 2), (0, 1)))
+    codes = np.array(groups * 2 + [groups[one] for one in rng.integers(6, size=40 + others)])
+    numbers = rng.lognormal(0, 1, size=len(codes))
+
+    def matrix(codes):
+        first, second = codes[:, 0], codes[:, 1]
+        columns = [np.ones(len(codes)), first == 1, first == 2, second, numbers, second * numbers]
+        return np.stack(columns, axis=1).astype(float)
+
+    n = len(codes) - others
+    rows = matrix(codes)
+    values = rng.lognormal(1, 1, size=len(codes)) + rows @ rng.normal(size=6)
     contrasts = np.vstack([np.eye(6)[1:], np.eye(6)[1] - np.eye(6)[2]])
-    place = np.concatenate([np.arange(18), rng.integers(18, size=40)])
-    values = rng.lognormal(1, 1, size=len(place)) + rows[place] @ rng.normal(size=6)
-    own = np.unique(cells[:, 2], return_inverse=True)[1]
+    placed = [matrix(np.tile(group, (len(codes), 1))) for group in groups]
 
     expected = 0.0
-    numbers_of = contrasts_of(rows, contrasts)
-    for one in range(len(place)):
-        groups, rest = np.delete(place, one), np.delete(values, one)
-        before, errors = numbers_of(groups, rest)
-        for cell in np.flatnonzero(own == own[place[one]]):
-            after, _ = numbers_of(np.append(groups, cell), np.append(rest, values[one]))
+    for one in range(len(codes)):
+        left = np.delete(np.arange(n), one) if one < n else np.arange(n)
+        before, errors = fitted(rows[left], values[left], contrasts)
+        for matrix_of_group in placed:
+            more = np.vstack([rows[left], matrix_of_group[one]])
+            after, _ = fitted(more, np.append(values[left], values[one]), contrasts)
             expected = max(expected, np.max(np.abs(after - before) / errors))
 
-    twice = np.column_stack([rows, rows[:, 0]]) if aliased else rows
-    padded = np.column_stack([contrasts, np.zeros(len(contrasts))]) if aliased else contrasts
-    model = ModelCells(twice, own, padded)  # a second constant changes nothing that is told
-    assert of_model(model, place, values) == pytest.approx(expected, rel=1e-6)
-    assert of_model(model, place, values, limit=expected / 2) == pytest.approx(expected, rel=1e-6)
-    assert of_model(model, place, values, limit=100 * expected) <= 100 * expected
+    def figure(limit=0.0):
+        twice = [np.column_stack([one, one[:, 0]]) if aliased else one for one in (rows, *placed)]
+        padded = np.column_stack([contrasts, np.zeros(len(contrasts))]) if aliased else contrasts
+        own, *each = twice  # a second constant changes nothing that is told
+        return of_model(own[:n], values[:n], each, padded, values[n:], limit=limit)
+
+    assert figure() == pytest.approx(expected, rel=1e-6)
+    assert figure(limit=expected / 2) > expected / 2
+    assert figure(limit=100 * expected) <= 100 * expected
+
+
+def fitted(rows, values, contrasts):
+    return contrasts_of(rows, contrasts)(np.arange(len(rows)), values)
 
 
 @settings(max_examples=20, deadline=None)
@@ -134,26 +147,27 @@ def test_kinds_of_records_with_counts_are_as_the_records_one_by_one(seed):
     place, values = np.repeat(np.arange(3), 5), np.tile(np.arange(5.0), 3) + rng.normal(size=15)
     counts = rng.integers(2, 6, size=15)
     records = (np.repeat(place, counts), np.repeat(values, counts))
-    model = ModelCells(np.eye(3), np.zeros(3, dtype=int), np.array([[1.0, -1.0, 0], [0, 1.0, -1.0]]))
     for ours in (of_means, of_spreads, of_contrasts):
         one_by_one = ours(*records, cells=3)
         assert ours(place, values, counts, cells=3) == pytest.approx(one_by_one, rel=1e-9)
-    assert of_model(model, place, values, counts) == pytest.approx(of_model(model, *records), rel=1e-9)
-    pairs = [np.repeat(one, counts) for one in (values, values**2)]
-    weighted = of_correlation(values, values**2, counts)
-    assert weighted == pytest.approx(of_correlation(*pairs), rel=1e-9)
 
 
-def test_a_correlation_is_that_of_a_refit_without_the_record():
-    rng = np.random.default_rng(5)
-    x = rng.lognormal(size=30)
-    y = x + rng.lognormal(size=30)
-    whole = np.arctanh(np.corrcoef(x, y)[0, 1])
-    figures = [
-        abs(whole - np.arctanh(np.corrcoef(np.delete(x, one), np.delete(y, one))[0, 1])) * np.sqrt(26)
-        for one in range(30)
-    ]
-    assert of_correlation(x, y) == pytest.approx(max(figures), rel=1e-9)
+@settings(max_examples=10, deadline=None)
+@given(SEEDS, st.booleans(), st.integers(0, 3))
+def test_a_correlation_is_that_of_a_refit_with_every_level(seed, levels, others):
+    rng = np.random.default_rng(seed)
+    x, n = rng.lognormal(size=30 + others), 30
+    y = rng.integers(0, 3, size=len(x)).astype(float) if levels else x + rng.lognormal(size=len(x))
+    expected = 0.0
+    for one in range(len(x)):
+        left = np.delete(np.arange(n), one) if one < n else np.arange(n)
+        before = np.arctanh(np.corrcoef(x[left], y[left])[0, 1])
+        for level in np.unique(y[:n]) if levels else [y[one]]:
+            more = np.append(x[left], x[one]), np.append(y[left], level)
+            change = np.arctanh(np.corrcoef(*more)[0, 1]) - before
+            expected = max(expected, abs(change) * np.sqrt(len(left) - 3))
+    second = Correlated(y[:n], y[n:], np.unique(y[:n]) if levels else np.zeros(0))
+    assert of_correlation(Correlated(x[:n], x[n:]), second) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -165,14 +179,6 @@ def test_a_record_beside_which_nothing_varies_always_waits(values):
     place = np.arange(len(values)) % 2
     for figure in (of_means, of_contrasts):
         assert waits(figure(place, np.array(values), cells=2), Rules()).colour is Colour.AMBER
-
-
-def test_more_combinations_than_can_be_tried_wait():
-    cells = MOST_COMBINATIONS + 1
-    model = ModelCells(np.ones((cells, 1)), np.zeros(cells, dtype=int), np.ones((1, 1)))
-    figure = of_model(model, np.arange(cells), np.random.default_rng(1).normal(size=cells))
-    assert waits(figure, Rules()).broken == (Rule.INFLUENCE,)
-    assert waits(figure, Rules(influence=None)).colour is Colour.GREEN
 
 
 def test_the_decision_hardly_depends_on_the_group_of_the_largest_value():

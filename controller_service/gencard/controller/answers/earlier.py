@@ -238,6 +238,8 @@ class Earlier:
         if self._is_told(run):
             return Outcome.OPEN
         whole = _Scope(self, run, run.told, run.output.attributes)
+        if not whole.attributes:  # numbers of everybody tell no level's count
+            return Outcome.OPEN
         outcome = Outcome.UNDECIDED if whole.size > MOST_CELLS else Outcome.OPEN
         judged = list[_Scope]()
         for scope in self._scopes(whole):
