@@ -219,3 +219,32 @@ def test_no_kind_counts_fewer_records_than_the_threshold(people, kind, formula):
         columns = columns_of(people) | {"group": of_few, "rare": 2.0 * of_few}
         one = stored_run(kind, formula, coding, columns)
         assert one.judged(Rules()).colour is Colour.RED
+
+
+def test_correlations_of_estimates_do_not_say_who_has_the_largest_number(people):
+    """The attacker knows who has the largest cost, and reads the means of cost in both groups from the
+    correlation of the estimates.
+    """
+    rng, right, told = np.random.default_rng(1), 0, 0
+    for _ in range(60):
+        frame = people.sample(3_000, random_state=rng).reset_index(drop=True)
+        frame["cost"] = np.clip(np.exp(rng.normal(4, 1, 3_000)), 0, 9_999).round(2)
+        frame["sex"] = rng.choice(["f", "m"], 3_000)
+        target = frame.cost.idxmax()
+        one = run(frame, "linear", "age ~ cost + sex")
+        if one.judged(Rules()).colour is Colour.GREEN:
+            names = one.answer.coefficients.names
+            covariance = np.array(one.released(Rules()).coefficients.covariance)
+            guess = covariance[names.index("cost"), names.index("sex[T.m]")] < 0
+            right, told = right + (guess == (frame.sex[target] == "m")), told + 1
+    assert told == 0 or right / told < 0.5 + 0.15 + 2 * np.sqrt(0.25 / told)
+
+
+def test_more_combinations_of_levels_than_can_be_tried_wait(people):
+    many = [Attribute(f"g{place}", Labels(("a", "b"))) for place in range(11)]
+    coding = Coding((*CODING.attributes, *many))
+    rng = np.random.default_rng(1)
+    columns = columns_of(people) | {one.name: rng.integers(0, 2, N) for one in many}
+    formula = "age ~ " + " + ".join(one.name for one in many)
+    verdict = stored_run("linear", formula, coding, columns).judged(Rules()).verdict
+    assert verdict.broken == (Rule.INFLUENCE,)

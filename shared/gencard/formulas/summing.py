@@ -39,7 +39,8 @@ _OF_RESPONSES = {*SUMMED_KINDS, Analysis.POISSON}
 """Kinds of which the response is a number, never an order of levels."""
 
 _OF_LEVELS = (
-    "Write the response as a linear function of one attribute, with no condition on its levels; or "
+    "Write the response as a linear function of one attribute, with no condition on its levels; have a "
+    "checked run answer it (card.run), which takes log, sqrt and powers of the records' numbers; or "
     "give its levels numbers with values={...}, which the answer says."
 )
 

@@ -184,7 +184,7 @@ class Earlier:
             for one in (run, *self.runs)
             if one.question.kind in SUMMED and one.question.formula.response == response
         ]
-        stored = any(one.stored for one in related) or self._sums_of(response)
+        stored = any(response in one.stored for one in related) or self._sums_of(response)
         return related if run in related and stored else []
 
     def _sums_of(self, response: str | None) -> list[Sum]:

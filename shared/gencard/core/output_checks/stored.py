@@ -10,6 +10,8 @@ A stored number may be large, or known of one person. So
   policy's limit, whichever group the record is put into, waits for a steward. A standard deviation tells
   the group of the largest value even better than the mean: where one record moves it so much, all groups
   have the one standard deviation within groups, and where this tells who is in the population, none.
+- Standard errors and correlations of coefficients tell means of a term's number in the groups of other
+  terms. What one record moves by more than the limit waits as well.
 - Quantiles are told at few shares: all that a group of its size may have are multiples of one step that
   holds the threshold, so those of several runs enclose enough records too. Each is told to a unit that
   holds the threshold around it, and so is its standard error: one record seldom moves either.
@@ -182,6 +184,8 @@ class StoredRun:
         yield "cells", together(self._of_cells(clique, rules) for clique in question.cliques)
         if question.design is not None:
             yield from self._of_model(question.design, rules)
+            if rules.influence is not None:
+                yield "numbers of terms", influence.waits(self._told_of_terms(question.design), rules)
         if question.kind in GROUPED:
             for term in self._terms:
                 yield clique_name(term), self._of_means(term, rules)
@@ -220,6 +224,27 @@ class StoredRun:
         margins = RecordMargins.of(self.inside.dataset)
         for clique in coded_cliques(margins, design):
             yield clique_name(clique), self._of_sums(clique, rules)
+
+    def _told_of_terms(self, design: Design) -> float:
+        """The largest change by one record of what standard errors and correlations of estimates tell.
+
+        These are means of a number in the groups of other columns, and with a slope for each group its
+        spread in each.
+        """
+        figures = [0.0]
+        groups = dict.fromkeys((*(one.attributes for one in design.columns if one.attributes), ()))
+        for name in dict.fromkeys(one.number for column in design.columns for one in column.slopes):
+            own = {
+                one.attributes for one in design.columns if name in {two.number for two in one.slopes}
+            }
+            inside, outside = (part.numbers[name] for part in (self.inside, self.outside))
+            for attributes in groups:
+                place, cells = self._groups(attributes)
+                if cells == 1 and not len(outside):
+                    continue
+                kinds = [influence.of_means] + [influence.of_spreads] * (attributes in own - {()})
+                figures += [one(place, inside, cells=cells, outside=outside) for one in kinds]
+        return max(figures)
 
     @staticmethod
     def _rows(design: Design, records: StoredRecords) -> FloatArray:
