@@ -335,6 +335,15 @@ class Coding:
         return tuple(one.name for one in self.attributes if one.derivation is None)
 
     @property
+    def with_step(self) -> Clique:
+        """Attributes that records hold and whose numbers are whole multiples of a step."""
+        return tuple(
+            one.name
+            for one in self.attributes
+            if one.derivation is None and isinstance(one.coding, Edges) and one.coding.scale is not None
+        )
+
+    @property
     def domain(self) -> Domain:
         return Domain(
             tuple(attribute.name for attribute in self.attributes),

@@ -77,8 +77,9 @@ class AnalysesPolicy:
             answer.
         libraries: Libraries that programs may use: packages of Python, ``R``, and packages of R such
             as ``R-survival``. They need ``reviewed_runs``.
-        columns: Attributes with edges whose numbers programs receive as recorded, not as intervals.
-            They need ``reviewed_runs``.
+        columns: Attributes with edges whose numbers programs may receive as recorded; all others come
+            by levels. Of tables in databases, only numbers with a step. No effect without
+            ``reviewed_runs``.
         program_numbers: Numbers in the answer of one program, 1 to 10,000.
         stored: ``true`` permits means and quantiles of numbers as recorded in checked runs.
         release: Who releases answers of checked runs: ``policy`` (the output rules alone) or
@@ -120,7 +121,7 @@ class AnalysesPolicy:
             reviewed_runs=self.reviewed_runs,
             libraries=_sorted(self.libraries),
             program_numbers=self.program_numbers,
-            columns=_sorted(self.columns),
+            columns=_sorted(self.columns) if self.reviewed_runs else (),
         )
 
     @property
@@ -255,12 +256,16 @@ class Policy:
         noise = self.noise and replace(self.noise, most_records=most_records or None)
         return replace(self, noise=noise, most_records=most_records)
 
-    def without_numbers(self) -> "Policy":
+    def without_numbers(self, covered: Clique) -> "Policy":
         """Return the policy for records whose version does not cover all values: runs get levels.
 
-        Histograms and sums stay, since each version covers whole steps.
+        Histograms and sums stay, and so do columns for programs, since each version covers whole steps.
+
+        Args:
+            covered: Attributes whose numbers have a step.
         """
-        return replace(self, analyses=replace(self.analyses, stored=False, columns=()))
+        columns = tuple(name for name in self.analyses.columns if name in covered)
+        return replace(self, analyses=replace(self.analyses, stored=False, columns=columns))
 
     @property
     def decided_by_two(self) -> tuple[TwoStewards, ...]:

@@ -19,10 +19,11 @@ from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.release import Release
 from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Coding
+from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs, outputs_to_json
 from gencard.files import PROGRAM_LIMIT, read_file
-from gencard.run.levels import drawn_numbers
+from gencard.run.levels import by_levels, drawn_numbers
 from gencard.run.r_language import R, bytes_of_r_request, check_language, is_r
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.box_answer import AnswerReader
@@ -43,12 +44,14 @@ class DryRun(Displayable):
         program: The file as it was.
         release: datasets/{dataset}/cards/{card}/releases/{release}.
         outputs: What it gave, rounded as on the records.
+        by_levels: Attributes that came as the midpoints of their levels, here and on the records.
     """
 
     program: bytes
     release: str
     seed: int
     outputs: Outputs
+    by_levels: Clique = ()
 
     @property
     def digest(self) -> str:
@@ -68,11 +71,12 @@ class DryRun(Displayable):
 
     def lines(self) -> list[tuple[str, str]]:
         """What it is, for people."""
-        return [
+        lines = [
             ("Program", self.digest),
             ("Rows", self.release),
             ("Numbers", f"{self.numbers} in {len(self.outputs)} outputs"),
         ]
+        return [*lines, ("By levels", ", ".join(self.by_levels))] if self.by_levels else lines
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return "Dry run", [Facts(self.lines()), *map(_grid, self.outputs)]
@@ -129,7 +133,8 @@ def dry_run(
     seed_of_numbers, places = release.receipt.drawing_seed, release.places() if stored else {}
     numbers = drawn_numbers(release.dataset, coding, stored, seed_of_numbers, places)
     request = BoxRequest(BoxTask.ANALYSE, release.dataset, 0, seed, coding=coding, stored=numbers)
-    return DryRun(text, release.name, seed, outputs_here(path, request))
+    outputs = outputs_here(path, request)
+    return DryRun(text, release.name, seed, outputs, by_levels(coding, names, stored))
 
 
 def outputs_here(path: Path, request: BoxRequest) -> Outputs:

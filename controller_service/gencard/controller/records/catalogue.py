@@ -60,7 +60,9 @@ class DatasetEntry:
         # here, so that no reloaded or replaced policy sells noise for a record as noise for a person,
         # or stored numbers of two states of a table under one version
         policy = self.policy.for_persons(self.schema.most_records)
-        object.__setattr__(self, "policy", policy if self.covers_values else policy.without_numbers())
+        if not self.covers_values:
+            policy = policy.without_numbers(self.schema.coding.with_step)
+        object.__setattr__(self, "policy", policy)
         object.__setattr__(self, "coding_digest", coding_digest(self.schema.coding))
 
     @property
