@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gencard.client import histogram, total
 from gencard.controller.shell.main import app as steward_shell
-from gencard.core.errors import AnswerWaitingError
+from gencard.core.errors import AnswerWaitingError, InvalidInputError
 from gencard.run.frames import frame_of
 from gencard.run.levels import Stored, drawn_numbers
 from gencard.wire.signatures.canonical import sha256
@@ -155,6 +155,7 @@ numbers = pd.DataFrame({
 for what in ("mean", "max", "min", "std"):
     output.table(what, getattr(numbers, what)())
 output.table("sum by ward", frame.groupby("ward", observed=False)["spent"].sum())
+output.table("largest", frame[["visits", "clock"]].max(), counts=[])
 """
 IN_R = """#!/usr/bin/env Rscript
 frame <- records()
@@ -170,6 +171,7 @@ for (what in c("mean", "max", "min", "sd")) {
 }
 sums <- tapply(frame$spent, frame$ward, sum)
 output$table("sum by ward", data.frame(spent = as.vector(sums), row.names = names(sums)))
+output$table("largest", sapply(frame[c("visits", "clock")], max, na.rm = TRUE), counts = character())
 """
 SNOOPS = """
 import os
@@ -334,6 +336,7 @@ def test_results_are_those_of_pandas_on_the_file(ran):
         for name, value in expected.items():
             assert released[name] == pytest.approx(value, rel=5e-5), (what, name)
     assert column(tables, "max")["spent"] == 5_000, "one person spent more"
+    assert column(tables, "largest") == frame[["visits", "clock"]].max().to_dict(), "no counts"
     absent = [records().isna().sum().get(name, 0) for name in TYPES_IN_PYTHON]
     assert [*column(tables, "types").values()] == absent
     by_ward = frame["spent"].groupby(records()["ward"]).sum()
@@ -390,3 +393,29 @@ def test_a_program_finds_nothing_beyond_the_columns_of_its_card(run):
     assert values["columns of numbers"] == 6
     assert (values["largest"], values["off their step"]) == (5_000, 0)
     assert (values["hours that differ"], values["unread bytes"]) == (2, 0)
+
+
+def test_a_card_without_columns_gives_its_programs_levels(house, tmp_path):
+    """So do cards that were signed before programs asked for all columns."""
+    program = tmp_path / "values.py"
+    program.write_text(IN_PYTHON)
+    granted = {"programs": [sha256(IN_PYTHON.encode())], "reviewed_runs": 1, "columns": []}
+    with house.analyst() as analyst:
+        card = analyst.propose("survey", PAIRS, purpose="To see", analyses=granted).accept()
+        card.release(RECORDS, seed=3, progress=False)
+        dry = card.dry_run(program, progress=False)
+    by_levels = ("spent", "visits", "born", "came", "clock", "paid", "weight", "hours")
+    assert dry.by_levels == by_levels
+    types = dict(one.split(": ") for one in column(dry.outputs, "types"))
+    assert {types[name] for name in by_levels} == {"float64", "datetime64[s]"}
+
+
+@pytest.mark.parametrize("name", ["ward", "grown", "nothing"])
+def test_check_refuses_columns_without_numbers_of_their_own(tmp_path, name):
+    derived = '\n[[attributes]]\nname = "grown"\nof = "hours"\nedges = [0, 20, 80]\n'
+    built = build(tmp_path, records(), SCHEMA + derived)
+    offered = f"{{ reviewed_runs = 1, columns = ['hours', '{name}'] }}"
+    configure(built, "datasets.policy", analyses=offered, most_marginals="99")
+    built.raise_caps()
+    with pytest.raises(InvalidInputError, match=f"names '{name}', which has no edges"):
+        built.start()

@@ -59,7 +59,8 @@ class Outputs:
         All declared levels of a categorical axis are in it, those without records as 0 or missing.
 
         Args:
-            counts: Columns that hold numbers of records; by default those of whole numbers.
+            counts: Columns that hold numbers of records, which leave as multiples of 5 or more. Default:
+                those of whole numbers; ``counts=[]`` for their sums or extremes.
 
         Raises:
             InvalidInputError: It is no table of numbers.

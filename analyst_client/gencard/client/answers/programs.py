@@ -18,7 +18,6 @@ from gencard.client.connection.connection import ProgressDisplay, progress_bar, 
 from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.release import Release
 from gencard.core.card.analyses import Analyses
-from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs, outputs_to_json
@@ -76,7 +75,9 @@ class DryRun(Displayable):
             ("Rows", self.release),
             ("Numbers", f"{self.numbers} in {len(self.outputs)} outputs"),
         ]
-        return [*lines, ("By levels", ", ".join(self.by_levels))] if self.by_levels else lines
+        counted = "; ".join(f"{one.name}: {', '.join(one.counts)}" for one in self.outputs if one.counts)
+        more = (("Numbers of records", counted), ("By levels", ", ".join(self.by_levels)))
+        return [*lines, *(line for line in more if line[1])]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return "Dry run", [Facts(self.lines()), *map(_grid, self.outputs)]
@@ -129,7 +130,7 @@ def dry_run(
     """
     path, text = Path(program), text_of(program)
     names = release.dataset.domain.attributes
-    coding = Coding(tuple(release.coding.attribute(name) for name in names))
+    coding = release.coding.over(names)
     seed_of_numbers, places = release.receipt.drawing_seed, release.places() if stored else {}
     numbers = drawn_numbers(release.dataset, coding, stored, seed_of_numbers, places)
     request = BoxRequest(BoxTask.ANALYSE, release.dataset, 0, seed, coding=coding, stored=numbers)
