@@ -419,3 +419,31 @@ def test_check_refuses_columns_without_numbers_of_their_own(tmp_path, name):
     built.raise_caps()
     with pytest.raises(InvalidInputError, match=f"names '{name}', which has no edges"):
         built.start()
+
+
+def test_a_derived_attribute_needs_no_source_on_the_card(tmp_path):
+    """Programs and measures get its levels alone."""
+    derived = '\n[[attributes]]\nname = "grown"\nof = "hours"\nedges = [0, 20, 80]\n'
+    built = build(tmp_path, records(), SCHEMA + derived)
+    policy = {"analyses": "{ reviewed_runs = 1 }", "measures": '["propensity"]', "most_marginals": "99"}
+    configure(built, "datasets.policy", **policy)
+    built.raise_caps()
+    program = tmp_path / "derived.py"
+    program.write_text(
+        "from gencard.run import output, records\n"
+        "output.scalar('grown', records()['grown'].nunique(), count=True)\n"
+    )
+    granted = {"programs": [sha256(program.read_bytes())], "reviewed_runs": 1}
+    built.start()
+    try:
+        with built.analyst() as analyst:
+            pairs = [("ward", "grown")]
+            terms = {"purpose": "To see", "analyses": granted, "measures": ["propensity"]}
+            card = analyst.propose("survey", pairs, **terms).accept()
+            card.release(RECORDS, progress=False)
+            assert card.dry_run(program, progress=False).outputs[0].values == ((2,),)
+            with pytest.raises(AnswerWaitingError):
+                card.run(program=program, progress=False)
+            assert card.measures(["propensity"], progress=False)
+    finally:
+        built.stop()

@@ -152,6 +152,8 @@ def records() -> pd.DataFrame:
     Missing values are NA, NaN or NaT; whole numbers that may be missing are Int64. In R, labels are
     factors, whole numbers integers (beyond 2^31 doubles), dates ``Date``, and missing values NA.
 
+    Names of outputs must not depend on the records: group numbers by cells of your own (``pd.cut``).
+
     Raises:
         InvalidInputError: The program was not started by ``gencard run``.
     """

@@ -203,7 +203,7 @@ class ProgramRun:
         rehearsal, at_records = self._jobs(run, card, psi)
         with not_run():
             rehearsed = run.job(tasks.REHEARSE, rehearsal).outputs
-        program, coding = run.request["program"], answers.cards.entry_of(card).schema.coding
+        program, coding = run.request["program"], rehearsal.schema.coding
         notes = notes_on(by_levels(coding, at_records.attributes, terms.analyses.columns))
         try:
             outputs = run.job(tasks.RUN_ONCE, at_records).outputs
