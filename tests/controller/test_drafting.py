@@ -80,6 +80,23 @@ class TestFolder:
         (entry,) = Settings.load(other).datasets
         assert entry.policy.transform == USUAL_CHECKS
 
+    @pytest.mark.parametrize("runs", [0, 3])
+    def test_the_runs_that_it_leaves_as_a_comment_give_programs_all_numbers(self, tmp_path, runs):
+        """Numbers, dates and times with a step; codes are labels, and each program has them anyway."""
+        rng = np.random.default_rng(2)
+        days = pd.Timestamp("2013-01-01") + pd.to_timedelta(rng.integers(0, 360, 900), unit="D")
+        spent = rng.lognormal(4, 1, 900).round(2)
+        path = csv(tmp_path, sex=rng.choice(["f", "m"], 900), spent=spent, day=days.astype(str))
+        drafted = draft(tmp_path / "controller", path, now=NOW)
+        text = drafted.settings.read_text()
+        assert ', columns = ["spent", "day"] }' in text
+        text = text.replace("\n# analyses = ", "\nanalyses = ")
+        drafted.settings.write_text(text.replace("reviewed_runs = 0", f"reviewed_runs = {runs}"))
+        (entry,) = Settings.load(drafted.settings).datasets
+        assert entry.policy.analyses.columns == ("spent", "day")
+        assert entry.policy.analyses.most.columns == (("day", "spent") if runs else ())
+        assert read_schema(entry.schema_file).coding.with_step == ("spent", "day")
+
     def test_what_nobody_chose_is_safe(self, made):
         """Noise with caps that bind; no exact counts, measures, lending, or box that reads records."""
         settings = Settings.load(made.settings)

@@ -660,6 +660,15 @@ class TestRunsOnTheRecords:
             proposal(("a", "b"), analyses=Analyses(**wrong))
 
 
+def test_columns_need_programs_and_from_tables_a_step():
+    """A draft names all numbers and offers no run."""
+    offered = AnalysesPolicy(reviewed_runs=2, columns=("b", "a"))
+    assert offered.most.columns == ("a", "b")
+    assert replace(offered, reviewed_runs=0).most == NO_ANALYSES
+    policy = replace(POLICY, analyses=replace(offered, stored=True)).without_numbers(("b", "c"))
+    assert (policy.analyses.columns, policy.analyses.stored) == (("b",), False)
+
+
 def test_analysts_receive_a_policy_without_the_rules_of_its_runs():
     own = {"stored": True, "threshold": 50, "rounding": 20, "influence": None}
     runs = AnalysesPolicy(("linear",), 3, release=AnswerRelease.STEWARD, **own)

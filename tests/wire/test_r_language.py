@@ -2,16 +2,20 @@
 
 import shutil
 from dataclasses import replace
+from decimal import Decimal
 from io import BytesIO
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gencard.client.answers.programs import outputs_here
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
+from gencard.core.scale import Scale
 from gencard.run.frames import frame_of
 from gencard.run.levels import Midpoints, Stored, drawn_numbers
 from gencard.run.r_language import FIRST_LINE, bytes_of_r_request, check_language, is_r
@@ -84,6 +88,57 @@ def test_stored_numbers_take_the_place_of_midpoints():
     assert frame["age"].astype("float64").tolist()[1:] == [3.0, 20.0, 64.0]
     assert pd.isna(frame["age"][0])
     assert np.array([3.0, 20.0, 64.0]).tobytes() in bytes_of_r_request(request)
+
+
+STEPS = ("0.01", "0.5", "1", "10", "1000000")
+
+
+@st.composite
+def numbers_with_a_step(draw):
+    """An attribute of numbers, dates or times with a step, and values of it; NaN is missing."""
+    missing, kind = draw(st.booleans()), draw(st.sampled_from(["number", "date", "time"]))
+    step = Decimal("1" if kind != "number" else draw(st.sampled_from(STEPS)))
+    first = 0 if kind == "time" else draw(st.integers(-5_000, 5_000))
+    last = first + (1_440 if kind == "time" else draw(st.integers(2, 5_000)))
+    scale = Scale(step, (first * step, (first + 1) * step, last * step), times=kind == "time")
+    edges = Edges.of_scale(scale.cells[:2], scale, missing=missing, dates=kind == "date")
+    steps = st.integers(first, scale.last).map(lambda one: float(scale.numbers(np.array([one]))[0]))
+    values = draw(st.lists(steps | st.just(np.nan) if missing else steps, min_size=1, max_size=9))
+    return Attribute("x", edges), np.array(values)
+
+
+@given(numbers_with_a_step())
+def test_type_and_values_follow_from_the_schema_in_both_languages(case):
+    """Whole numbers are integers; whatever the values are, the type is the same."""
+    attribute, values = case
+    edges = attribute.coding
+    coding = Coding((attribute,))
+    codes = codes_of_numbers("x", edges, values)
+    held = Dataset.of_columns(coding.domain, [codes])
+    request = BoxRequest(BoxTask.ANALYSE, held, 0, 0, coding=coding, stored={"x": values})
+    again = read_request(BytesIO(bytes_of_request(request)))
+    column = frame_of(again.dataset, coding, Stored(again.stored))["x"]
+    whole = "Int64" if edges.missing else "int64"
+    expected = "datetime64[s]" if edges.dates else whole if edges.decimals == 0 else "float64"
+    assert str(column.dtype) == expected
+    np.testing.assert_array_equal(_numbers(column), values)
+
+    kind, data = _one_column(bytes_of_r_request(request))
+    fits = max(map(abs, edges.edges)) < 2**31
+    expected = "dates" if edges.dates else "integers" if edges.decimals == 0 and fits else "numbers"
+    assert kind == expected
+    if kind == "integers":
+        integers = np.frombuffer(data, "<i4")
+        np.testing.assert_array_equal(np.where(integers == -(2**31), np.nan, integers), values)
+    else:
+        np.testing.assert_array_equal(np.frombuffer(data, "<f8"), values)
+
+
+def _one_column(request: bytes) -> tuple[str, bytes]:
+    """Kind and values of the one column, named x, of a request for R."""
+    rest = request[len("....gencard.r.v1") + 3 * 4 + len("....x") :]
+    length = int.from_bytes(rest[:4], "little")
+    return rest[4 : 4 + length].decode(), rest[4 + length :]
 
 
 def test_drawn_numbers_lie_in_the_intervals_of_their_codes():

@@ -147,9 +147,8 @@ class Card(CardView):
         Args:
             measured: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
         """
-        domain = self.entry.coding.domain
         others = {"generator": generator, "purpose": purpose, "rows": rows, "audit": audit}
-        proposal = countered(self.terms, domain, marginals, measured, **others)
+        proposal = countered(self.terms, self.entry, marginals, measured, **others)
         request = pb.CounterCardRequest(
             name=self.name,
             etag=self._negotiation.etag,

@@ -172,7 +172,9 @@ class Measured(TypedDict, total=False):
         measures: Evaluations that read records, to be run for the card, such as ``["dcr"]``.
         without_uniques: Remove replicated uniques; the card then allows one release.
         analyses: Runs on the records: ``Analyses`` or its fields, such as ``{"kinds": ["linear"],
-            "checked_runs": 2}``; with noise, ``"epsilon"`` or ``"rho"`` is what each run spends.
+            "checked_runs": 2}``; with noise, ``"epsilon"`` or ``"rho"`` is what each run spends. Fields
+            without ``"columns"`` ask for the recorded numbers of all attributes with a step that the
+            policy offers to programs.
     """
 
     epsilon: Amount | None
@@ -391,7 +393,17 @@ def proposed(
         analyses=analyses_of(measured.get("analyses"), privacy),
         **alike(measured),
     )
-    return proposal.in_order_of(domain)
+    return _with_columns(proposal, measured, entry).in_order_of(domain)
+
+
+def _with_columns(proposal: Proposal, measured: Measured, entry: CatalogueEntry) -> Proposal:
+    """Ask for recorded numbers of all attributes with a step, where programs run without columns."""
+    given = measured.get("analyses")
+    if not proposal.analyses.reviewed_runs or not isinstance(given, Mapping) or "columns" in given:
+        return proposal
+    covered = {name for clique in proposal.cliques for name in clique}
+    columns = covered & {*entry.policy.analyses.most.columns} & {*entry.coding.with_step}
+    return replace(proposal, analyses=replace(proposal.analyses, columns=tuple(sorted(columns))))
 
 
 def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> tuple[Clique, ...]:
@@ -406,7 +418,11 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
 
 
 def countered(
-    now: Proposal, domain: Domain, marginals: Marginals | None, measured: Measured, **others: Any
+    now: Proposal,
+    entry: CatalogueEntry,
+    marginals: Marginals | None,
+    measured: Measured,
+    **others: Any,
 ) -> Proposal:
     """Terms that replace the offered ones; arguments that are None keep the offered value.
 
@@ -418,6 +434,7 @@ def countered(
     Raises:
         InvalidInputError, InvalidNumberError, UnknownAttributeError: What is wrong with the words.
     """
+    domain = entry.coding.domain
     own = Phi(now.marginals, now.moments, now.histograms, now.sums)
     phi = own if marginals is None else phi_of(marginals, domain)
     privacy = _for_persons(privacy_of(measured) or now.privacy, now.privacy.most_records or 0)
@@ -432,4 +449,4 @@ def countered(
         **alike(measured),
         **{field: value for field, value in others.items() if value is not None},
     )
-    return proposal.in_order_of(domain)
+    return _with_columns(proposal, measured, entry).in_order_of(domain)

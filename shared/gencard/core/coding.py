@@ -7,7 +7,7 @@ Nothing here is ever taken from records at run time: the schema is public by dec
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -335,6 +335,15 @@ class Coding:
         return tuple(one.name for one in self.attributes if one.derivation is None)
 
     @property
+    def with_step(self) -> Clique:
+        """Attributes that records hold and whose numbers are whole multiples of a step."""
+        return tuple(
+            one.name
+            for one in self.attributes
+            if one.derivation is None and isinstance(one.coding, Edges) and one.coding.scale is not None
+        )
+
+    @property
     def domain(self) -> Domain:
         return Domain(
             tuple(attribute.name for attribute in self.attributes),
@@ -343,6 +352,13 @@ class Coding:
 
     def attribute(self, name: str) -> Attribute:
         return self.attributes[self.domain.axis(name)]
+
+    def over(self, attributes: Clique) -> "Coding":
+        """Return levels of some attributes, without derivations and cells that cannot occur.
+
+        A derived attribute may be among them while its sources are not.
+        """
+        return Coding(tuple(replace(self.attribute(name), derivation=None) for name in attributes))
 
 
 def _is_of_a_number(coding: Labels | Edges) -> bool:

@@ -77,8 +77,9 @@ class AnalysesPolicy:
             answer.
         libraries: Libraries that programs may use: packages of Python, ``R``, and packages of R such
             as ``R-survival``. They need ``reviewed_runs``.
-        columns: Attributes with edges whose numbers programs receive as recorded, not as intervals.
-            They need ``reviewed_runs``.
+        columns: Attributes with edges whose numbers programs may receive as recorded; all others come
+            by levels. Of tables in databases, only numbers with a step. No effect without
+            ``reviewed_runs``.
         program_numbers: Numbers in the answer of one program, 1 to 10,000.
         stored: ``true``: checked runs of means, t tests, variance, regression, correlation and quantiles
             take numbers as recorded, where the schema declares a step; else each level is a number.
@@ -121,7 +122,7 @@ class AnalysesPolicy:
             reviewed_runs=self.reviewed_runs,
             libraries=_sorted(self.libraries),
             program_numbers=self.program_numbers,
-            columns=_sorted(self.columns),
+            columns=_sorted(self.columns) if self.reviewed_runs else (),
         )
 
     @property
@@ -256,12 +257,17 @@ class Policy:
         noise = self.noise and replace(self.noise, most_records=most_records or None)
         return replace(self, noise=noise, most_records=most_records)
 
-    def without_numbers(self) -> "Policy":
-        """Return the policy for records whose version does not cover all values: programs get levels.
+    def without_numbers(self, covered: Clique) -> "Policy":
+        """Return the policy for records whose version does not cover all values: others come by levels.
 
-        Histograms, sums and checked runs stay, since each version covers whole steps.
+        Histograms and sums stay, and so do numbers with a step, since each version covers whole steps.
+
+        Args:
+            covered: Attributes whose numbers have a step.
         """
-        return replace(self, analyses=replace(self.analyses, columns=()))
+        columns = tuple(name for name in self.analyses.columns if name in covered)
+        stored = self.analyses.stored and bool(covered)
+        return replace(self, analyses=replace(self.analyses, stored=stored, columns=columns))
 
     @property
     def decided_by_two(self) -> tuple[TwoStewards, ...]:

@@ -1,8 +1,9 @@
 """Codes <-> data frames with the declared labels and types.
 
 Text labels become categoricals, ordered where that is declared; whole numbers and truth values become
-themselves. Edges become numbers or dates inside them. As levels, all attributes are categoricals, and
-those with edges have intervals ``[low, high)``, the last of which is closed on the right too. "Missing"
+themselves. Edges become numbers or dates inside them, whole numbers as integers if they are values that
+the attribute can have; see ``session.records``. As levels, all attributes are categoricals, and those
+with edges have intervals ``[low, high)``, the last of which is closed on the right too. "Missing"
 becomes NA. The way back gives the same codes.
 """
 

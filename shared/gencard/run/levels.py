@@ -1,7 +1,7 @@
 """The declared levels of an attribute, by name and by value."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
@@ -211,6 +211,19 @@ class Numbers:
     def _stream(self, name: str, version: str) -> np.random.PCG64:
         digest = hashlib.sha256(f"gencard.numbers.{version}\x00{self._seed}\x00{name}".encode())
         return np.random.PCG64(int.from_bytes(digest.digest(), "big"))
+
+
+def by_levels(coding: Coding, attributes: Clique, columns: Collection[str]) -> Clique:
+    """Return the attributes with edges whose numbers a program does not get as recorded.
+
+    Args:
+        columns: Attributes whose numbers it gets.
+    """
+    return tuple(
+        name
+        for name in attributes
+        if name not in columns and isinstance(coding.attribute(name).coding, Edges)
+    )
 
 
 def drawn_numbers(

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gencard.core.coding import Attribute, Edges
 from gencard.core.errors import InvalidInputError
+from gencard.core.scale import Scale
 from gencard.core.types import FloatArray
 from gencard.run.levels import Stored, is_boolean, is_integer, is_ordered, names_of
 from gencard.wire.box_request import BoxRequest
@@ -78,14 +79,18 @@ def bytes_of_r_request(request: BoxRequest) -> bytes:
 def _column(attribute: Attribute, codes: NDArray[np.int64], stored: Stored) -> Iterator[bytes]:
     """Kind and values of one attribute, as they are in a data frame."""
     match attribute.coding:
-        case Edges() as edges:
-            yield _word("dates" if edges.dates else "numbers")
+        case Edges(dates=True) as edges:
             values = stored.of(attribute.name, edges, codes)
-            yield _doubles(np.floor(values) if edges.dates else values)
+            yield from (_word("dates"), _doubles(np.floor(values)))
+        case Edges(decimals=0, scale=Scale()) as edges if stored.is_value(attribute.name):
+            yield from _integers(stored.of(attribute.name, edges, codes), edges.edges)
+        case Edges() as edges:
+            yield from (_word("numbers"), _doubles(stored.of(attribute.name, edges, codes)))
         case _ if is_boolean(attribute):
             yield from (_word("booleans"), _known(codes, codes, 2))
         case _ if is_integer(attribute):
-            yield from _integers(np.array(list(map(int, names_of(attribute))), np.int64), codes)
+            table = np.array([*map(float, names_of(attribute)), np.nan])
+            yield from _integers(table[codes], table[:-1])
         case _:
             names = names_of(attribute)
             yield _word("ordered" if is_ordered(attribute) else "factor")
@@ -94,13 +99,13 @@ def _column(attribute: Attribute, codes: NDArray[np.int64], stored: Stored) -> I
             yield from map(_word, names)
 
 
-def _integers(table: NDArray[np.int64], codes: NDArray[np.int64]) -> Iterator[bytes]:
-    """Whole numbers; as doubles where R has no integers of that size."""
-    values = np.append(table, 0)[codes]
-    if np.abs(table).max(initial=0) > _MOST_WHOLE:
-        yield from (_word("numbers"), _doubles(np.where(codes < len(table), values, np.nan)))
+def _integers(values: FloatArray, declared: ArrayLike) -> Iterator[bytes]:
+    """Whole numbers, NaN being absent; as doubles if R has no integers of the size that is declared."""
+    if np.abs(declared).max() > _MOST_WHOLE:
+        yield from (_word("numbers"), _doubles(values))
     else:
-        yield from (_word("integers"), _known(values, codes, len(table)))
+        integers = np.where(np.isnan(values), _ABSENT, values).astype(_WHOLE)
+        yield from (_word("integers"), integers.tobytes())
 
 
 def _known(values: NDArray[np.int64], codes: NDArray[np.int64], levels: int) -> bytes:

@@ -59,7 +59,8 @@ class Outputs:
         All declared levels of a categorical axis are in it, those without records as 0 or missing.
 
         Args:
-            counts: Columns that hold numbers of records; by default those of whole numbers.
+            counts: Columns that hold numbers of records, which leave as multiples of 5 or more. Default:
+                those of whole numbers; ``counts=[]`` for their sums or extremes.
 
         Raises:
             InvalidInputError: It is no table of numbers.
@@ -136,10 +137,22 @@ def begin(dataset: Dataset, coding: Coding, seed: int, stored: StoredNumbers = N
 
 
 def records() -> pd.DataFrame:
-    """The records, one column for each attribute of the card.
+    """Return the records, one column for each attribute of the card.
 
-    Labels are categoricals with all declared levels, whole numbers and truth values themselves, and
-    intervals their midpoints, or numbers as the records have them where the card grants these.
+    Types follow from the schema and the card alone, so they are the same on synthetic rows and on the
+    records:
+
+    - labels: categoricals of text with all declared levels, so 007 stays 007; whole numbers and truth
+      values that are declared as such are themselves;
+    - numbers, dates and times that the card grants (``analyses.columns``): the values of the records,
+      rounded to their step and clamped as the schema declares. Whole numbers are int64, others float64,
+      dates datetime64; times of day are minutes since midnight, as int64;
+    - other attributes with edges: the midpoint of each level, as float64 or datetime64.
+
+    Missing values are NA, NaN or NaT; whole numbers that may be missing are Int64. In R, labels are
+    factors, whole numbers integers (beyond 2^31 doubles), dates ``Date``, and missing values NA.
+
+    Names of outputs must not depend on the records: group numbers by cells of your own (``pd.cut``).
 
     Raises:
         InvalidInputError: The program was not started by ``gencard run``.

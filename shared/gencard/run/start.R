@@ -2,7 +2,9 @@
 # records() and output, and answers its outputs as JSON on standard output. Base R alone.
 #
 #   records()                           a data frame: factors with all declared levels, numbers, dates
-#   output$table(name, data)            a table(), matrix, named vector or data frame of numbers
+#   output$table(name, data, counts)    a table(), matrix, named vector or data frame of numbers; columns
+#                                       of integers are numbers of records, or those named in counts:
+#                                       character() for sums or extremes of whole numbers
 #   output$coefficients(name, fit)      lm, glm, coxph and the like, or a data frame of coefficients
 #   output$curve(name, data, at_risk)   rising numbers as row names; the column of records at risk
 #   output$scalar(name, value, count)   one number

@@ -18,11 +18,11 @@ from gencard.client.connection.connection import ProgressDisplay, progress_bar, 
 from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.release import Release
 from gencard.core.card.analyses import Analyses
-from gencard.core.coding import Coding
+from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs, outputs_to_json
 from gencard.files import PROGRAM_LIMIT, read_file
-from gencard.run.levels import drawn_numbers
+from gencard.run.levels import by_levels, drawn_numbers
 from gencard.run.r_language import R, bytes_of_r_request, check_language, is_r
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.box_answer import AnswerReader
@@ -43,12 +43,14 @@ class DryRun(Displayable):
         program: The file as it was.
         release: datasets/{dataset}/cards/{card}/releases/{release}.
         outputs: What it gave, rounded as on the records.
+        by_levels: Attributes that came as the midpoints of their levels, here and on the records.
     """
 
     program: bytes
     release: str
     seed: int
     outputs: Outputs
+    by_levels: Clique = ()
 
     @property
     def digest(self) -> str:
@@ -68,11 +70,14 @@ class DryRun(Displayable):
 
     def lines(self) -> list[tuple[str, str]]:
         """What it is, for people."""
-        return [
+        lines = [
             ("Program", self.digest),
             ("Rows", self.release),
             ("Numbers", f"{self.numbers} in {len(self.outputs)} outputs"),
         ]
+        counted = "; ".join(f"{one.name}: {', '.join(one.counts)}" for one in self.outputs if one.counts)
+        more = (("Numbers of records", counted), ("By levels", ", ".join(self.by_levels)))
+        return [*lines, *(line for line in more if line[1])]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return "Dry run", [Facts(self.lines()), *map(_grid, self.outputs)]
@@ -125,11 +130,12 @@ def dry_run(
     """
     path, text = Path(program), text_of(program)
     names = release.dataset.domain.attributes
-    coding = Coding(tuple(release.coding.attribute(name) for name in names))
+    coding = release.coding.over(names)
     seed_of_numbers, places = release.receipt.drawing_seed, release.places() if stored else {}
     numbers = drawn_numbers(release.dataset, coding, stored, seed_of_numbers, places)
     request = BoxRequest(BoxTask.ANALYSE, release.dataset, 0, seed, coding=coding, stored=numbers)
-    return DryRun(text, release.name, seed, outputs_here(path, request))
+    outputs = outputs_here(path, request)
+    return DryRun(text, release.name, seed, outputs, by_levels(coding, names, stored))
 
 
 def outputs_here(path: Path, request: BoxRequest) -> Outputs:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.answers.answers import PROGRAM, Answers, check_numbers
 from gencard.controller.answers.decisions import Outcome
-from gencard.controller.answers.review import answer_of, marks_document, numbers_in
+from gencard.controller.answers.review import answer_of, marks_document, notes_on, numbers_in
 from gencard.controller.answers.run import AnswerRun
 from gencard.controller.cards.released import question_of
 from gencard.controller.jobs import tasks
@@ -50,6 +50,7 @@ from gencard.core.errors import (
 )
 from gencard.core.output_checks.rules import RULES_VERSION, USUAL_RULES, Rule
 from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json, outputs_to_json
+from gencard.run.levels import by_levels
 from gencard.run.r_language import is_r
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.documents.receipt import receipt_of_document
@@ -114,8 +115,9 @@ class Programs:
         def make(tx: Connection) -> bytes:
             usable = answers.cards.usable(tx, who, card)
             entry = answers.entry_of(usable)
-            if offer_of(usable).terms.analyses.columns:
-                check_numbers(entry, "A program with columns as recorded")
+            coding, columns = entry.schema.coding, offer_of(usable).terms.analyses.columns
+            if not {*columns} <= {*coding.with_step}:
+                check_numbers(entry, "A program with recorded numbers that have no step")
             check_program(program, dry, usable)
             release = self._release_of(tx, usable, dry)
             question = Question(PROGRAM, analysis_digest(program))
@@ -201,15 +203,16 @@ class ProgramRun:
         rehearsal, at_records = self._jobs(run, card, psi)
         with not_run():
             rehearsed = run.job(tasks.REHEARSE, rehearsal).outputs
-        program = run.request["program"]
+        program, coding = run.request["program"], rehearsal.schema.coding
+        notes = notes_on(by_levels(coding, at_records.attributes, terms.analyses.columns))
         try:
             outputs = run.job(tasks.RUN_ONCE, at_records).outputs
-            answer = answer_of(question_of(row).formula, outputs, rehearsed)
+            answer = answer_of(question_of(row).formula, outputs, rehearsed, notes)
             rules = answers.cards.entry_of(card).policy.analyses.rules
-            marks = marks_document(program, outputs, rehearsed, rules)
+            marks = marks_document(program, outputs, rehearsed, rules, notes)
             outcome = Outcome(answer, numbers_in(outputs), (), RULES_VERSION, marks=marks)
         except ProgramRunFailedError:
-            marks = marks_document(program, (), (), USUAL_RULES)
+            marks = marks_document(program, (), (), USUAL_RULES, notes)
             outcome = Outcome(None, 0, (str(Rule.FAILED),), RULES_VERSION, marks=marks)
         run.rest()
         with answers.cards.database.transaction() as tx:

@@ -6,6 +6,7 @@ from typing import Any
 
 from gencard.controller.answers.decisions import Outcome
 from gencard.core.answers.answer import Answer, Table
+from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rules
 from gencard.core.output_checks.tables import judged_outputs
@@ -23,10 +24,11 @@ from gencard.wire.steward import ReviewedNumber
 ON_SYNTHETIC_ROWS = "{}: difference to the synthetic rows"
 """The name of the table beside each released one."""
 
-_NOTES = (
-    "as on the coded records: intervals are their midpoints",
-    "a steward saw each number of the program's, and released these",
-)
+_SEEN = "a steward saw each number of the program's, and released these"
+_BY_LEVELS = "by levels, each as its midpoint: {}"
+_OF_BEFORE = ("as on the coded records: intervals are their midpoints",)
+"""Note of a run that waits since before its columns were kept with it."""
+
 _MULTIPLES = "numbers of records are multiples of {}"
 
 WITHHELD, ROUNDED = "NUMBERS_WITHHELD", "NUMBERS_ROUNDED"
@@ -56,6 +58,7 @@ class Review:
         dry: As on the synthetic rows.
         rules: Those of the policy under which it ran.
         base: Numbers of records leave as multiples of it.
+        notes: How its attributes came to the program.
     """
 
     program: str
@@ -63,6 +66,7 @@ class Review:
     dry: Outputs
     rules: Rules = USUAL_RULES
     base: int = 1
+    notes: tuple[str, ...] = _OF_BEFORE
 
     @classmethod
     def of(cls, outcome: Outcome) -> "Review":
@@ -76,7 +80,8 @@ class Review:
         if "limits" not in marks:  # it ran before reviewed runs had rules of the policy
             return review
         rules = PLAIN.read(Rules, marks["limits"], field="limits")
-        return replace(review, rules=rules, base=rules.checks.rounding)
+        notes = tuple(map(str, marks.get("notes", _OF_BEFORE)))
+        return replace(review, rules=rules, base=rules.checks.rounding, notes=notes)
 
     def cells(self) -> Iterator[ReviewedNumber]:
         """Every number, in its order."""
@@ -120,7 +125,7 @@ class Review:
         if digits is not None:
             values = [significant(value, digits) for value in values]
         outputs = with_values(self.outputs, values)
-        return answer_of(digest, outputs, self.dry, self.base), sum(left), codes
+        return answer_of(digest, outputs, self.dry, self.notes, self.base), sum(left), codes
 
 
 def with_values(outputs: Outputs, values: Sequence[Number]) -> Outputs:
@@ -137,25 +142,35 @@ def numbers_in(outputs: Outputs) -> int:
     return sum(output.numbers for output in outputs)
 
 
-def marks_document(program: str, outputs: Outputs, dry: Outputs, rules: Rules) -> dict[str, Any]:
+def notes_on(by_levels: Clique) -> tuple[str, ...]:
+    """Notes of an answer on the attributes that its program got by levels."""
+    return (_BY_LEVELS.format(", ".join(by_levels)),) if by_levels else ()
+
+
+def marks_document(
+    program: str, outputs: Outputs, dry: Outputs, rules: Rules, notes: tuple[str, ...]
+) -> dict[str, Any]:
     """What the state keeps for a steward, and ``Review.of`` reads."""
     return {
         "program": program,
         "outputs": outputs_to_json(outputs),
         "dry_run": outputs_to_json(dry),
         "limits": PLAIN.write(rules),
+        "notes": list(notes),
     }
 
 
-def answer_of(digest: str, outputs: Outputs, dry: Outputs, base: int = 1) -> Any:
+def answer_of(digest: str, outputs: Outputs, dry: Outputs, notes: tuple[str, ...], base: int = 1) -> Any:
     """Outputs as an answer: each a table, and beside it what it differs by from the synthetic rows.
 
     Args:
+        notes: How the attributes came to the program.
         base: Of which numbers of records are multiples.
     """
     pairs = list(zip(outputs, dry, strict=True))
     tables = [table for output, before in pairs for table in _tables(output, before)]
-    notes = (*_NOTES, _MULTIPLES.format(base)) if base > 1 else _NOTES
+    multiples = (_MULTIPLES.format(base),) if base > 1 else ()
+    notes = (*notes, _SEEN, *multiples)
     return Answer("program", digest, 0.0, tables=tuple(tables), notes=notes).to_json()
 
 

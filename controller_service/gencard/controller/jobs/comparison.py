@@ -107,7 +107,7 @@ def _material(job: CompareJob) -> Material:
     )
     return Material(
         synthetic=rows,
-        coding=Coding(tuple(coding.attribute(name) for name in attributes)),
+        coding=coding.over(attributes),
         cliques=job.cliques,
         declared=job.declared,
         seed=job.seed,

@@ -4,8 +4,6 @@ from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.tasks import ProgramJob, ProgramResult, RehearsalJob
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.sandbox.analyses import SandboxedAnalysis
-from gencard.core.coding import Coding
-from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.program_outputs import difference_in_shape
 from gencard.core.statistics.places import places_of
@@ -23,7 +21,7 @@ def rehearse(job: RehearsalJob, progress: Progress) -> ProgramResult:
     """
     progress("run", 0.0)
     rows = RowsFile(job.rows_file).dataset()
-    coding = _coding_over(job.schema.coding, rows.domain.attributes)
+    coding = job.schema.coding.over(rows.domain.attributes)
     program = job.program
     places = places_of(psi_of_document(job.psi), job.schema.coding) if job.psi else {}
     stored_numbers = drawn_numbers(rows, coding, program.stored, job.drawing_seed, places)
@@ -45,13 +43,8 @@ def run_once(job: ProgramJob, progress: Progress) -> ProgramResult:
         BlackBoxError: It failed, or gave another shape; which, depends on records, and is not said.
     """
     progress("read", 0.0)
-    coding, program = _coding_over(job.records.schema.coding, job.attributes), job.program
+    coding, program = job.records.schema.coding.over(job.attributes), job.program
     dataset, numbers = records_as_stored([coding.domain.attributes], program.stored, job.records)
     analysis = SandboxedAnalysis.of_recipe(program.recipe, program.most_numbers)
     outputs = analysis.agreed_outputs(dataset, coding, program.agreed, numbers, seed=program.seed)
     return ProgramResult(outputs)
-
-
-def _coding_over(coding: Coding, attributes: Clique) -> Coding:
-    """The schema of these attributes alone; cells that cannot occur are not part of it."""
-    return Coding(tuple(coding.attribute(name) for name in attributes))

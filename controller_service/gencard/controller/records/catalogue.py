@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gencard.controller.records.encoding import scales_of
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
@@ -61,7 +60,9 @@ class DatasetEntry:
         # here, so that no reloaded or replaced policy sells noise for a record as noise for a person,
         # or stored numbers of two states of a table under one version
         policy = self.policy.for_persons(self.schema.most_records)
-        object.__setattr__(self, "policy", policy if self.covers_values else policy.without_numbers())
+        if not self.covers_values:
+            policy = policy.without_numbers(self.schema.coding.with_step)
+        object.__setattr__(self, "policy", policy)
         object.__setattr__(self, "coding_digest", coding_digest(self.schema.coding))
 
     @property
@@ -70,7 +71,7 @@ class DatasetEntry:
 
     def covers(self, names: Iterable[str]) -> bool:
         """Whether the version changes with each number of some attributes: all do that have a step."""
-        return self.covers_values or {*names} <= {*scales_of(self.schema.coding)}
+        return self.covers_values or {*names} <= {*self.schema.coding.with_step}
 
     @property
     def versions(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.records.vault import check_detected, open_source
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.card.sums import Histogram, cell_names
-from gencard.core.coding import PLAIN, Coding, Edges
+from gencard.core.coding import PLAIN, Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
 from gencard.core.policy import NumbersOffer, Policy
@@ -201,12 +201,7 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
 
 def _summed(policy: Policy, coding: Coding) -> Clique:
     """Attributes whose exact histograms are on offer."""
-    if policy.histograms is not NumbersOffer.EXACT:
-        return ()
-    attributes = (one for one in coding.attributes if one.derivation is None)
-    return tuple(
-        one.name for one in attributes if isinstance(one.coding, Edges) and one.coding.scale is not None
-    )
+    return coding.with_step if policy.histograms is NumbersOffer.EXACT else ()
 
 
 def _small_table(

@@ -109,7 +109,7 @@ class RecordSource(MarginalSource, Protocol):
 
 def check_values(source: RecordSource, uncoded: Clique) -> None:
     """Raises RecordsProtectedError where numbers are wanted that the version leaves out."""
-    if not source.covers_values and not {*uncoded} <= {*scales_of(source.coding)}:
+    if not source.covers_values and not {*uncoded} <= {*source.coding.with_step}:
         raise RecordsProtectedError(what="The numbers as stored", why=NOT_COVERED)
 
 

@@ -72,10 +72,10 @@ remainder_percent = 10, rounding = 5 }}
 # are exact, or have noise with a budget of their own, as the counts of the card. Reviewed runs are
 # programs of analysts, and a steward reviews every answer; release = "steward" asks for this in checked
 # runs too. libraries names packages of Python, R, and packages of R such as R-survival; columns names
-# attributes whose numbers programs receive as recorded. See docs/controllers.md.
+# attributes whose numbers programs receive as recorded, all others by levels. See docs/controllers.md.
 # analyses = {{ kinds = ["linear", "logistic", "crosstab"], checked_runs = 5, numbers = 100, \
 threshold = 10, rounding = 5, influence = 1, release = "policy", stored = true, \
-reviewed_runs = 0, libraries = [], program_numbers = 500 }}
+reviewed_runs = 0, libraries = [], program_numbers = 500{columns} }}
 
 # Review this: budgets, the most that may ever be spent. All noise on the dataset together may spend
 # rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. statistics covers exact
@@ -109,19 +109,13 @@ sums = "noise"
 """
 
 
-def _has_scale(schema: PublicSchema) -> bool:
-    """Whether numbers of the schema can be summed."""
-    codings = (one.coding for one in schema.coding.attributes)
-    return any(isinstance(one, Edges) and one.scale is not None for one in codings)
-
-
 def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: SchemaDraft) -> str:
     """The table of a dataset, with policy and caps for all pairs of attributes.
 
     Args:
         schema: Name of its schema file.
     """
-    domain = drafted.schema.coding.domain
+    domain, with_step = drafted.schema.coding.domain, drafted.schema.coding.with_step
     pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
     return _DATASET.format(
         name=toml_text(name),
@@ -130,7 +124,8 @@ def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: Sch
         format=_format_text(drafted.format),
         generators=toml_text(BY_CONSTRUCTION),
         pairs=len(pairs),
-        numbers=_NUMBERS if _has_scale(drafted.schema) else "",
+        numbers=_NUMBERS if with_step else "",
+        columns=f", columns = {toml_text(with_step)}" if with_step else "",
         dimension=dimension(domain, pairs),
         card_rho=CARD_RHO,
         card_epsilon=_epsilon_text(CARD_RHO),

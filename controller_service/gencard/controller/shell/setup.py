@@ -20,7 +20,6 @@ from gencard.controller.people.enrolment import PROJECT
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
 from gencard.controller.records.catalogue import PREFIX, Catalogue
-from gencard.controller.records.encoding import scales_of
 from gencard.controller.records.records import (
     SmallCells,
     check_records,
@@ -145,13 +144,15 @@ def _say_next_steps(made: Draft) -> None:
 
 
 def _say_uncovered(entry: DatasetTable, catalogue: Catalogue) -> None:
-    """Say that a policy offers stored numbers of a table, which are not given."""
-    analyses, known = entry.policy.analyses, catalogue.named(f"{PREFIX}{entry.name}")
-    offered = [name for name in ("stored", "columns") if getattr(analyses, name)]
-    if scales_of(known.schema.coding):  # runs take the numbers of attributes with a step
-        offered = [name for name in offered if name != "stored"]
-    if offered and not known.covers_values:
-        say(f"{entry.name}: analyses.{' and analyses.'.join(offered)} has no effect: {NOT_COVERED}.")
+    """Say which stored numbers of a table a policy offers that are not given."""
+    declared, given = entry.policy.analyses, catalogue.named(f"{PREFIX}{entry.name}").policy.analyses
+    dropped = [name for name in declared.columns if name not in given.columns]
+    settings = [
+        *(["analyses.stored"] if declared.stored and not given.stored else []),
+        *([f"analyses.columns for {', '.join(dropped)}"] if dropped else []),
+    ]
+    if settings:
+        say(f"{entry.name}: {' and '.join(settings)} has no effect: {NOT_COVERED}.")
 
 
 def _say_dropped_runs(entry: DatasetTable) -> None:

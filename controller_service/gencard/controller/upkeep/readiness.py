@@ -220,12 +220,12 @@ def _check_libraries(dataset_entry: DatasetEntry) -> None:
 def _check_columns(dataset_entry: DatasetEntry) -> None:
     """Raises InvalidInputError where a policy offers stored numbers of what has no intervals."""
     coding = dataset_entry.schema.coding
-    numbers = {one.name for one in coding.attributes if isinstance(one.coding, Edges)}
-    unknown = sorted(set(dataset_entry.policy.analyses.most.columns) - numbers)
+    numbers = {name for name in coding.stored if isinstance(coding.attribute(name).coding, Edges)}
+    unknown = sorted(set(dataset_entry.policy.analyses.columns) - numbers)
     if unknown:
         raise InvalidInputError(
             field=f"{dataset_entry.name}: policy.analyses.columns",
-            problem=f"names '{unknown[0]}', which is not an attribute with edges",
+            problem=f"names '{unknown[0]}', which has no edges, or is derived from other attributes",
         )
 
 

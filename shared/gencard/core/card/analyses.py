@@ -16,6 +16,7 @@ from gencard.core.json_codecs import written
 MOST_RUNS = 1_000
 MOST_NUMBERS = 10_000
 MOST_NAMES = 100
+MOST_COLUMNS = 5_000
 
 _KIND = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -39,7 +40,8 @@ class Analyses:
         programs: SHA-256, in hex, of each program that may be run; sorted.
         libraries: Names of the distributions that the programs may import; sorted.
         program_numbers: At most so many in the answer of one reviewed run.
-        columns: Attributes whose numbers programs get as the records have them; sorted.
+        columns: Attributes whose numbers programs get as the records have them; all others with edges
+            come by levels. Sorted.
 
     Raises:
         InvalidInputError, InvalidNumberError: Repeated, not sorted, not a name, or out of bounds; kinds,
@@ -59,7 +61,7 @@ class Analyses:
     def __post_init__(self) -> None:
         for name, form in (("kinds", _KIND), ("programs", _DIGEST), ("libraries", _LIBRARY)):
             self._check_names(name, form)
-        self._check_names("columns", _ATTRIBUTE)
+        self._check_names("columns", _ATTRIBUTE, MOST_COLUMNS)
         for name, least, most in (
             ("checked_runs", 0, MOST_RUNS),
             ("reviewed_runs", 0, MOST_RUNS),
@@ -80,10 +82,10 @@ class Analyses:
         if isinstance(self.privacy, InsideGenerator):
             raise InvalidInputError(field="analyses.privacy", problem="must be exact or added noise")
 
-    def _check_names(self, name: str, form: re.Pattern[str]) -> None:
+    def _check_names(self, name: str, form: re.Pattern[str], most: int = MOST_NAMES) -> None:
         names = getattr(self, name)
-        if list(names) != sorted(set(names)) or len(names) > MOST_NAMES:
-            problem = f"must be at most {MOST_NAMES} different names, in alphabetical order"
+        if list(names) != sorted(set(names)) or len(names) > most:
+            problem = f"must be at most {most} different names, in alphabetical order"
             raise InvalidInputError(field=f"analyses.{name}", problem=problem)
         if not all(form.fullmatch(one) for one in names):
             raise InvalidInputError(field=f"analyses.{name}", problem="includes one that is not valid")
