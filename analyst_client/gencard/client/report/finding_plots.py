@@ -13,6 +13,7 @@ from gencard.core.evaluation.distances import BINS, RATIO_BINS, STEP
 from gencard.core.evaluation.evaluation import Finding
 from gencard.core.evaluation.tables import MOST_LINES
 from gencard.core.types import UNDEFINED
+from gencard.core.utility.numbers import NumberFigure
 
 RELEASE, ALARM, BESIDE = "C0", "C1", "C2"
 """First colours of the cycle: the release, what may be a leak, and the reference."""
@@ -185,6 +186,31 @@ def _(finding: tables.FidelityFinding, axes: Axes) -> None:
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(left=0)
     axes.set_xlabel(f"total variation, % of the rows; worst: {percent(distances.max() / 100)}")
+
+
+def draw_differences(shown: Sequence[NumberFigure], names: Sequence[str], axes: Axes) -> None:
+    """Each figure of the rows less what is known of it: a bar for bounds, a line for 95 % of its errors.
+
+    In standard deviations of the number; shares and correlations as they are.
+    """
+    axes.axvline(0, color=BESIDE, linewidth=0.8)
+    for place, one in enumerate(shown):
+        if one.rows is None:
+            axes.text(0.01, place, UNDEFINED, va="center", transform=axes.get_yaxis_transform())
+            continue
+        unit, colour = one.spread or 1.0, ALARM if one.beyond_chance else RELEASE
+        low, high = (one.rows - one.high) / unit, (one.rows - one.low) / unit
+        reach = 1.96 * float(np.hypot(one.stderr, one.noise)) / unit
+        axes.hlines([place], [low - reach], [high + reach], color=colour, linewidth=1.2)
+        axes.barh(place, high - low, left=low, height=0.5, color=colour, alpha=0.3)
+        value = [(one.rows - one.known) / unit]
+        axes.scatter(
+            value, [place], s=22, marker="D" if one.beyond_chance else "o", color=colour, zorder=3
+        )
+    axes.set_yticks(range(len(shown)), [_short(name, 40) for name in names])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("difference in sd of the number; of shares, correlations itself")
 
 
 @draw.register
