@@ -166,6 +166,7 @@ class Release(Displayable):
             return values_of(form, seed, rows, self.coding, places=self.places)
         return values_of(form, seed, places=self.places)
 
+    @checked(name=text)
     def numbers(self, name: str) -> FloatArray | None:
         """The numbers of an attribute as in ``frame``, shape ``(rows,)``, NaN for "missing".
 
@@ -173,6 +174,9 @@ class Release(Displayable):
 
         Returns:
             None for an attribute without edges.
+
+        Raises:
+            UnknownAttributeError: The schema does not have the attribute.
         """
         edges, values = self.coding.attribute(name).coding, self._values("numbers", self.dataset)
         if not isinstance(edges, Edges) or values is None:

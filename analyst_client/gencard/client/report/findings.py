@@ -182,8 +182,8 @@ def unseen_words(facts: Fidelity) -> list[str]:
         first, *others = unseen.drowned
         more = f"; {len(others):,} more marginals are such" if others else ""
         words.append(
-            f"differences below the noise in psi, which moves about {percent(first.noise)} of the records "
-            f"of {named(first.clique)}: rows are {percent(first.total_variation)} from psi{more}"
+            f"differences below the noise in psi, which moves about {percent(first.noise)} of the "
+            f"records of {named(first.clique)}: rows are {percent(first.total_variation)} from psi{more}"
         )
     if facts.numbers is not None and facts.numbers.drowned:
         words.append(_drowned_numbers(facts.numbers))

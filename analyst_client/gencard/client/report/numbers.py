@@ -29,6 +29,11 @@ _NO_CORRELATION = (
 _CONSTANT = "the records have one value only, or none"
 
 
+def is_of_psi(table: NumberTable) -> bool:
+    """Return whether rows are compared with psi, and not with records."""
+    return all(one.source is not Source.RECORDS for one in table.figures)
+
+
 @dataclass(frozen=True, slots=True)
 class NumberReport:
     """Figures of numbers, with the schema that says how numbers of an attribute are written."""
@@ -37,14 +42,9 @@ class NumberReport:
     coding: Coding
 
     @property
-    def of_psi(self) -> bool:
-        """Whether rows are compared with psi, and not with records."""
-        return all(one.source is not Source.RECORDS for one in self.table.figures)
-
-    @property
     def heads(self) -> tuple[str, ...]:
         """Heads of the table's columns."""
-        return HEADS if self.of_psi else RECORD_HEADS
+        return HEADS if is_of_psi(self.table) else RECORD_HEADS
 
     def lines(self, most: int) -> Iterator[tuple[str, ...]]:
         """One line for each figure, under ``heads``.
@@ -71,11 +71,11 @@ class NumberReport:
             reason = "the rows have levels in place of numbers"
             lines.append(f"{listed(table.without_numbers)}: {reason}")
         if table.without_sd:
-            reason = _NO_SD if self.of_psi else _CONSTANT
+            reason = _NO_SD if is_of_psi(self.table) else _CONSTANT
             lines.append(f"sd of {listed(table.without_sd)}: {reason}")
         if table.without_correlation:
             pairs = listed([named(pair) for pair in table.without_correlation])
-            reason = _NO_CORRELATION if self.of_psi else _CONSTANT
+            reason = _NO_CORRELATION if is_of_psi(self.table) else _CONSTANT
             lines.append(f"correlation of {pairs}: {reason}")
         return [("Not compared", line) for line in lines]
 
@@ -158,10 +158,10 @@ def numbers_sentence(table: NumberTable | None) -> str:
     if table is None or not table.figures:
         return ""
     differing, total = len(table.unexplained), len(table.figures)
+    by = "bounds, noise and sampling error" if is_of_psi(table) else "sampling error"
     if not differing:
-        return "No figure of a number differs by more than bounds, noise and sampling error."
-    by = "by more than bounds, noise and sampling error"
-    return f"{differing:,} of {total:,} figures of numbers differ {by}."
+        return f"No figure of a number differs by more than {by}."
+    return f"{differing:,} of {total:,} figures of numbers differ by more than {by}."
 
 
 def listed(names: Sequence[str] | Clique) -> str:

@@ -6,7 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gencard.client.display import Grid, named, percent
 from gencard.client.report import plots
-from gencard.client.report.numbers import NumberReport
+from gencard.client.report.numbers import NumberReport, is_of_psi
 from gencard.core.audit.plan import calls
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text, wording
@@ -182,5 +182,5 @@ def _numbers(report: NumberReport | None) -> dict[str, object] | None:
         "lines": list(report.lines(MOST_FIGURES)),
         "plot": plots.numbers(report),
         "most": plots.MOST_FIGURES,
-        "of_psi": report.of_psi,
+        "of_psi": is_of_psi(report.table),
     }

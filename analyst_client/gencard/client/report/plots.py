@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gencard.client.display import named, percent
-from gencard.client.report.finding_plots import draw, draw_differences, lines_of
+from gencard.client.report.finding_plots import draw, draw_differences, lines_of, short
 from gencard.client.report.findings import sentence
 from gencard.client.report.numbers import NumberReport, figure_name
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
@@ -100,7 +100,7 @@ def numbers(report: NumberReport) -> str:
     shown = [one for one in table.figures if one in chosen]
     title = "Differences of numbers"
     description = f"{len(table.unexplained):,} of {len(table.figures):,} beyond chance"
-    names = [f"{named(one.attributes)}, {figure_name(one, report.coding)}" for one in shown]
+    names = [f"{short(named(one.attributes), 26)}, {figure_name(one, report.coding)}" for one in shown]
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=(WIDTH, 1.2 + 0.24 * len(shown)), layout="constrained")
         draw_differences(shown, names, figure.subplots())
