@@ -220,7 +220,7 @@ def compared(names: Clique, known: KnownNumbers, rows: NumbersOf) -> NumberTable
         if numbers is None:
             without_numbers.append(name)
             continue
-        of_name = list(_of_number(name, known, Sample.of(numbers)))
+        of_name = list(_of_number(name, known, NumberSample.of(numbers)))
         judged += of_name
         if not any(one.figure.statistic is Statistic.SD for one in of_name):
             without_sd.append(name)
@@ -239,7 +239,7 @@ def compared(names: Clique, known: KnownNumbers, rows: NumbersOf) -> NumberTable
     )
 
 
-def _of_number(name: str, known: KnownNumbers, rows: "Sample") -> Iterator[_Judged]:
+def _of_number(name: str, known: KnownNumbers, rows: "NumberSample") -> Iterator[_Judged]:
     spread, n = rows.sd or 0.0, max(len(rows.values), 1)
     if (one := known.mean(name)) is not None:
         error = max(rows.mean_error, one.scatter / sqrt(n))
@@ -283,7 +283,7 @@ def _judged(
     return _Judged(figure, abs(figure.difference or 0.0), hypot(stderr, known.noise), rounding)
 
 
-def _quantile(name: str, share: float, known: KnownNumbers, one: Known, rows: "Sample") -> _Judged:
+def _quantile(name: str, share: float, known: KnownNumbers, one: Known, rows: "NumberSample") -> _Judged:
     """A quantile of the rows differs if too few of the records are up to it, or too many below."""
     value, error = rows.quantile(share)
     figure = _judged((name,), Statistic.QUANTILE, share, one, value, error, rows.sd or 0.0).figure
@@ -300,7 +300,7 @@ def _binomial(share: float, records: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class NumberSample:
     """Numbers of an attribute.
 
     Args:
@@ -310,7 +310,7 @@ class Sample:
     values: FloatArray
 
     @classmethod
-    def of(cls, numbers: FloatArray) -> "Sample":
+    def of(cls, numbers: FloatArray) -> "NumberSample":
         """Return the sample of numbers of shape ``(n,)``, of which NaN is "missing"."""
         return cls(np.sort(numbers[~np.isnan(numbers)]))
 
@@ -391,11 +391,11 @@ class RecordNumbers:
     """
 
     numbers: dict[str, FloatArray]
-    _samples: dict[str, Sample] = field(default_factory=dict, repr=False)
+    _samples: dict[str, NumberSample] = field(default_factory=dict, repr=False)
 
-    def _sample(self, name: str) -> Sample:
+    def _sample(self, name: str) -> NumberSample:
         if name not in self._samples:
-            self._samples[name] = Sample.of(self.numbers[name])
+            self._samples[name] = NumberSample.of(self.numbers[name])
         return self._samples[name]
 
     def mean(self, name: str) -> Known | None:

@@ -51,7 +51,7 @@ class Total(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Cells:
+class _CountedCells:
     """Counts of an attribute by the cells of its histogram, or by its levels.
 
     Args:
@@ -127,7 +127,7 @@ class PsiNumbers:
 
     psi: Psi
     coding: Coding
-    _known: dict[str, _Cells | None] = field(default_factory=dict, repr=False)
+    _known: dict[str, _CountedCells | None] = field(default_factory=dict, repr=False)
 
     def mean(self, name: str) -> Known | None:
         records, summed = self._total((), (name,)), self._total((name,))
@@ -265,19 +265,19 @@ class PsiNumbers:
         total = (cells * weights).sum()
         return Total(int(total) if exact else float(total), variance, Source.LEVELS)
 
-    def _cells(self, name: str) -> _Cells | None:
+    def _cells(self, name: str) -> _CountedCells | None:
         """Counts of the histogram; without one, of the levels. None where no record has a number."""
         if name not in self._known:
             cells = self._counted(name)
             self._known[name] = cells if cells is not None and cells.n > 0 else None
         return self._known[name]
 
-    def _counted(self, name: str) -> _Cells | None:
+    def _counted(self, name: str) -> _CountedCells | None:
         scale, margins = self._scale(name), PsiMargins.of(self.psi, self.coding)
         histogram = margins.histogram(name)
         if histogram is not None:
             counts = histogram.counts[: len(scale.cells) - 1]
-            return _Cells(scale, counts, histogram.stddev, Source.HISTOGRAM)
+            return _CountedCells(scale, counts, histogram.stddev, Source.HISTOGRAM)
         own = self.coding.attribute(name).coding
         try:
             levels, variances = margins.counts((name,)), margins.variances((name,))
@@ -287,7 +287,7 @@ class PsiNumbers:
         edges = own.edges if isinstance(own, Edges) else ()
         by_levels = replace(scale, cells=(*map(shortest, edges[:-1]), scale.cells[-1]))
         numbers = np.rint(present).astype(np.int64).tolist()
-        return _Cells(by_levels, numbers, sqrt(float(variances.flat[0])), Source.LEVELS)
+        return _CountedCells(by_levels, numbers, sqrt(float(variances.flat[0])), Source.LEVELS)
 
     def _scale(self, name: str) -> Scale:
         scale = number_scale(self.coding, name)
@@ -309,7 +309,7 @@ def _level_units(coding: Coding, name: str) -> list[int] | None:
     return [steps_of(shortest(start), scale.step) - scale.centre for start in own.edges[:-1]]
 
 
-def _mean_of_cells(cells: _Cells) -> Known:
+def _mean_of_cells(cells: _CountedCells) -> Known:
     low, high = (
         cells.shares @ np.array(ends, dtype=np.float64) for ends in zip(*cells.ends, strict=True)
     )
@@ -322,7 +322,7 @@ def _mean_of_cells(cells: _Cells) -> Known:
     return Known(mean * step, least, most, cells.source, noise * step, scatter=scatter)
 
 
-def _sd_of_cells(cells: _Cells) -> Known | None:
+def _sd_of_cells(cells: _CountedCells) -> Known | None:
     """Deviation with numbers placed evenly inside cells, and the least and the largest possible one."""
     if cells.n <= 1:
         return None
