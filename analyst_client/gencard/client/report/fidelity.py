@@ -132,13 +132,9 @@ class FidelityReport(WrittenAsPage, Displayable):
             "rows": self.facts.rows,
             "false_alarms": FALSE_ALARMS,
             "marginals": [self._object(marginal) for marginal in self.facts.marginals],
-            **self._numbers(),
+            # a schema without a step has the document of before
+            **({} if self.numbers is None else {"unseen": self.unseen, **self.numbers.document()}),
         }
-
-    def _numbers(self) -> dict[str, Any]:
-        """Empty where no attribute has a step, so that such documents have the form of before."""
-        numbers = self.facts.numbers
-        return {} if numbers is None else {"unseen": self.unseen, "numbers": PLAIN.write(numbers)}
 
     def _object(self, marginal: MarginalFidelity) -> dict[str, Any]:
         cells = [

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import floor, log10
+from typing import Any
 
 from gencard.client.display import Grid, Part, named, number, percent
 from gencard.core.coding import Coding, Edges, date_of_days, time_text
 from gencard.core.domain import Clique
+from gencard.core.typed_json import PLAIN
 from gencard.core.types import UNDEFINED
 from gencard.core.utility.numbers import NumberFigure, NumberTable, Source, Statistic
 
@@ -63,6 +65,10 @@ class NumberReport:
     def grids(self) -> list[Part]:
         """The table for terminals and notebooks; none without a figure."""
         return [Grid(self.heads, self.lines(_MOST_FIGURES))] if self.table.figures else []
+
+    def document(self) -> dict[str, Any]:
+        """The table as an object of JSON types, under its name."""
+        return {"numbers": PLAIN.write(self.table)}
 
     def left_out(self) -> list[tuple[str, str]]:
         """What the table leaves out, in names and reasons."""

@@ -1,7 +1,7 @@
 """Utility of rows compared with records that the caller has, as a table and as JSON."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -24,7 +24,6 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import level_values
-from gencard.core.typed_json import PLAIN
 from gencard.core.utility.analyses import Predictions, analyses
 from gencard.core.utility.gap import GapWords, gap_error, gap_of
 from gencard.core.utility.numbers import NumberTable
@@ -126,15 +125,12 @@ class UtilityReport(WrittenAsPage, Displayable):
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""
-        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        content = asdict(replace(self, numbers=None))
         del content["has_gap"], content["numbers"]
-        content["predictions"] = None if self.predictions is None else asdict(self.predictions)
-        numbers = {} if self.numbers is None else {"numbers": PLAIN.write(self.numbers.table)}
         return {"format": FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **content} | {
             "tables": {str(width): mean for width, mean in self.tables},
-            "regression": _object(self.regression),
-            "tree": _object(self.tree),
-            **numbers,
+            **{name: _object(getattr(self, name)) for name in ("regression", "tree")},
+            **({} if self.numbers is None else self.numbers.document()),
         }
 
     def _page(self) -> str:
