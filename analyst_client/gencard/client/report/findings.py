@@ -180,7 +180,7 @@ def unseen_words(facts: Fidelity) -> list[str]:
         words.append(f"effects inside levels, which rows do not have: {'; '.join(known)}")
     if unseen is not None and unseen.drowned:
         first, *others = unseen.drowned
-        more = f"; {len(others):,} more marginals are such" if others else ""
+        more = f"; {len(others):,} more likewise" if others else ""
         words.append(
             f"differences below the noise in psi, which moves about {percent(first.noise)} of the "
             f"records of {named(first.clique)}: rows are {percent(first.total_variation)} from psi{more}"
@@ -196,7 +196,7 @@ def _drowned_numbers(table: NumberTable) -> str:
     first = max(drowned, key=lambda one: one.noise / (one.spread or 1.0))
     what = f"share of {first.at:g}" if first.statistic is Statistic.SHARE else str(first.statistic)
     part = f", {percent(first.noise / first.spread)} of its sd" if first.spread not in (0.0, 1.0) else ""
-    more = f"; it is larger than {len(drowned) - 1:,} more differences" if len(drowned) > 1 else ""
+    more = f"; {len(drowned) - 1:,} more likewise" if len(drowned) > 1 else ""
     return (
         f"differences of numbers below the noise in psi: {what} of {named(first.attributes)} "
         f"± {error_text(first, first.noise)}{part}{more}"

@@ -22,7 +22,7 @@ MOST_NAMES = 6
 """Names in a sentence."""
 
 _MOST_DECIMALS = 6
-_MOST_DIGITS = 6
+_MOST_DIGITS = 5
 _MOST_FIGURES = 60
 _NO_SD = "psi has no sum of squares and no exact counts, or noise hides it"
 _NO_CORRELATION = (
@@ -64,7 +64,7 @@ class NumberReport:
 
     def grids(self) -> list[Part]:
         """The table for terminals and notebooks; none without a figure."""
-        return [Grid(self.heads, self.lines(_MOST_FIGURES))] if self.table.figures else []
+        return [Grid(self.heads, self.lines(_MOST_FIGURES), numbers=True)] if self.table.figures else []
 
     def document(self) -> dict[str, Any]:
         """The table as an object of JSON types, under its name."""
