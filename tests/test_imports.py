@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "core.blackbox": BELOW_AUDIT,
     "core.privacy": STATISTICS | {"core.privacy"},
     "core.psi_risk": STATISTICS | {"core.psi_risk", "core.generators"},  # guesses fit a table
-    "core.utility": STATISTICS | {"core.utility"},
+    "core.utility": STATISTICS | {"core.utility", "core.answers"},  # what psi tells of numbers
     "core.evaluation": STATISTICS | MEASURES,
     "core.answers": STATISTICS | {"core.generators"},  # the bootstrap fits a model to psi
     "core.output_checks": BASE | {"core.statistics", "core.answers"},

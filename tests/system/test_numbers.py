@@ -22,6 +22,7 @@ from gencard.core.errors import VerificationError
 from gencard.core.statistics.places import places_of
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.rank import rank
+from gencard.core.utility.numbers import Source, Statistic
 from gencard.run.frames import frame_of
 from gencard.run.levels import Numbers
 from gencard.wire.signatures.canonical import json_bytes
@@ -373,6 +374,37 @@ class TestPlacedByPsi:
         assert not parquet.ParquetFile(tmp_path / "levels.parquet").schema_arrow.metadata
         again = release.save(tmp_path / "levels", "rows.csv", values="levels")
         assert not (again / "README.txt").exists()
+
+    def test_fidelity_compares_the_same_numbers_of_release_frame_and_files(self, placed, tmp_path):
+        """Offline from a folder, too."""
+        _, card, release, folder = placed
+        facts = card.fidelity(release).facts
+        assert facts == card.fidelity(release.frame).facts
+        release.write(tmp_path / "rows.parquet")
+        for data in ("rows.csv", "rows.parquet"):
+            path = folder / data if data == "rows.csv" else tmp_path / data
+            shown = CliRunner().invoke(
+                analyst_shell, ["fidelity", str(folder), "--data", str(path), "--json"]
+            )
+            assert shown.exit_code == 0, shown.output
+            told = json.loads(shown.stdout)["numbers"]
+            assert told == json.loads(json.dumps(card.fidelity(release).document()["numbers"]))
+        means = {
+            one.attributes[0]: one for one in facts.numbers.figures if one.statistic == Statistic.MEAN
+        }
+        for name in ("spent", "hours"):
+            assert means[name].rows == pytest.approx(release.frame[name].mean())
+            assert means[name].noise > 0
+        assert means["day"].source is Source.LEVELS
+        assert facts.numbers.unexplained == ()
+
+    def test_a_report_opens_with_what_fidelity_does_not_see(self, placed):
+        _, card, release, _ = placed
+        report = card.report(release.name, progress=False)
+        assert report.available["fidelity"].facts == card.fidelity(release).facts
+        (measure,) = [one for one in report.document()["measures"] if one["name"] == "fidelity"]
+        assert measure["sentence"].startswith(f"Not seen: {self.WORDS}")
+        assert measure["found"]["facts"]["numbers"]["figures"]
 
     def test_release_frame_and_each_file_replay_to_the_byte(self, placed, house, tmp_path):
         _, card, release, folder = placed

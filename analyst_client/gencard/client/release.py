@@ -20,11 +20,12 @@ from gencard.client.files.folder import (
 from gencard.client.files.rows import cells_of, write_rows
 from gencard.core.card.budget import counted
 from gencard.core.card.terms import Tier
-from gencard.core.coding import Coding
+from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import invented_words
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
+from gencard.core.types import FloatArray
 from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.run.levels import Numbers, PlacesOf, ValueForm, Values, values_of
 from gencard.wire.documents.receipt import Receipt
@@ -164,6 +165,23 @@ class Release(Displayable):
         if self.derivations:
             return values_of(form, seed, rows, self.coding, places=self.places)
         return values_of(form, seed, places=self.places)
+
+    @checked(name=text)
+    def numbers(self, name: str) -> FloatArray | None:
+        """The numbers of an attribute as in ``frame``, shape ``(rows,)``, NaN for "missing".
+
+        Dates are days since 1970-01-01, times of day minutes since midnight.
+
+        Returns:
+            None for an attribute without edges.
+
+        Raises:
+            UnknownAttributeError: The schema does not have the attribute.
+        """
+        edges, values = self.coding.attribute(name).coding, self._values("numbers", self.dataset)
+        if not isinstance(edges, Edges) or values is None:
+            return None
+        return values.of(name, edges, self.dataset.column(name))
 
     @property
     def _invented(self) -> str:

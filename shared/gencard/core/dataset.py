@@ -1,7 +1,7 @@
 """Records as integer codes: real, synthetic and extremal alike."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidDatasetError
-from gencard.core.types import IntArray
+from gencard.core.types import FloatArray, IntArray
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 """One attribute's codes, or a table of them."""
+
+
+NumbersOf = Callable[[str], FloatArray | None]
+"""Returns an attribute's numbers, one for each record, NaN for "missing"; None if it has levels only."""
 
 
 def code_dtype(size: int) -> np.dtype[Any]:

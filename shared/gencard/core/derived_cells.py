@@ -71,8 +71,8 @@ def same_numbers(coding: Coding, attributes: Clique) -> dict[str, str]:
     }
 
 
-def invented_words(coding: Coding, attributes: Clique, histograms: Clique = ()) -> str:
-    """Say of which attributes rows have invented values, inside levels of several; empty if of none.
+def invented_in(coding: Coding, attributes: Clique, histograms: Clique = ()) -> Clique:
+    """Return the attributes of which rows have invented values, inside levels of several.
 
     Args:
         attributes: Attributes of the rows.
@@ -80,13 +80,18 @@ def invented_words(coding: Coding, attributes: Clique, histograms: Clique = ()) 
     """
     sources = same_numbers(coding, attributes)
     codings = {name: coding.attribute(name).coding for name in attributes}
-    names = [
+    return tuple(
         name
         for name, one in codings.items()
         if isinstance(one, Edges)
         and sources.get(name, name) not in histograms
         and any(low < high for low, high in one.ends)
-    ]
+    )
+
+
+def invented_words(coding: Coding, attributes: Clique, histograms: Clique = ()) -> str:
+    """Say in words what ``invented_in`` returns; empty if nothing."""
+    names = invented_in(coding, attributes, histograms)
     return f"values inside levels are invented: {', '.join(names)}" if names else ""
 
 

@@ -13,11 +13,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
+from gencard.core.coding import Attribute, Coding, Edges, Labels, adjusted, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
-from gencard.run.levels import UNDECLARED, Values, code_of, names_of
+from gencard.run.levels import (
+    UNDECLARED,
+    UNKNOWN_NUMBER,
+    NumberedRows,
+    Values,
+    code_of,
+    level_numbers,
+    names_of,
+)
 
 
 def frame_of(dataset: Dataset, coding: Coding, values: Values | None = None) -> pd.DataFrame:
@@ -45,6 +53,21 @@ def dataset_of_frame(frame: pd.DataFrame, coding: Coding, domain: Domain) -> Dat
         raise DomainMismatchError(problem=f"the data have no attribute '{absent[0]}'")
     columns = [_codes(coding.attribute(name), frame[name]) for name in domain.attributes]
     return Dataset.of_columns(domain, columns)
+
+
+def rows_of_frame(frame: pd.DataFrame, coding: Coding, domain: Domain) -> NumberedRows:
+    """The codes and the numbers of a frame; raises as ``dataset_of_frame``."""
+    dataset = dataset_of_frame(frame, coding, domain)
+
+    def numbers(name: str) -> NDArray[np.float64] | None:
+        edges = coding.attribute(name).coding
+        if not isinstance(edges, Edges):
+            return None
+        given = _numbers_of(frame[name])
+        known = level_numbers(edges)[dataset.column(name)] if given is None else adjusted(edges, given)
+        return None if (known == UNKNOWN_NUMBER).any() else known
+
+    return NumberedRows(dataset, numbers)
 
 
 def categories_of(attribute: Attribute) -> "pd.CategoricalDtype":

@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.coding import Attribute, Coding, Edges, Labels, numbers_of_codes, scaled_numbers
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, NumbersOf
 from gencard.core.derived_cells import invented_words, same_numbers
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
@@ -47,6 +48,28 @@ def code_of(attribute: Attribute) -> dict[Any, int]:
     if is_boolean(attribute):
         numbers = {False: 0, True: 1}
     return {"": absent, None: absent, **codes, **numbers}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberedRows:
+    """Rows as codes, and the numbers that they have of attributes with edges.
+
+    Args:
+        numbers: See ``NumbersOf``.
+    """
+
+    dataset: Dataset
+    numbers: NumbersOf
+
+
+UNKNOWN_NUMBER = np.inf
+"""In place of a number of which only the level is known."""
+
+
+def level_numbers(coding: Edges) -> NDArray[np.float64]:
+    """Return the number of each code: unknown unless its level holds only one; NaN for "missing"."""
+    numbers = [float(low) if low == high else UNKNOWN_NUMBER for low, high in coding.ends]
+    return np.array([*numbers, np.nan])
 
 
 class Values(Protocol):

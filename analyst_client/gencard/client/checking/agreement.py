@@ -42,6 +42,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError, NoPsiError, NotReplayableError, VerificationError
 from gencard.core.scale import Places
 from gencard.core.types import Progress
+from gencard.run.levels import NumberedRows
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as pb
 from gencard.wire.codec import part_of
@@ -182,7 +183,7 @@ class Agreement:
         """
         if self.card.tier is not Tier.BY_CONSTRUCTION:
             raise NotReplayableError
-        dataset = self._dataset_of(data)
+        dataset = self._rows_of(data).dataset
         digest = dataset.digest()
         receipts = [known for known in self.receipts() if known.rows_digest == digest]
         if not receipts:
@@ -194,26 +195,29 @@ class Agreement:
             check_delivered_frame(data, dataset, self.coding, seeds, self.places)
         return Replayed.of(receipt)
 
-    def fidelity(self, data: "pd.DataFrame | Release | Dataset") -> "FidelityReport":
-        """How far rows lie from psi."""
+    def fidelity(self, data: "pd.DataFrame | Release | Dataset | NumberedRows") -> "FidelityReport":
+        """How far rows lie from psi, and their numbers if the data have them."""
         from gencard.client.report.fidelity import (  # noqa: PLC0415 - scipy.special only where wanted
             FidelityReport,
         )
         from gencard.core.utility.fidelity import fidelity  # noqa: PLC0415 - as above
 
         about = data.name if isinstance(data, Release) else self.card.name
-        facts = fidelity(self.psi, self._dataset_of(data))
-        return FidelityReport(facts, self.coding, about, self.card.terms.histograms)
+        rows, psi = self._rows_of(data), self.psi
+        facts = fidelity(psi, rows.dataset, coding=self.coding, numbers=rows.numbers)
+        return FidelityReport(facts, self.coding, about)
 
-    def _dataset_of(self, data: "pd.DataFrame | Release | Dataset") -> Dataset:
-        """The codes behind any form of rows."""
-        if isinstance(data, Dataset):
+    def _rows_of(self, data: "pd.DataFrame | Release | Dataset | NumberedRows") -> NumberedRows:
+        """The codes and the numbers behind any form of rows."""
+        if isinstance(data, NumberedRows):
             return data
+        if isinstance(data, Dataset):
+            return NumberedRows(data, lambda _name: None)
         if isinstance(data, Release):
-            return data.dataset
-        from gencard.run.frames import dataset_of_frame  # noqa: PLC0415 - loads pandas
+            return NumberedRows(data.dataset, data.numbers)
+        from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
 
-        return dataset_of_frame(data, self.coding, self.domain)
+        return rows_of_frame(data, self.coding, self.domain)
 
     def _release(self, name: str) -> pb.GetReleaseResponse:
         stub = self.connection.synthesis

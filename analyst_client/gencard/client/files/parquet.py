@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from pyarrow import compute as pc
 from pyarrow import parquet
 
-from gencard.client.files.rows import BATCH_ROWS, MOST_CELLS, batches
+from gencard.client.files.rows import BATCH_ROWS, MOST_CELLS, ReadColumn, batches
 from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+from gencard.core.types import FloatArray
 from gencard.files import ParquetSize, check_footer, open_file, size_of
 from gencard.run.levels import (
     UNDECLARED,
@@ -47,19 +48,21 @@ def write_parquet(dataset: Dataset, coding: Coding, path: Path, values: Values |
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
 
 
-def read_parquet(path: Path, coding: Coding, domain: Domain) -> Dataset:
+def read_parquet(path: Path, coding: Coding, domain: Domain, numbered: Clique = ()) -> list[ReadColumn]:
     """Raises DomainMismatchError, UndeclaredLevelError, or OSError or ValueError: no Parquet."""
     _check_size(path)
     file = parquet.ParquetFile(path)
     absent = set(domain.attributes) - set(file.schema_arrow.names)
     if absent:
         raise DomainMismatchError(problem=f"the data have no attribute '{min(absent)}'")
-    attributes = [coding.attribute(name) for name in domain.attributes]
-    columns: list[list[NDArray[Any]]] = [[np.empty(0, dtype=np.int32)] for _ in attributes]
+    columns = [ReadColumn(coding.attribute(name), name in numbered) for name in domain.attributes]
     for batch in file.iter_batches(BATCH_ROWS, columns=list(domain.attributes)):
-        for attribute, codes in zip(attributes, columns, strict=True):
-            codes.append(_codes(attribute, batch.column(attribute.name)))
-    return Dataset.of_columns(domain, [np.concatenate(codes) for codes in columns])
+        for column in columns:
+            values = batch.column(column.attribute.name)
+            is_number = isinstance(column.attribute.coding, Edges)
+            numbers = _numbers_of(values) if is_number else None
+            column.add(_codes(column.attribute, values, numbers), numbers)
+    return columns
 
 
 INVENTED = b"gencard"
@@ -165,11 +168,11 @@ def _number_type(coding: Edges, values: Values) -> Any:
     return pa.int64() if coding.decimals == 0 and not isinstance(values, Midpoints) else pa.float64()
 
 
-def _codes(attribute: Attribute, values: Any) -> NDArray[Any]:
+def _codes(attribute: Attribute, values: Any, numbers: FloatArray | None) -> NDArray[Any]:
+    if isinstance(attribute.coding, Edges) and numbers is not None:
+        return codes_of_numbers(attribute.name, attribute.coding, numbers)
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.string())
-    if isinstance(attribute.coding, Edges) and (numbers := _numbers_of(values)) is not None:
-        return codes_of_numbers(attribute.name, attribute.coding, numbers)
     encoded = values.dictionary_encode()
     codes_of = code_of(attribute)
     levels = [codes_of.get(level, UNDECLARED) for level in [*encoded.dictionary.to_pylist(), None]]

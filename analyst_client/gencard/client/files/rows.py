@@ -20,6 +20,7 @@ from gencard.core.coding import (
     Attribute,
     Coding,
     Edges,
+    adjusted,
     codes_of_numbers,
     date_of_days,
     days_of_date,
@@ -27,10 +28,20 @@ from gencard.core.coding import (
     time_text,
 )
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Domain
+from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+from gencard.core.types import FloatArray
 from gencard.files import lines_of, open_text, size_of
-from gencard.run.levels import UNDECLARED, Midpoints, Values, code_of, names_of
+from gencard.run.levels import (
+    UNDECLARED,
+    UNKNOWN_NUMBER,
+    Midpoints,
+    NumberedRows,
+    Values,
+    code_of,
+    level_numbers,
+    names_of,
+)
 
 _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowError, MemoryError)
 """What readers raise at damaged files."""
@@ -62,15 +73,31 @@ def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
         InvalidInputError: The file cannot be read, or has another ending than .csv or .parquet.
         DomainMismatchError, UndeclaredLevelError: It does not hold what the schema declares.
     """
+    return _read(path, coding, domain, ()).dataset
+
+
+def read_numbered(path: Path, coding: Coding, domain: Domain) -> NumberedRows:
+    """The codes and the numbers of such a file; raises as ``read_rows``.
+
+    Numbers are rounded and clamped as declared. A file of levels has none.
+    """
+    names = tuple(name for name in domain.attributes if isinstance(coding.attribute(name).coding, Edges))
+    return _read(path, coding, domain, names)
+
+
+def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> NumberedRows:
+    """Args: numbered, attributes whose numbers are kept."""
     reader = _parquet().read_parquet if _ending(path) == ".parquet" else read_csv
     size_of(path, "file")  # says what is wrong with a path that is no regular file
     try:
-        dataset: Dataset = reader(path, coding, domain)
+        columns: list[ReadColumn] = reader(path, coding, domain, numbered)
+        dataset = Dataset.of_columns(domain, [column.all_codes() for column in columns])
+        numbers = {name: columns[domain.axis(name)].all_numbers() for name in numbered}
     except (*_UNREADABLE, csv.Error):
         raise InvalidInputError(
             field="file", problem=f"cannot read {path}", advice=_CHECK_ROWS
         ) from None
-    return dataset
+    return NumberedRows(dataset, numbers.get)
 
 
 def is_parquet(path: Path) -> bool:
@@ -189,13 +216,15 @@ def cells_of(dataset: Dataset, coding: Coding, values: Values | None) -> list[tu
     return list(zip(*columns, strict=True))
 
 
-def read_csv(path: Path, coding: Coding, domain: Domain) -> Dataset:
+def read_csv(path: Path, coding: Coding, domain: Domain, numbered: Clique = ()) -> list["ReadColumn"]:
     """Raises DomainMismatchError, UndeclaredLevelError, or ValueError, IndexError, csv.Error."""
     too_long = InvalidInputError(field="file", problem=f"has a line that is too long: {path}")
     with open_text(path, "file") as file:
         reader = csv.reader(lines_of(file, too_long), strict=True)
         heads = next(reader, [])
-        columns = [_Column(coding.attribute(name), heads) for name in domain.attributes]
+        columns = [
+            _Column(coding.attribute(name), name in numbered, heads) for name in domain.attributes
+        ]
         rows = 0
         while lines := list(islice(reader, BATCH_ROWS)):
             rows += len(lines)
@@ -205,36 +234,69 @@ def read_csv(path: Path, coding: Coding, domain: Domain) -> Dataset:
                 )
             for column in columns:
                 column.append(lines)
-    return Dataset.of_columns(domain, [np.concatenate(column.codes) for column in columns])
+    return list(columns)
 
 
-class _Column:
-    """The codes of one attribute, batch by batch."""
+class ReadColumn:
+    """The codes of one attribute, and its numbers if they are wanted, batch by batch."""
 
-    def __init__(self, attribute: Attribute, heads: list[str]) -> None:
+    def __init__(self, attribute: Attribute, numbered: bool) -> None:
+        self.attribute = attribute
+        self._codes: list[NDArray[Any]] = [np.empty(0, dtype=np.int32)]
+        self._numbers: list[FloatArray] | None = [np.empty(0)] if numbered else None
+
+    def add(self, codes: NDArray[Any], numbers: FloatArray | None = None) -> None:
+        """Add a batch.
+
+        Args:
+            numbers: In place of codes where they are given and finite, or NaN where they are "missing".
+        """
+        self._codes.append(codes)
+        if self._numbers is not None and isinstance(self.attribute.coding, Edges):
+            known = level_numbers(self.attribute.coding)[codes]
+            if numbers is not None:
+                given = adjusted(self.attribute.coding, numbers)
+                known = np.where(known == UNKNOWN_NUMBER, given, known)
+            self._numbers.append(known)
+
+    def all_codes(self) -> NDArray[Any]:
+        return np.concatenate(self._codes)
+
+    def all_numbers(self) -> FloatArray | None:
+        """None if only the level of some value is known."""
+        numbers = np.concatenate(self._numbers or [np.empty(0)])
+        return None if (numbers == UNKNOWN_NUMBER).any() else numbers
+
+
+class _Column(ReadColumn):
+    """A column of a CSV file."""
+
+    def __init__(self, attribute: Attribute, numbered: bool, heads: list[str]) -> None:
+        super().__init__(attribute, numbered)
         head = next((one for one in (neutral(attribute.name), attribute.name) if one in heads), None)
         if head is None:
             raise DomainMismatchError(problem=f"the data have no attribute '{attribute.name}'")
-        self.position = heads.index(head)
-        self.attribute, self.code_of = attribute, _code_of_text(attribute)
-        self.codes: list[NDArray[Any]] = [np.empty(0, dtype=np.int32)]
+        self.position, self.code_of = heads.index(head), _code_of_text(attribute)
 
     def append(self, lines: list[list[str]]) -> None:
         cells = [line[self.position] for line in lines]
         codes_of_cells = (self.code_of.get(cell, UNDECLARED) for cell in cells)
         codes = np.fromiter(codes_of_cells, dtype=np.int32, count=len(lines))
         others = np.flatnonzero(codes == UNDECLARED)
-        if len(others):
-            codes[others] = self._of_numbers([cells[place] for place in others])
-        self.codes.append(codes)
+        if not len(others):
+            return self.add(codes)
+        numbers = np.full(len(codes), UNKNOWN_NUMBER)
+        codes[others], numbers[others] = self._of_numbers([cells[place] for place in others])
+        return self.add(codes, numbers)
 
-    def _of_numbers(self, cells: list[str]) -> NDArray[Any]:
-        """Raises UndeclaredLevelError where these are no numbers inside the edges."""
+    def _of_numbers(self, cells: list[str]) -> tuple[NDArray[Any], FloatArray]:
+        """Codes and numbers; raises UndeclaredLevelError where these are no numbers inside the edges."""
         coding, name = self.attribute.coding, self.attribute.name
         with suppress(ValueError):
             if isinstance(coding, Edges):
                 number = _days_of_text if coding.dates else _minutes_of_text if coding.times else float
-                return codes_of_numbers(name, coding, np.array(list(map(number, cells))))
+                numbers = np.array(list(map(number, cells)), dtype=np.float64)
+                return codes_of_numbers(name, coding, numbers), numbers
         raise UndeclaredLevelError(attribute=name)
 
 

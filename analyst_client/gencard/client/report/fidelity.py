@@ -14,9 +14,9 @@ from gencard.client.display import (
     page_module,
     percent,
 )
-from gencard.client.report.findings import sentence
+from gencard.client.report.findings import fidelity_result, sentence, unseen_words
+from gencard.client.report.numbers import NumberReport
 from gencard.core.coding import Coding
-from gencard.core.derived_cells import invented_words
 from gencard.core.domain import Clique
 from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.typed_json import PLAIN
@@ -35,21 +35,29 @@ class FidelityReport(WrittenAsPage, Displayable):
         facts: The numbers, in shares of 1.
         coding: What the codes mean.
         about: Where the rows are from.
-        histograms: Attributes whose numbers are placed inside their levels by psi.
     """
 
     facts: Fidelity
     coding: Coding
     about: str = ""
-    histograms: Clique = ()
 
     @property
     def wording(self) -> str:
         """The finding in a sentence."""
-        return sentence(FidelityFinding(self.facts))
+        return fidelity_result(self.facts)
+
+    @property
+    def numbers(self) -> NumberReport | None:
+        """Means, deviations, quantiles, frequent values and correlations; None without a number."""
+        return None if self.facts.numbers is None else NumberReport(self.facts.numbers, self.coding)
+
+    @property
+    def unseen(self) -> list[str]:
+        """What the comparison does not see, such as effects inside levels or below the noise in psi."""
+        return unseen_words(self.facts)
 
     def __repr__(self) -> str:
-        return f"<FidelityReport: {self.wording}>"
+        return f"<FidelityReport: {sentence(FidelityFinding(self.facts))}>"
 
     def ordered(self) -> list[MarginalFidelity]:
         """The marginals, largest excess over the bound first."""
@@ -57,18 +65,22 @@ class FidelityReport(WrittenAsPage, Displayable):
 
     def lines(self) -> list[tuple[str, str]]:
         """The finding in names and values."""
-        largest = self.facts.largest
-        names = dict.fromkeys(name for one in self.facts.marginals for name in one.clique)
-        invented = invented_words(self.coding, tuple(names), self.histograms)
         return [
-            *([("Not seen", f"{invented}; distances are between levels")] if invented else []),
+            *(("Not seen", words) for words in self.unseen),
             ("Result", self.wording),
+            *self._about_rows(),
+        ]
+
+    def _about_rows(self) -> list[tuple[str, str]]:
+        largest = self.facts.largest
+        return [
             ("Rows", f"{self.facts.rows:,}"),
             (
                 "Largest",
                 f"total variation {percent(largest.total_variation)}, in {named(largest.clique)}",
             ),
             *self._noise(),
+            *(self.numbers.left_out() if self.numbers else []),
         ]
 
     def grid(self) -> Iterator[tuple[str, ...]]:
@@ -100,7 +112,13 @@ class FidelityReport(WrittenAsPage, Displayable):
 
     def _page(self) -> str:
         rendered: str = page_module("pages").fidelity_page(
-            self.ordered(), about=self.about, lines=self.lines(), levels=self.levels
+            self.ordered(),
+            about=self.about,
+            wording=self.wording,
+            unseen=self.unseen,
+            lines=self._about_rows(),
+            levels=self.levels,
+            numbers=self.numbers,
         )
         return rendered
 
@@ -114,6 +132,8 @@ class FidelityReport(WrittenAsPage, Displayable):
             "rows": self.facts.rows,
             "false_alarms": FALSE_ALARMS,
             "marginals": [self._object(marginal) for marginal in self.facts.marginals],
+            # a schema without a step has the document of before
+            **({} if self.numbers is None else {"unseen": self.unseen, **self.numbers.document()}),
         }
 
     def _object(self, marginal: MarginalFidelity) -> dict[str, Any]:
@@ -128,7 +148,8 @@ class FidelityReport(WrittenAsPage, Displayable):
         return [("Noise in psi", text)] if most else []
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
-        return self._title, [Facts(self.lines()), Grid(HEADS, self.grid())]
+        numbers = self.numbers.grids() if self.numbers else []
+        return self._title, [Facts(self.lines()), *numbers, Grid(HEADS, self.grid())]
 
     @property
     def _title(self) -> str:

@@ -13,6 +13,7 @@ from gencard.core.evaluation.distances import BINS, RATIO_BINS, STEP
 from gencard.core.evaluation.evaluation import Finding
 from gencard.core.evaluation.tables import MOST_LINES
 from gencard.core.types import UNDEFINED
+from gencard.core.utility.numbers import NumberFigure
 
 RELEASE, ALARM, BESIDE = "C0", "C1", "C2"
 """First colours of the cycle: the release, what may be a leak, and the reference."""
@@ -129,7 +130,7 @@ def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
     places = range(len(shown))
     _barh(axes, [one.rows for one in shown], [RELEASE] * len(shown), height=0.5)
     _marks(axes, [one.psi for one in shown])
-    axes.set_yticks(places, [_short(" × ".join(one.clique), 44) for one in shown])
+    axes.set_yticks(places, [short(" × ".join(one.clique), 44) for one in shown])
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(0, 1)
@@ -187,6 +188,34 @@ def _(finding: tables.FidelityFinding, axes: Axes) -> None:
     axes.set_xlabel(f"total variation, % of the rows; worst: {percent(distances.max() / 100)}")
 
 
+def draw_differences(shown: Sequence[NumberFigure], names: Sequence[str], axes: Axes) -> None:
+    """Each figure of the rows less what is known of it: a bar for bounds, a line for 95 % of its errors.
+
+    In standard deviations of the number; shares and correlations as they are.
+
+    Args:
+        names: Of the figures, on the axis.
+    """
+    axes.axvline(0, color=BESIDE, linewidth=0.8)
+    for place, one in enumerate(shown):
+        if one.rows is None:
+            axes.text(0.01, place, UNDEFINED, va="center", transform=axes.get_yaxis_transform())
+            continue
+        unit, colour = one.spread or 1.0, ALARM if one.beyond_chance else RELEASE
+        low, high = (one.rows - one.high) / unit, (one.rows - one.low) / unit
+        reach = 1.96 * float(np.hypot(one.stderr, one.noise)) / unit
+        axes.hlines([place], [low - reach], [high + reach], color=colour, linewidth=1.2)
+        axes.barh(place, high - low, left=low, height=0.5, color=colour, alpha=0.3)
+        value = [(one.difference or 0.0) / unit]
+        axes.scatter(
+            value, [place], s=22, marker="D" if one.beyond_chance else "o", color=colour, zorder=3
+        )
+    axes.set_yticks(range(len(shown)), names)
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("difference, in standard deviations of the number")
+
+
 @draw.register
 def _(finding: models.GapFinding, axes: Axes) -> None:
     """Each level's gap, the release's beside that of the records."""
@@ -225,7 +254,7 @@ def _(finding: tables.TablesFinding, axes: Axes) -> None:
         if one in places and other in places:
             depth = _depth(value, largest)
             axes.barh(places[other], 0.94, left=places[one] - 0.47, height=0.94, color=(ALARM, depth))
-    names = [_short(name) for name in shown]
+    names = [short(name) for name in shown]
     axes.set_xticks(range(len(shown)), names, rotation=90)
     axes.set_yticks(range(len(shown)), names)
     axes.invert_yaxis()
@@ -242,7 +271,7 @@ def _(finding: tables.MarginalsFinding, axes: Axes) -> None:
     axes.barh(places, [100 * one.total_variation for one in shown], color=RELEASE, height=0.6)
     errors = [100 * one.error for one in shown]
     axes.scatter(errors, places, color=BESIDE, label="RMSE of a cell", **_MARK)
-    axes.set_yticks(places, [_short(" × ".join(one.clique), 44) for one in shown])
+    axes.set_yticks(places, [short(" × ".join(one.clique), 44) for one in shown])
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("bar: total variation, % of the rows; mark: RMSE of a cell, %")
@@ -307,5 +336,5 @@ def _depth(value: float, largest: float) -> float:
     return 0.04 + 0.96 * float(np.log1p(value) / np.log1p(largest)) if largest > 0 else 0.04
 
 
-def _short(name: str, most: int = 18) -> str:
+def short(name: str, most: int = 18) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"

@@ -6,8 +6,11 @@ from functools import singledispatch
 import numpy as np
 
 from gencard.client.display import interval, named, number, percent
+from gencard.client.report.numbers import error_text, listed, numbers_sentence
 from gencard.core.evaluation import attacks, distances, models, tables
 from gencard.core.evaluation.evaluation import Finding
+from gencard.core.utility.fidelity import Fidelity
+from gencard.core.utility.numbers import NumberTable, Statistic
 
 _DCR_LIMITS = (
     "DCR is no proof of privacy: records were reconstructed from generators that pass it "
@@ -36,7 +39,7 @@ EXPLANATIONS = {
         "Fidelity to psi",
         "Dot: the rows, a diamond where they exceed the bound. Ring: expected sampling error. Tick: a "
         "bound that sampling error exceeds in about 1 % of releases.",
-        "It compares the rows with psi and reads no record.",
+        "It compares the rows with psi and reads no record. It does not see what psi does not hold.",
     ),
     "row-uniques": Explanation(
         "Unique rows and small counts",
@@ -151,10 +154,53 @@ def sentence(finding: Finding) -> str:
 
 @sentence.register
 def _(finding: tables.FidelityFinding) -> str:
-    exceeding, total = len(finding.facts.unexplained), len(finding.facts.marginals)
+    """What is not seen comes first."""
+    unseen = [f"Not seen: {words}." for words in unseen_words(finding.facts)]
+    return " ".join([*unseen, fidelity_result(finding.facts)])
+
+
+def fidelity_result(facts: Fidelity) -> str:
+    """The result of a comparison with psi, without what it does not see."""
+    exceeding, total = len(facts.unexplained), len(facts.marginals)
+    text = f"{exceeding:,} of {total:,} marginals differ from psi by more than sampling error."
     if not exceeding:
-        return "All marginals match psi within sampling error."
-    return f"{exceeding:,} of {total:,} marginals differ from psi by more than sampling error."
+        text = "All marginals match psi within sampling error."
+    return " ".join(filter(None, [text, numbers_sentence(facts.numbers)]))
+
+
+def unseen_words(facts: Fidelity) -> list[str]:
+    """What a comparison with psi does not see, a clause for each kind."""
+    words, unseen = [], facts.unseen
+    if unseen is not None and unseen.invented:
+        names = ", ".join(unseen.invented)
+        words.append(f"values inside levels are invented: {names}; distances are between levels")
+    if unseen is not None and (unseen.by_levels or unseen.by_sums):
+        pairs = ((unseen.by_levels, "psi has levels only of"), (unseen.by_sums, "psi has sums of"))
+        known = [f"{has} {listed([named(pair) for pair in each])}" for each, has in pairs if each]
+        words.append(f"effects inside levels, which rows do not have: {'; '.join(known)}")
+    if unseen is not None and unseen.drowned:
+        first, *others = unseen.drowned
+        more = f"; {len(others):,} more likewise" if others else ""
+        words.append(
+            f"differences below the noise in psi, which moves about {percent(first.noise)} of the "
+            f"records of {named(first.clique)}: rows are {percent(first.total_variation)} from psi{more}"
+        )
+    if facts.numbers is not None and facts.numbers.drowned:
+        words.append(_drowned_numbers(facts.numbers))
+    return words
+
+
+def _drowned_numbers(table: NumberTable) -> str:
+    """The figure with the largest noise, in standard deviations of its number."""
+    drowned = table.drowned
+    first = max(drowned, key=lambda one: one.noise / (one.spread or 1.0))
+    what = f"share of {first.at:g}" if first.statistic is Statistic.SHARE else str(first.statistic)
+    part = f", {percent(first.noise / first.spread)} of its sd" if first.spread not in (0.0, 1.0) else ""
+    more = f"; {len(drowned) - 1:,} more likewise" if len(drowned) > 1 else ""
+    return (
+        f"differences of numbers below the noise in psi: {what} of {named(first.attributes)} "
+        f"± {error_text(first, first.noise)}{part}{more}"
+    )
 
 
 @sentence.register

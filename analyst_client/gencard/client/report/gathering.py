@@ -81,13 +81,15 @@ class _Gathering:
     def _with_own(self, measures: CardMeasures) -> CardMeasures:
         """With what an analyst computes of the release and psi; costs nothing."""
         agreement = self.agreement
+        release = agreement.fetch(self.receipt.name, self.progress)
         material = Material(
-            agreement.fetch(self.receipt.name, self.progress).dataset,
+            release.dataset,
             agreement.coding,
             agreement.card.terms.marginals,
             NOTHING_DECLARED,
             seed=0,
             psi=None if self._private else agreement.psi,
+            numbers=None if self._private else release.numbers,
         )
         for name, one in REPORTED.items():
             of_rows = not one.reads_records and not (self._private and Need.PSI in one.needs)

@@ -1,11 +1,12 @@
-"""The pages of an audit report and of a fidelity report, as HTML."""
+"""The pages of reports of audits, fidelity and utility, as HTML."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gencard.client.display import named, percent
+from gencard.client.display import Grid, named, percent
 from gencard.client.report import plots
+from gencard.client.report.numbers import NumberReport, is_of_psi
 from gencard.core.audit.plan import calls
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text, wording
@@ -130,16 +131,24 @@ Levels = Callable[[Clique, CellFidelity], tuple[str, ...]]
 
 
 def fidelity_page(
-    ordered: Sequence[MarginalFidelity], *, about: str, lines: list[tuple[str, str]], levels: Levels
+    ordered: Sequence[MarginalFidelity],
+    *,
+    about: str,
+    wording: str,
+    unseen: Sequence[str],
+    lines: list[tuple[str, str]],
+    levels: Levels,
+    numbers: NumberReport | None,
 ) -> str:
     """The page as HTML; arguments as in ``FidelityReport``."""
-    (_, wording), *others = lines
     return rendered(
         "fidelity.html.j2",
         about=about,
         wording=wording,
+        unseen=unseen,
         beyond=any(marginal.beyond_chance for marginal in ordered),
-        lines=others,
+        lines=lines,
+        numbers=_numbers(numbers),
         false_alarms=percent(FALSE_ALARMS),
         marginals=ordered[:MOST_MARGINALS],
         levels=levels,
@@ -147,3 +156,31 @@ def fidelity_page(
         plot=plots.fidelity(ordered),
         most_bars=plots.MOST_BARS,
     )
+
+
+def utility_page(
+    *,
+    about: str,
+    lines: list[tuple[str, str]],
+    grid: Grid,
+    numbers: NumberReport | None,
+) -> str:
+    """The page as HTML; arguments as in ``UtilityReport``."""
+    return rendered("utility.html.j2", about=about, lines=lines, grid=grid, numbers=_numbers(numbers))
+
+
+MOST_FIGURES = 300
+"""Rows of the table of numbers; the JSON holds all."""
+
+
+def _numbers(report: NumberReport | None) -> dict[str, object] | None:
+    """The section about numbers; None without a figure."""
+    if report is None or not report.table.figures:
+        return None
+    return {
+        "heads": report.heads,
+        "lines": list(report.lines(MOST_FIGURES)),
+        "plot": plots.numbers(report),
+        "most": plots.MOST_FIGURES,
+        "of_psi": is_of_psi(report.table),
+    }

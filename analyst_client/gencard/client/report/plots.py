@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gencard.client.display import named, percent
-from gencard.client.report.finding_plots import draw, lines_of
+from gencard.client.report.finding_plots import draw, draw_differences, lines_of, short
 from gencard.client.report.findings import sentence
+from gencard.client.report.numbers import NumberReport, figure_name
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
 from gencard.core.evaluation.evaluation import Finding
 from gencard.core.evaluation.tables import FidelityFinding
@@ -24,6 +25,7 @@ Group = tuple[str, NDArray[np.float64], str]
 """Name, one value for each run, and colour."""
 
 MOST_BARS = 20
+MOST_FIGURES = 48
 WIDTH = 6.4
 """Inches: fits the width of a telephone."""
 
@@ -89,6 +91,20 @@ def fidelity(ordered: Sequence[MarginalFidelity]) -> str:
     )
     facts = Fidelity(0, tuple(ordered))
     return drawn(FidelityFinding(facts), "Total variation of each marginal", description)
+
+
+def numbers(report: NumberReport) -> str:
+    """Difference of each figure, with its bounds and its errors; those beyond chance are kept first."""
+    table = report.table
+    chosen = sorted(table.figures, key=lambda one: not one.beyond_chance)[:MOST_FIGURES]
+    shown = [one for one in table.figures if one in chosen]
+    title = "Differences of numbers"
+    description = f"{len(table.unexplained):,} of {len(table.figures):,} beyond chance"
+    names = [f"{short(named(one.attributes), 26)}, {figure_name(one, report.coding)}" for one in shown]
+    with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
+        figure = Figure(figsize=(WIDTH, 1.2 + 0.24 * len(shown)), layout="constrained")
+        draw_differences(shown, names, figure.subplots())
+        return svg(figure, title, description)
 
 
 def drawn(finding: Finding, title: str, description: str = "") -> str:

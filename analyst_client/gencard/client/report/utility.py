@@ -1,13 +1,24 @@
 """Utility of rows compared with records that the caller has, as a table and as JSON."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from gencard.client.display import Displayable, Facts, Grid, Part, WrittenAsJson, named, number, percent
+from gencard.client.display import (
+    Displayable,
+    Facts,
+    Grid,
+    Part,
+    WrittenAsPage,
+    named,
+    number,
+    page_module,
+    percent,
+)
+from gencard.client.report.numbers import NumberReport, numbers_sentence
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -15,6 +26,7 @@ from gencard.core.errors import TooLargeError
 from gencard.core.moment import level_values
 from gencard.core.utility.analyses import Predictions, analyses
 from gencard.core.utility.gap import GapWords, gap_error, gap_of
+from gencard.core.utility.numbers import NumberTable
 from gencard.core.utility.prediction import Task, split
 from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
 from gencard.core.utility.table_utility import marginal_error, mean_measure, table_utilities
@@ -45,7 +57,7 @@ NO_OPTIONS = UtilityOptions()
 
 
 @dataclass(frozen=True)
-class UtilityReport(WrittenAsJson, Displayable):
+class UtilityReport(WrittenAsPage, Displayable):
     """Utility of rows compared with other records.
 
     Args:
@@ -59,6 +71,7 @@ class UtilityReport(WrittenAsJson, Displayable):
         gap: Root mean squared error of the gap between two groups; None where none was named, or no
             level has both records and rows.
         has_gap: Whether a gap was named.
+        numbers: Figures of numbers; None where no attribute has a step.
     """
 
     rows: int
@@ -73,12 +86,14 @@ class UtilityReport(WrittenAsJson, Displayable):
     marginals: tuple[tuple[str, float], ...] = ()
     gap: float | None = None
     has_gap: bool = False
+    numbers: NumberReport | None = None
 
     def lines(self) -> list[tuple[str, str]]:
         """The findings in names and values."""
         means = ", ".join(f"{number(mean)} of {width}" for width, mean in self.tables)
         return [
             ("Compared", f"{self.rows:,} rows, {self.records:,} records"),
+            *self._numbers(),
             (
                 "Tables",
                 f"mean S_pMSE {means} attributes; worst {self.worst[0]}, {number(self.worst[1])}",
@@ -90,6 +105,12 @@ class UtilityReport(WrittenAsJson, Displayable):
             *([("Gap", f"RMSE {number(self.gap)}")] if self.has_gap else []),
             *([("Target", self.target)] if self.target else []),
         ]
+
+    def _numbers(self) -> list[tuple[str, str]]:
+        if self.numbers is None:
+            return []
+        words = numbers_sentence(self.numbers.table)
+        return [*([("Numbers", words)] if words else []), *self.numbers.left_out()]
 
     def grid(self) -> Iterator[tuple[str, ...]]:
         """Accuracies under ``HEADS``; empty without a target."""
@@ -104,17 +125,27 @@ class UtilityReport(WrittenAsJson, Displayable):
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""
-        content = asdict(self)
-        del content["has_gap"]
+        content = asdict(replace(self, numbers=None))
+        del content["has_gap"], content["numbers"]
         return {"format": FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **content} | {
             "tables": {str(width): mean for width, mean in self.tables},
-            "regression": _object(self.regression),
-            "tree": _object(self.tree),
+            **{name: _object(getattr(self, name)) for name in ("regression", "tree")},
+            **({} if self.numbers is None else self.numbers.document()),
         }
+
+    def _page(self) -> str:
+        rendered: str = page_module("pages").utility_page(
+            about=self.about,
+            lines=self.lines(),
+            grid=Grid(HEADS, list(self.grid())),
+            numbers=self.numbers,
+        )
+        return rendered
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         predictions = [] if self.predictions is None else [Grid(HEADS, self.grid())]
-        return self._title, [Facts(self.lines()), *predictions]
+        numbers = self.numbers.grids() if self.numbers else []
+        return self._title, [Facts(self.lines()), *numbers, *predictions]
 
     @property
     def _title(self) -> str:
@@ -129,8 +160,12 @@ def utility_report(
     *,
     rng: np.random.Generator,
     about: str = "",
+    numbers: NumberTable | None = None,
 ) -> UtilityReport:
     """Compare rows with records.
+
+    Args:
+        numbers: Their numbers, already compared.
 
     Raises:
         DomainMismatchError: The domains differ.
@@ -161,6 +196,7 @@ def utility_report(
         ),
         gap=None if gap is None else gap_error(original, synthetic, gap, fewest=1),
         has_gap=gap is not None,
+        numbers=None if numbers is None else NumberReport(numbers, coding),
     )
 
 

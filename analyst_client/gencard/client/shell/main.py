@@ -76,7 +76,7 @@ class Commands(LazyGroup):
         "utility": Home(
             REPORTS,
             "utility",
-            "Compare rows with records that you have: tables, propensity scores, predictions.",
+            "Compare rows with records that you have: numbers, tables, propensity, predictions.",
         ),
         "report": Home(
             REPORTS,

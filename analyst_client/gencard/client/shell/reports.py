@@ -9,10 +9,10 @@ import typer
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.bundle import Bundle
 from gencard.client.files.folder import make_folder
-from gencard.client.files.rows import read_rows
+from gencard.client.files.rows import read_numbered
 from gencard.client.release import Release
 from gencard.client.report.fidelity import FidelityReport
-from gencard.client.report.utility import UtilityOptions, utility_report
+from gencard.client.report.utility import UtilityOptions, UtilityReport, utility_report
 from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say, say_json
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
@@ -20,6 +20,7 @@ from gencard.core.errors import DomainMismatchError, InvalidInputError
 from gencard.core.statistics.formula import Analysis, analysis_of
 from gencard.core.utility.fidelity import fidelity as fidelity_to
 from gencard.core.utility.gap import GapWords
+from gencard.core.utility.numbers import compare_with_records
 
 
 def fidelity(
@@ -39,12 +40,19 @@ def fidelity(
 ) -> None:
     """Compare rows with psi, the released statistics, allowing for sampling error. Always exits 0."""
     folder = Path(target)
-    fidelity_report = _of_folder(folder, data) if folder.is_dir() else _of_card(target, data, connection)
-    say_json(fidelity_report.document()) if as_json else console.print(fidelity_report)
+    compared = _of_folder(folder, data) if folder.is_dir() else _of_card(target, data, connection)
+    _shown(compared, page, report, as_json=as_json)
+
+
+def _shown(
+    compared: FidelityReport | UtilityReport, page: Path | None, report: Path | None, *, as_json: bool
+) -> None:
+    """Print a report, and write its files."""
+    say_json(compared.document()) if as_json else console.print(compared)
     if page is not None:
-        fidelity_report.save_html(page)
+        compared.save_html(page)
     if report is not None:
-        fidelity_report.save_json(report)
+        compared.save_json(report)
     paths = [str(path) for path in (page, report) if path is not None]
     if paths and not as_json:
         say(f"Written: {', '.join(paths)}")
@@ -54,12 +62,13 @@ def _of_folder(folder: Path, data: Path | None) -> FidelityReport:
     """Offline; does not check that psi and rows belong to the card, which ``gencard verify`` does."""
     bundle = Bundle.of([folder])
     coding, released = bundle.schema(), bundle.psi()
-    psi, histograms = released.fitted, tuple(one.attribute for one in released.histograms)
-    if coding.domain.project(psi.domain.attributes) != psi.domain:
+    domain = released.fitted.domain
+    if coding.domain.project(domain.attributes) != domain:
         raise DomainMismatchError(problem="psi does not have the attributes that the schema declares")
     file = data or bundle.one("rows").path
-    facts = fidelity_to(psi, read_rows(file, coding, psi.domain))
-    return FidelityReport(facts, coding, str(file), histograms)
+    rows = read_numbered(file, coding, domain)
+    facts = fidelity_to(released, rows.dataset, coding=coding, numbers=rows.numbers)
+    return FidelityReport(facts, coding, str(file))
 
 
 def _of_card(name: str, data: Path | None, connection: Path) -> FidelityReport:
@@ -67,7 +76,7 @@ def _of_card(name: str, data: Path | None, connection: Path) -> FidelityReport:
         agreement = analyst.card(name).agreement
         if data is None:
             return agreement.fidelity(_newest(agreement))
-        return agreement.fidelity(read_rows(data, agreement.coding, agreement.domain))
+        return agreement.fidelity(read_numbered(data, agreement.coding, agreement.domain))
 
 
 def _newest(agreement: Agreement) -> Release:
@@ -161,14 +170,18 @@ def utility(
     ] = "",
     among: Annotated[str, typer.Option(help="Only these records, such as work=full,part.")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the permutations.")] = 0,
+    page: Annotated[
+        Path | None, typer.Option("--html", help="Write the report as an HTML page.")
+    ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare rows with records that you have: tables, propensity scores, predictions. Offline."""
+    """Compare rows with records that you have: numbers, tables, propensity, predictions. Offline."""
     rows, coding, domain = _described(synthetic, schema)
+    ours, theirs = read_numbered(rows, coding, domain), read_numbered(records, coding, domain)
     comparison = utility_report(
-        read_rows(rows, coding, domain),
-        read_rows(records, coding, domain),
+        ours.dataset,
+        theirs.dataset,
         coding,
         UtilityOptions(
             target,
@@ -178,12 +191,9 @@ def utility(
         ),
         rng=np.random.Generator(np.random.PCG64(seed)),
         about=f"{rows} beside {records}",
+        numbers=compare_with_records(coding, domain.attributes, ours.numbers, theirs.numbers),
     )
-    say_json(comparison.document()) if as_json else console.print(comparison)
-    if report is not None:
-        comparison.save_json(report)
-        if not as_json:
-            say(f"Written: {report}")
+    _shown(comparison, page, report, as_json=as_json)
 
 
 def _gap(groups: str, within: str, among: str) -> GapWords | None:

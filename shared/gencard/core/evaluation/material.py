@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from gencard.core.coding import Coding
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, NumbersOf
 from gencard.core.domain import Clique
 from gencard.core.errors import EmptyDatasetError, InvalidPsiError
 from gencard.core.privacy.attacks.attack import Tables
@@ -80,7 +80,8 @@ class Material:
         cliques: Phi's marginals.
         original: The records that the release was made from; None where they are not looked at.
         holdout: Records of the same population that it was not made from, where there are any.
-        psi: What the generator saw, where it is known.
+        psi: What the generator saw, where it is known; all of psi where numbers are known.
+        numbers: Numbers of the release, where they are compared with psi.
         seed: Of all draws: the same rows and seed give the same numbers.
         together: Which attributes may be looked at together.
     """
@@ -93,6 +94,7 @@ class Material:
     original: Dataset | None = None
     holdout: Dataset | None = None
     psi: Psi | None = None
+    numbers: NumbersOf | None = None
     together: AllowedTogether = EVERYTHING
 
     @property

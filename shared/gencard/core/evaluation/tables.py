@@ -25,6 +25,7 @@ from gencard.core.evaluation.precision import (
 from gencard.core.json_codecs import written
 from gencard.core.statistics.counting import count, count_all
 from gencard.core.utility.fidelity import Fidelity, MarginalFidelity, fidelity
+from gencard.core.utility.numbers import numbers_in
 from gencard.core.utility.table_statistics import cramers_v, pair_tables
 from gencard.core.utility.table_utility import (
     TableUtility,
@@ -240,7 +241,12 @@ class FidelityFinding(Finding):
 
 
 def fidelity_finding(material: Material) -> FidelityFinding:
-    return FidelityFinding(fidelity(material.measured, material.synthetic))
+    """Compare the release with psi, and its numbers if they are known and have steps."""
+    coding, attributes = material.coding, material.synthetic.domain.attributes
+    if material.numbers is None or not numbers_in(coding, attributes):
+        return FidelityFinding(fidelity(material.measured, material.synthetic))
+    facts = fidelity(material.measured, material.synthetic, coding=coding, numbers=material.numbers)
+    return FidelityFinding(facts)
 
 
 @dataclass(frozen=True, slots=True)

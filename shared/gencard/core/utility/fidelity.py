@@ -23,15 +23,20 @@ References:
        Distributions: Variations on a Theme of De Moivre", Statistical Science 6, 1991.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from itertools import combinations
+from math import pi, sqrt
 from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from gencard.core.dataset import Dataset, check_same_domain
+from gencard.core.card.sums import has_wide_levels
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset, NumbersOf, check_same_domain
+from gencard.core.derived_cells import invented_in
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidPsiError
 from gencard.core.json_codecs import written
@@ -39,6 +44,8 @@ from gencard.core.statistics.consistency import check_consistent, reconcile
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray
+from gencard.core.utility.numbers import NumberTable
+from gencard.core.utility.psi_numbers import compare_with_psi
 
 Shares = FloatArray
 """Shares of a marginal's cells; they sum to 1."""
@@ -93,11 +100,52 @@ class MarginalFidelity:
 
 
 @dataclass(frozen=True, slots=True)
+class DrownedMarginal:
+    """A marginal of which the noise in psi is larger than the distance of the rows.
+
+    Args:
+        noise: Total variation between the records and psi that is expected from noise alone, before
+            marginals are reconciled, in shares of 1.
+        total_variation: Between psi and the rows.
+    """
+
+    clique: Clique
+    noise: float
+    total_variation: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """What a comparison of rows with psi does not see.
+
+    Args:
+        invented: Attributes whose values inside levels are invented, as psi has no histogram of them.
+        by_levels: Pairs in a marginal of psi of which at least one is a number in wider levels, and of
+            whose effect on each other inside levels psi says nothing.
+        by_sums: Such pairs of which psi has a sum; rows follow levels, and have none of these effects.
+        drowned: The largest noise first.
+    """
+
+    invented: Clique = ()
+    by_levels: tuple[Clique, ...] = ()
+    by_sums: tuple[Clique, ...] = ()
+    drowned: tuple[DrownedMarginal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Fidelity:
-    """How well rows follow psi: its marginals in psi's order."""
+    """How well rows follow psi.
+
+    Args:
+        marginals: In psi's order.
+        numbers: Figures of numbers; None where the rows' numbers or the schema are not known.
+        unseen: What these do not see; None if nothing, or where the schema is not known.
+    """
 
     rows: int
     marginals: tuple[MarginalFidelity, ...]
+    numbers: NumberTable | None = field(default=None, metadata=written(omit=True))
+    unseen: Unseen | None = field(default=None, metadata=written(omit=True))
 
     @property
     def largest(self) -> MarginalFidelity:
@@ -110,18 +158,28 @@ class Fidelity:
         return tuple(marginal for marginal in self.marginals if marginal.beyond_chance)
 
 
-def fidelity(psi: Psi, rows: Dataset, *, worst: int = WORST_CELLS) -> Fidelity:
+def fidelity(
+    psi: Psi,
+    rows: Dataset,
+    *,
+    worst: int = WORST_CELLS,
+    coding: Coding | None = None,
+    numbers: NumbersOf | None = None,
+) -> Fidelity:
     """Compare rows with the marginals of psi; noisy ones are reconciled first, as for a fit.
 
     Args:
+        psi: All measurements, if numbers are compared.
         worst: At most so many cells are named for each marginal.
+        coding: The schema, to say what the comparison does not see.
+        numbers: Numbers of the rows, which are compared with psi, too, if there is a schema.
 
     Raises:
         DomainMismatchError: The rows are not over psi's domain.
         InvalidInputError: There is no row.
         InvalidPsiError: psi contradicts itself, or it holds linear statistics and no marginal.
     """
-    psi = psi.fitted
+    known, psi = psi, psi.fitted
     check_same_domain(psi.domain, rows.domain)
     if not len(rows):
         raise InvalidInputError(
@@ -129,7 +187,50 @@ def fidelity(psi: Psi, rows: Dataset, *, worst: int = WORST_CELLS) -> Fidelity:
         )
     pairs = zip(_marginals(psi).measurements, count_all(rows, psi.cliques), strict=True)
     share = FALSE_ALARMS / len(psi.cliques)
-    return Fidelity(len(rows), tuple(_compared(one, counts, share, worst) for one, counts in pairs))
+    marginals = tuple(_compared(one, counts, share, worst) for one, counts in pairs)
+    if coding is None:
+        return Fidelity(len(rows), marginals)
+    return Fidelity(
+        len(rows),
+        marginals,
+        None if numbers is None else compare_with_psi(known, coding, rows.domain.attributes, numbers),
+        _unseen(known, coding, marginals),
+    )
+
+
+def _unseen(psi: Psi, coding: Coding, marginals: Sequence[MarginalFidelity]) -> Unseen | None:
+    """What the comparison does not see; None if that is nothing."""
+    names = psi.fitted.domain.attributes
+    histograms = tuple(one.attribute for one in psi.histograms)
+    wide = {name for name in names if has_wide_levels(coding, name)}
+    pairs = dict.fromkeys(pair for clique in psi.cliques for pair in combinations(clique, 2))
+    summed = {
+        pair
+        for one in psi.sums
+        for pair in combinations(coding.domain.canonical(tuple({*one.sum.of, *one.sum.by})), 2)
+        if wide.intersection(one.sum.of, pair)
+    }
+    inside = [pair for pair in pairs if wide.intersection(pair)]
+    records = {one.clique: float(one.values.sum()) for one in psi.measurements}
+    drowned = [
+        DrownedMarginal(one.clique, noise, one.total_variation)
+        for one in marginals
+        if (noise := _noise_variation(one, records[one.clique])) > one.total_variation
+    ]
+    ordered = tuple(sorted(drowned, key=lambda one: -one.noise))
+    unseen = Unseen(
+        invented_in(coding, names, histograms),
+        tuple(pair for pair in inside if pair not in summed),
+        tuple(pair for pair in inside if pair in summed),
+        ordered,
+    )
+    return None if unseen == Unseen() else unseen
+
+
+def _noise_variation(marginal: MarginalFidelity, records: float) -> float:
+    """Half the sum of the mean absolute deviations of all counts, in shares; at most 1."""
+    deviation = marginal.stddev * sqrt(2 / pi)
+    return min(marginal.cells * deviation / 2 / records, 1.0) if records > 0 and deviation else 0.0
 
 
 def _marginals(psi: Psi) -> Psi:
