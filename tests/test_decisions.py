@@ -9,8 +9,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "DECISIONS.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 NUMBERS = [int(number) for number in re.findall(r"^### (\d+)\. ", TEXT, re.MULTILINE)]
-MOST = 65
-MOST_WORDS = 6_700  # 5,950 before numbers
+MOST = 66
+MOST_WORDS = 6_850  # 5,950 before numbers
 
 ROOTS = (
     "shared",

@@ -237,7 +237,7 @@ class Earlier:
         """
         if self._is_told(run):
             return Outcome.OPEN
-        whole = _Scope(self, run, run.told, run.output.attributes)
+        whole = _Scope(self, run, run.level_attributes, run.output.attributes)
         if not whole.attributes:  # numbers of everybody tell no level's count
             return Outcome.OPEN
         outcome = Outcome.UNDECIDED if whole.size > MOST_CELLS else Outcome.OPEN
@@ -292,7 +292,7 @@ class Earlier:
             yield whole
         if whole.size <= MOST_CELLS:
             yield from self._around(whole)
-        response = run.told.intersection(run.question.formula.attributes[:1])
+        response = run.level_attributes.intersection(run.question.formula.attributes[:1])
         cliques = {response.union(clique) for clique in run.output.cliques}
         for scope in (replace(whole, valued=clique) for clique in cliques):
             if scope.attributes != whole.attributes and scope.size <= MOST_CELLS:
@@ -330,7 +330,7 @@ class Earlier:
     def _related(self, scope: "_Scope", outputs: Iterable[RunQuestion | Clique]) -> list[_Attributes]:
         """Attributes of runs and marginals that share some with a scope, or sources of some."""
         attributes = [
-            (one.told, one.output.attributes)
+            (one.level_attributes, one.output.attributes)
             if isinstance(one, RunQuestion)
             else (frozenset(one), frozenset[str]())
             for one in outputs

@@ -216,7 +216,7 @@ class RunQuestion:
         return [(one.attributes, one.cells) for one in tests]
 
     @property
-    def told(self) -> frozenset[str]:
+    def level_attributes(self) -> frozenset[str]:
         """The attributes of the formula whose levels the answer may tell apart."""
         alone = {*self.stored} - {name for clique in self.question.cliques for name in clique}
         return frozenset(self.question.formula.attributes) - (
