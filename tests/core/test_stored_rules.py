@@ -123,6 +123,17 @@ def test_many_records_round_to_the_quantile_that_leaves(seed, share):
         assert np.count_nonzero(np.abs(own - value) <= error / 2) >= 10
 
 
+def test_rules_of_persons_hold_for_all_their_records():
+    rules = RULES.of_persons(3)
+    assert (rules.checks.threshold, rules.checks.dominance_count, rules.influence) == (30, 6, 1 / 3)
+    assert RULES.of_persons(0) == RULES.of_persons(1) == RULES
+    assert OFF.of_persons(3).influence is None
+    values = np.repeat(normal(140), 3)  # of each person three equal records
+    values[:3] = 104.0
+    assert judged(values, formula="y ~ 1", outside=[100.0])[0].colour is Colour.GREEN
+    assert judged(values, formula="y ~ 1", outside=[108.0], rules=rules)[0].colour is Colour.AMBER
+
+
 def test_rules_of_before_have_a_limit_of_one_standard_error():
     before = PLAIN.write(RULES)
     assert "influence" not in before

@@ -5,7 +5,7 @@ import pytest
 
 from gencard.client.terms import stddevs
 from gencard.core.card.noise import laplace
-from gencard.core.errors import ProposalRefusedError
+from gencard.core.errors import ProposalRefusedError, RunRefusedError
 from tests.system.house import SCHEMA, build, survey
 from tests.system.raw_calls import configure
 
@@ -90,3 +90,25 @@ def test_a_card_on_a_part_of_the_records_is_one_whose_statistics_hold_its_attrib
     )
     assert own.equals(same)
     assert not own.equals(other)
+
+
+def test_runs_count_persons_not_records(tmp_path):
+    """Nine persons have the 27 records of the south."""
+    data = survey(900)
+    data = data[data.region == "north"].reset_index(drop=True)
+    data["id"] = [f"p{row // 3:05}" for row in range(len(data))]
+    data["region"] = np.where(data.index < 27, "south", "north")
+    house = build(tmp_path, data, PERSONS)
+    house.raise_caps()
+    granted = {"kinds": ["means", "linear"], "checked_runs": 9}
+    configure(house, "datasets.policy", analyses='{ kinds = ["means", "linear"], checked_runs = 9 }')
+    house.start()
+    try:
+        with house.analyst() as analyst:
+            card = propose(analyst, [("sex",)], analyses=granted).accept()
+            assert card.run("age ~ sex", "means", progress=False).estimates.n == len(data) // 5 * 5
+            for kind in ("means", "linear"):
+                with pytest.raises(RunRefusedError):
+                    card.run("age ~ region", kind, progress=False)
+    finally:
+        house.stop()

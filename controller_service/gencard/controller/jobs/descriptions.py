@@ -169,7 +169,8 @@ class Descriptions:
     ) -> AnswerJob:
         """One checked run, which is judged beside all that was released of the same records."""
         records, analyses = self._records(dataset_entry, version), dataset_entry.policy.analyses
-        rules, stored = analyses.rules, analyses.stored
+        rules = analyses.rules.of_persons(dataset_entry.schema.most_records)
+        stored = analyses.stored
         return AnswerJob(records, question, privacy, numbers, before, rules, stored)
 
     def keep(

@@ -9,7 +9,7 @@ References:
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gencard.core.card.mechanism import Transform
@@ -86,6 +86,9 @@ class Rule(StrEnum):
 
 _AMBER = {Rule.NEGATIVE, Rule.MISSING, Rule.INFLUENCE, Rule.UNDECIDED, Rule.UNKNOWN}
 
+_MOST = 1_000_000
+"""Largest threshold of records."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -120,8 +123,29 @@ class Rules:
     def __post_init__(self) -> None:
         if self.influence is not None and not 0 < self.influence <= 1_000_000:
             raise InvalidNumberError(field="rules.influence", expected="above 0, to 1000000")
-        if not 1 <= self.survival <= 1_000_000:
+        if not 1 <= self.survival <= _MOST:
             raise InvalidNumberError(field="rules.survival", expected="from 1 to 1000000")
+
+    def of_persons(self, most_records: int) -> "Rules":
+        """The rules for records of persons of whom each may have several.
+
+        As many records as the threshold says may be those of few persons. So thresholds and the p per
+        cent are as many times as large, the largest contributions to a sum are those of whole persons,
+        and the limit of influence is for all records of a person together.
+
+        Args:
+            most_records: Most records of a person that count; 0 and 1 change nothing.
+        """
+        k = max(most_records, 1)
+        checks = replace(
+            self.checks,
+            threshold=min(k * self.checks.threshold, _MOST),
+            freedom=min(k * self.checks.freedom, _MOST),
+            dominance_count=k * self.checks.dominance_count,
+            remainder_percent=min(k * self.checks.remainder_percent, 100),
+        )
+        influence = self.influence and self.influence / k
+        return replace(self, checks=checks, survival=min(k * self.survival, _MOST), influence=influence)
 
 
 USUAL_RULES = Rules()
