@@ -666,7 +666,10 @@ def test_columns_need_programs_and_from_tables_a_step():
     assert offered.most.columns == ("a", "b")
     assert replace(offered, reviewed_runs=0).most == NO_ANALYSES
     policy = replace(POLICY, analyses=replace(offered, stored=True)).without_numbers(("b", "c"))
-    assert (policy.analyses.columns, policy.analyses.stored) == (("b",), False)
+    assert (policy.analyses.columns, policy.analyses.stored) == (("b",), True)
+    assert (
+        not replace(POLICY, analyses=replace(offered, stored=True)).without_numbers(()).analyses.stored
+    )
 
 
 def test_analysts_receive_a_policy_without_the_rules_of_its_runs():

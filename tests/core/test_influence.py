@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gencard.core.output_checks.influence import (
     Correlated,
+    least_group,
     of_contrasts,
     of_correlation,
     of_means,
@@ -191,3 +192,19 @@ def test_the_decision_hardly_depends_on_the_group_of_the_largest_value():
             decisions.add(of_means(place, values, cells=2) > 1)
         differ += len(decisions) > 1
     assert differ <= 10  # judged by the own group alone, up to two thirds
+
+
+def test_groups_that_are_too_small_for_the_largest_value_wait():
+    rng = np.random.default_rng(4)
+    values = np.sort(rng.lognormal(0, 1.2, size=20_000))
+    least = least_group(values, np.ones(len(values)), 1.0)
+    waiting = {}
+    for share in (0.6, 1.6):
+        waits_in = 0
+        for _ in range(40):
+            group = np.append(rng.choice(values, int(share * least), replace=False), values[-1])
+            waits_in += of_means(np.zeros(len(group), dtype=int), group, cells=1) > 1
+        waiting[share] = waits_in
+    assert waiting[0.6] >= 30
+    assert waiting[1.6] <= 10
+    assert least_group(np.array([5.0]), np.array([9]), 1.0) == 0

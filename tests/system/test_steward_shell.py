@@ -1,11 +1,13 @@
 """The steward's shell, command by command, beside a controller that serves."""
 
 import json
+import re
 import subprocess
 import sys
 from datetime import date
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,7 +16,7 @@ from gencard.controller.records.schema_file import PLACEHOLDER, read_schema
 from gencard.controller.shell.main import app, run_shell
 from gencard.core.card.budget import Price
 from gencard.core.errors import InvalidInputError, StaleEtagError, UndeclaredLevelError
-from tests.system.house import build
+from tests.system.house import SCHEMA, build, survey
 from tests.system.raw_calls import configure
 from tests.system.test_s25_checks import COUNTS, RUNS, housed
 
@@ -67,6 +69,31 @@ def test_check_names_tables_and_levels_with_small_cells(tmp_path, monkeypatch):
     assert "male, bad: 2; female, bad: 12" in lines[0]
     assert "is refused at the records" in result.output
     assert "policy.transform and policy.analyses exclude each other" in result.output
+
+
+def test_check_names_numbers_of_which_one_record_moves_most_means(tmp_path, monkeypatch):
+    """One expenditure of 90,000 among 900 of about 100."""
+    monkeypatch.setenv("COLUMNS", "200")
+    records = survey(900).drop(columns="age")
+    records["spent"] = np.random.default_rng(1).integers(50, 150, 900)
+    records.loc[7, "spent"] = 90_000
+    number = 'name = "spent"\nedges = [0, 100, 1_000, 100_000]\nstep = "1"\nfine = 50\n'
+    schema = SCHEMA.replace('name = "age"\nedges = [16, 30, 45, 65, 95]\n', number)
+    house = build(tmp_path, records, schema)
+    result = CliRunner().invoke(app, ["check", "--config", str(house.settings_file)])
+    said = " ".join(result.output.split())
+    assert "means of spent by more than analyses.influence permits" in said
+    edge, fewer = re.search(
+        r'a last edge of (\d+) and above = "highest", of fewer than (\d+)', said
+    ).groups()
+    clamped = np.minimum(records.spent, int(edge))
+    distance = (clamped.max() - clamped.mean()) / clamped.std()
+    assert 0.7 * distance**2 < int(fewer) < 1.5 * distance**2 < 135
+    configure(house, "datasets.policy", analyses='{ influence = "off" }')
+    assert (
+        "analyses.influence"
+        not in CliRunner().invoke(app, ["check", "--config", str(house.settings_file)]).output
+    )
 
 
 def test_title_and_description_are_shown_set_and_reviewed(tmp_path, monkeypatch):

@@ -17,11 +17,12 @@ from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.records.vault import check_detected, open_source
 from gencard.controller.settings.settings import DatasetTable
-from gencard.core.card.sums import Histogram, cell_names
+from gencard.core.card.sums import Histogram, cell_names, scale_of
 from gencard.core.coding import PLAIN, Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
-from gencard.core.policy import NumbersOffer, Policy
+from gencard.core.output_checks.influence import least_group
+from gencard.core.policy import NumbersOffer
 from gencard.core.scale import Adjustments
 from gencard.core.types import Counts
 
@@ -130,6 +131,22 @@ class SmallTable:
 
 
 @dataclass(frozen=True, slots=True)
+class LongTail:
+    """A number of which one record moves the means of many groups by more than the policy's limit.
+
+    Args:
+        least: Records below which a group that may hold the most distant value waits for a steward.
+        edge: A last edge with which smaller groups would do; None where no cell begins at one.
+        with_edge: ``least`` with it.
+    """
+
+    name: str
+    least: int
+    edge: str | None
+    with_edge: int
+
+
+@dataclass(frozen=True, slots=True)
 class SmallCells:
     """Cells of a dataset's pairs that hold few records: exact facts, for the steward alone.
 
@@ -142,6 +159,7 @@ class SmallCells:
         threshold: Of the policy's checks, or ``FEW`` without one.
         tables: Histograms, single attributes, then pairs with small cells; those with most small cells
             first.
+        tails: Numbers of which groups of a tenth of the records wait.
     """
 
     pairs: int
@@ -151,6 +169,7 @@ class SmallCells:
     records: int
     threshold: int
     tables: tuple[SmallTable, ...]
+    tails: tuple[LongTail, ...] = ()
 
 
 FEW = 10
@@ -170,13 +189,20 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
     singles: list[Clique] = [(name,) for name in domain.attributes]
     with enough_memory(), _opened(entry, schema) as source:
         tables = source.count([*singles, *pairs])
-        numbers = _summed(policy, schema.coding)
+        numbers = schema.coding.with_step
         fine = source.summed((), numbers).fine_counts() if numbers else []
+    limit = policy.analyses.rules.of_persons(schema.most_records).influence
+    tails = [
+        _tail(schema.coding, name, counts, limit)
+        for name, counts in zip(numbers, fine, strict=True)
+        if limit is not None
+    ]
     pair_tables = tables[len(singles) :]
     levels = {one.name: one.coding.level_names for one in schema.coding.attributes}
     histograms = [
         _small_table(str(Histogram(name)), counts, threshold, [cell_names(schema.coding, name)])
         for name, counts in zip(numbers, fine, strict=True)
+        if policy.histograms is NumbersOffer.EXACT
     ]
     small = [
         _small_table(
@@ -189,19 +215,34 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
         sum(int((counts == 1).sum()) for counts in pair_tables),
         sum(one.few for one in small[len(singles) :]),
         sum(int((counts > 0).sum()) for counts in pair_tables),
-        int(tables[0].sum()),
+        records := int(tables[0].sum()),
         threshold,
         tuple(
             sorted(
                 filter(lambda one: one.few, [*histograms, *small]), key=lambda one: (one.width, -one.few)
             )
         ),
+        tuple(one for one in tails if _SHARE * one.least > records),
     )
 
 
-def _summed(policy: Policy, coding: Coding) -> Clique:
-    """Attributes whose exact histograms are on offer."""
-    return coding.with_step if policy.histograms is NumbersOffer.EXACT else ()
+_SHARE = 10
+"""A column is named if a group of this part of the records would wait because of it."""
+
+
+def _tail(coding: Coding, name: str, counts: Counts, limit: float) -> LongTail:
+    """How large groups must be now, and with the largest last edge that helps."""
+    cells = scale_of(coding, name).cells
+    edges = np.array(list(map(float, cells)))
+    counts = counts[: len(edges) - 1]
+    values, held = (edges[1:] + edges[:-1]) / 2, np.flatnonzero(counts)
+    values[held[-1:]] = edges[held[-1:] + 1]
+    least = least_group(values, counts, limit)
+    for edge in cells[-2:0:-1]:
+        with_edge = least_group(np.minimum(values, float(edge)), counts, limit)
+        if _SHARE * with_edge <= counts.sum():
+            return LongTail(name, least, f"{edge.normalize():f}", with_edge)
+    return LongTail(name, least, None, least)
 
 
 def _small_table(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from gencard.core.output_checks.rules import Rule, Rules, Verdict, breaking
 from gencard.core.types import FloatArray, IntArray
@@ -230,6 +230,26 @@ def of_contrasts(
         error = np.sqrt(groups.squares.sum() / freedom * (1 / sizes + 1 / others))
         largest = max(largest, float(groups.ratio(change, error).max()))
     return largest
+
+
+def least_group(values: FloatArray, counts: NDArray[np.number], limit: float) -> int:
+    """Return how many records, nearly, a mean needs that may hold the most distant value of a column.
+
+    With a distance of z standard deviations of the column, the figure of a group of n is nearly
+    z / sqrt(n).
+
+    Args:
+        values: Ascending, shape ``(m,)``.
+        counts: Records of each.
+        limit: The policy's.
+    """
+    values, counts = values[counts > 0], counts[counts > 0]
+    if not len(values):
+        return 0
+    mean = float(np.average(values, weights=counts))
+    spread = float(np.sqrt(np.average((values - mean) ** 2, weights=counts)))
+    away = max(values[-1] - mean, mean - values[0])
+    return int(np.ceil((away / spread / limit) ** 2)) if spread > 0 else 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
