@@ -73,11 +73,11 @@ def test_a_function_of_the_response_has_no_card(analyst, card):
             card.answer(formula, "linear")
 
 
-def test_noise_is_in_the_standard_error_and_stands_beside_it(analyst, records):  # noqa: F811
+def test_noise_is_in_the_standard_error_and_stands_beside_it(analyst, records, capsys):  # noqa: F811
     noise = {"rho": 0.5, "neighbouring": "add-remove"}
-    release = analyst.synthesize(
-        "survey", "hours ~ sex", kind="linear", rows=500, accept=True, progress=False, **noise
-    )
+    release = analyst.synthesize("survey", "hours ~ sex", kind="linear", rows=500, accept=True, **noise)
+    before_signing = capsys.readouterr().err.partition("Signed: ")[0]
+    assert "Noise: " in before_signing
     card = next(one for one in analyst.cards() if one.name == release.card)
     answer = card.answer("hours ~ sex", "linear")
     reference = smf.ols("hours ~ sex", records).fit()

@@ -22,6 +22,7 @@ from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms, Proposal
 from gencard.core.coding import Coding
+from gencard.core.derived_cells import invented_words
 from gencard.core.domain import Clique
 from gencard.core.errors import AwaitingStewardError, BudgetExceededError, NotAcceptedError
 from gencard.core.statistics.formula import Analysis, Formula
@@ -154,6 +155,9 @@ class Plan(Displayable):
             lines.append(("Not determined", words))
         if isinstance(self.answer.terms.privacy, AddedNoise) and not words:
             lines.append(("Noise", self._noise_words()))
+        covered = self.coding.domain.covered_by(self.marginals).attributes
+        if invented := invented_words(self.coding, covered, self.answer.terms.histograms):
+            lines.append(("Numbers", invented))
         return lines
 
     def _noise_words(self) -> str:
@@ -212,6 +216,10 @@ _OTHER_MECHANISM = (
 _INCOMPLETE = "Nothing was spent. Plan a smaller formula: `gencard plan` shows what the policy offers."
 
 
+_SAID_BEFORE = ("Noise", "Numbers")
+"""Lines of an offer that are said before it is signed without a question."""
+
+
 @dataclass(frozen=True, slots=True)
 class Consent:
     """How the analyst agrees to an offer.
@@ -245,6 +253,9 @@ class Consent:
             check_mechanism(shown.answer if isinstance(shown, Plan) else shown)
             for change in shown.changes:
                 self.say(f"{change.field}: {change.old} → {change.new or 'left out'} ({change.reason})")
+            for name, text in shown.lines():
+                if name in _SAID_BEFORE:
+                    self.say(f"{name}: {text}")
             self.say(f"Price: {shown.price}")
             return
         warning = f"It does not determine {lacking}, which the formula needs. " if lacking else ""
