@@ -71,31 +71,28 @@ class Spreads(StrEnum):
     NONE = "none"
 
 
-def origin_of(coding: Labels | Edges) -> float:
-    """Return 0 moved into the declared edges; of dates the first edge, since no date is 0."""
+def origin_of(coding: Labels | Edges, ends: Sequence[float] = ()) -> float:
+    """Return 0 moved into the declared edges; of dates and times the first edge, since none is 0.
+
+    Args:
+        ends: Values at the first and the last edge of what is summed, if it is a function.
+    """
     if not isinstance(coding, Edges):
         return 0.0
-    low, high = coding.edges[0], coding.edges[-1]
-    return low if coding.dates or coding.times else min(max(0.0, low), high)
+    first, last = ends or (coding.edges[0], coding.edges[-1])
+    low, high = sorted((first, last))
+    return first if coding.dates or coding.times else min(max(0.0, low), high)
 
 
 def contributed(question: Question, values: FloatArray) -> FloatArray:
-    """Magnitudes of a summed response's values, from 0 moved into the range that they can have.
-
-    Of dates and times they count from the first one, since none is 0.
-    """
-    column = question.summed_response
-    if column is None:
-        return np.abs(values)
-    (slope,) = column.slopes
-    cells = question.scales[slope.number].cells
-    ends = np.array([float(cells[0]), float(cells[-1])]) * float(slope.values) + float(column.values)
-    coding = question.coding.attribute(question.formula.response or "").coding
-    first = isinstance(coding, Edges) and (coding.dates or coding.times)
-    magnitudes: FloatArray = np.abs(
-        values - (ends[0] if first else min(max(0.0, ends.min()), ends.max()))
-    )
-    return magnitudes
+    """Magnitudes of a response's values, from 0 moved into the range that a summed one can have."""
+    column, origin = question.summed_response, 0.0
+    if column is not None:
+        (slope,) = column.slopes
+        cells = question.scales[slope.number].cells
+        ends = [float(column.values + slope.values * float(cells[place])) for place in (0, -1)]
+        origin = origin_of(question.coding.attribute(question.formula.response or "").coding, ends)
+    return np.abs(np.asarray(values, dtype=np.float64) - origin)
 
 
 @dataclass(frozen=True)
@@ -127,10 +124,10 @@ class StoredRun:
     @cached_property
     def response(self) -> tuple[FloatArray, FloatArray]:
         """The response of the records inside, and outside; levels as their numbers."""
-        one = self.question
-        name = one.formula.response or ""
-        levels = Column(name, (name,), np.nan_to_num(np.asarray(one.values.get(name, ()))))
-        column = one.summed_response or (one.design and one.design.response and levels) or levels
+        one, name = self.question, self.question.formula.response or ""
+        of_model = one.design.response if one.design is not None else None
+        numbers = np.asarray(one.values.get(name, ())) if of_model is None else of_model.values
+        column = one.summed_response or Column(name, (name,), np.nan_to_num(numbers))
         return self.inside.of(column), self.outside.of(column)
 
     @property
