@@ -15,7 +15,7 @@ from tests.system.raw_calls import configure, state_unchanged
 from tests.system.test_exact_sums import SCHEMA, survey
 
 WORK = ["full", "part"]
-KINDS = ["means", "ttest", "anova", "linear", "correlation", "quantiles"]
+KINDS = ["poisson", "means", "ttest", "anova", "linear", "correlation", "quantiles"]
 OFFER = f"{{ kinds = {KINDS}, checked_runs = 30, numbers = 200, stored = STORED }}".replace("'", '"')
 GRANTED = {"kinds": KINDS, "checked_runs": 30, "numbers": 200}
 NOISY = GRANTED | {"checked_runs": 3, "rho": "0.5"}
@@ -91,6 +91,8 @@ def test_a_run_with_noise_is_of_sums_with_noise(house, records):
         card = card_of(analyst, rho="0.2", neighbouring="add-remove", analyses=NOISY)
         with state_unchanged(house), pytest.raises(LevelsTooWideError, match="levels"):
             card.run("log(pay + 1) ~ sex", "linear", progress=False)
+        by_levels = card.run("pay ~ sex", "poisson", progress=False)
+        assert by_levels.estimates.notes[0].startswith("as on the coded records")
         answer = card.run("pay ~ sex", "linear", progress=False)
         exact = smf.ols("pay ~ sex", records).fit()
         assert analyst.spends()[0].price.rho == Decimal("0.5")

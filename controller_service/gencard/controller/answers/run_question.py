@@ -377,9 +377,9 @@ class NoisyRun:
         options = {name: _hashable(value) for name, value in _options(question).items()}
         check_coded(options)
         chosen = options.pop("response", None)
-        levels = chosen is not None or not permitted
         written = read_factors(question.formula, coding)
         kind, where = analysis_of(question.kind), question.where
+        levels = chosen is not None or not permitted or kind not in STORED_KINDS
         request = AnswerRequest(written, kind, coding, {}, where, question.missing, options)
         try:
             needs = request.needs(rows=False, levels=levels)
