@@ -7,8 +7,9 @@ target, by a question that is never answered, or by one that may be.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import partial
 
 import numpy as np
@@ -24,7 +25,8 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import NoAnswerError
 from gencard.core.output_checks.rules import USUAL_RULES
-from gencard.core.types import IntArray
+from gencard.core.scale import Scale
+from gencard.core.types import FloatArray, IntArray
 from gencard.wire.documents.answer_document import Question
 
 _RECORDS = 1_200
@@ -33,6 +35,8 @@ _MOST_REFUSALS = 10
 """Default of ``limits.refusals``."""
 
 _LEVELS = (7, 100, 300)
+_PAY = (0.0, 10.0, 20.0, 40.0)
+_SCALE = Scale(Decimal("0.01"), tuple(Decimal(int(edge)) for edge in _PAY))
 _QUESTIONS = (
     ("poisson", "hiv ~ age"),
     ("linear", "pay ~ sex"),
@@ -57,16 +61,33 @@ _QUESTIONS = (
 )
 """One of each kind."""
 
+_OF_NUMBERS = (
+    ("means", "pay ~ sex"),
+    ("ttest", "pay ~ sex"),
+    ("anova", "pay ~ sex"),
+    ("linear", "pay ~ sex"),
+    ("correlation", "~ age + pay"),
+    ("quantiles", "pay ~ sex"),
+)
+"""One of each kind that takes numbers as the file has them."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _World:
-    """A survey whose first record is the target: alone in its cell of age and region."""
+    """A survey whose first record is the target: alone in its cell of age and region.
+
+    Args:
+        numbers: Those that runs take as the file has them; empty where all count by levels.
+    """
 
     coding: Coding
     codes: IntArray
+    numbers: Mapping[str, FloatArray]
 
     @classmethod
-    def of(cls, levels: int, rng: np.random.Generator, share: float = 0.1) -> "_World":
+    def of(
+        cls, levels: int, rng: np.random.Generator, share: float = 0.1, *, stored: bool = False
+    ) -> "_World":
         edges = Edges(tuple(float(edge) for edge in range(levels + 1)), decimals=None)
         coding = Coding(
             (
@@ -74,14 +95,20 @@ class _World:
                 Attribute("sex", Labels(("f", "m"))),
                 Attribute("age", edges),
                 Attribute("region", Labels(tuple("abcdefg"))),
-                Attribute("pay", Edges((0.0, 10.0, 20.0, 40.0))),
+                Attribute(
+                    "pay", Edges(_PAY, decimals=2 if stored else None, scale=_SCALE if stored else None)
+                ),
             )
         )
         codes = np.stack([rng.integers(0, size, _RECORDS) for size in coding.domain.sizes], axis=1)
         codes[:, 0] = rng.random(_RECORDS) < share
         alike = (codes[:, 2] == codes[0, 2]) & (codes[:, 3] == codes[0, 3])
         alike[0] = False
-        return cls(coding, codes[~alike])
+        codes, numbers = codes[~alike], dict[str, FloatArray]()
+        if stored:
+            low, high = np.array(_PAY)[codes[:, 4]], np.array(_PAY)[codes[:, 4] + 1]
+            numbers["pay"] = np.floor(100 * (low + (high - low) * rng.random(len(codes)))) / 100
+        return cls(coding, codes, numbers)
 
     def with_status(self, status: int) -> Dataset:
         """The records in one of the two worlds."""
@@ -111,6 +138,7 @@ class _Service:
     """
 
     dataset: Dataset
+    numbers: Mapping[str, FloatArray]
     earlier: Earlier
     most: int | None = _MOST_REFUSALS
     leaks: bool = False
@@ -134,7 +162,9 @@ class _Service:
         except NoAnswerError as error:
             return str(error)
         self.runs += 1
-        outcome = outcome_of(checked(run, self.earlier, self.dataset, {}, USUAL_RULES), _ANALYSES)
+        outcome = outcome_of(
+            checked(run, self.earlier, self.dataset, self.numbers, USUAL_RULES), _ANALYSES
+        )
         if outcome.answer is None or outcome.review:
             self.refusals += 1
         if outcome.answer is None:
@@ -150,19 +180,22 @@ class _Service:
 def _service(
     world: _World, status: int, most: int | None = _MOST_REFUSALS, *, leaks: bool = False
 ) -> _Service:
-    return _Service(world.with_status(status), Earlier(world.coding, (), ()), most, leaks)
+    earlier = Earlier(world.coding, (), ())
+    return _Service(world.with_status(status), world.numbers, earlier, most, leaks)
 
 
 # A3: the form of a refusal ---------------------------------------------------------------------
 
 
-def _predicted(quick: bool, *, kinds: tuple[tuple[str, str], ...], least: int) -> Outcome:
+def _predicted(
+    quick: bool, *, kinds: tuple[tuple[str, str], ...], least: int, stored: bool = False
+) -> Outcome:
     """Predict what is read in either world, of questions that both refuse; else guess."""
     rng, successes, tries = np.random.default_rng(1), 0, 0
     differ = answered = 0
     while tries < (least if quick else 5 * least):
         kind, formula = kinds[tries % len(kinds)]
-        world = _World.of(_LEVELS[tries % 3], rng, share=8 / _RECORDS)
+        world = _World.of(_LEVELS[tries % 3], rng, share=8 / _RECORDS, stored=stored)
         where = ("", "hiv == 'yes'", f"hiv == 'yes' or {world.target}")[tries // len(kinds) % 3]
         status = int(rng.integers(2))
         reads = [_service(world, each).ask(kind, formula, where) for each in (0, 1)]
@@ -181,9 +214,12 @@ def _predicted(quick: bool, *, kinds: tuple[tuple[str, str], ...], least: int) -
 # A4: refusals as an oracle ---------------------------------------------------------------------
 
 
-def answers(service: _Service, where: str) -> bool | None:
+_ALL = ("means", "pay ~ 1")
+
+
+def answers(service: _Service, where: str, question: tuple[str, str] = _ALL) -> bool | None:
     """Whether a question about a population is answered; None if a steward must review first."""
-    read = service.ask("means", "pay ~ 1", where)
+    read = service.ask(*question, where)
     return None if read.startswith("a steward") else read.startswith('[{"')
 
 
@@ -218,17 +254,21 @@ def _nine(world: _World, many: Callable[[str], bool | None]) -> str | None:
     return population.format(low)
 
 
-def searched(quick: bool, *, oracle: Oracle, most: int | None, leaks: bool = False) -> Outcome:
+def searched(
+    quick: bool, *, oracle: Oracle, most: int | None, leaks: bool = False, stored: bool = False
+) -> Outcome:
     """Find nine people by refusals, add the target's cell, and see whether they seem to be ten.
 
     Args:
         oracle: What the attacker reads of a run.
         most: Refusals that stop the one analyst; None for analysts without number.
         leaks: Whether refusals name their rules.
+        stored: Whether pay counts as the file has it.
     """
     rng, successes, tries, runs, stopped, refusals = np.random.default_rng(2), 0, 0, 0, 0, 0
     while tries < (24 if quick else 60):
-        world, status = _World.of(_LEVELS[1 + tries % 2], rng), int(rng.integers(2))
+        world = _World.of(_LEVELS[1 + tries % 2], rng, stored=stored)
+        status = int(rng.integers(2))
         service = _service(world, status, most, leaks=leaks)
         service.refusals = refusals if most is not None else 0
         nine = _nine(world, partial(oracle, service))
@@ -242,19 +282,20 @@ def searched(quick: bool, *, oracle: Oracle, most: int | None, leaks: bool = Fal
     return Outcome(successes, tries, f"{runs} runs; {stopped} targets not reached")
 
 
-def _added(quick: bool) -> Outcome:
+def _added(quick: bool, *, question: tuple[str, str] = _ALL, stored: bool = False) -> Outcome:
     """Have a population answered, add the target's cell to it: equal records, or one more."""
     rng, successes, tries, answered_again = np.random.default_rng(3), 0, 0, 0
     while tries < (24 if quick else 60):
-        world, status = _World.of(_LEVELS[tries % 3], rng, share=0.4), int(rng.integers(2))
+        world = _World.of(_LEVELS[tries % 3], rng, share=0.4, stored=stored)
+        status = int(rng.integers(2))
         service = _service(world, status, None)
         others = [name for name in "abcdefg" if name != "abcdefg"[int(world.codes[0, 3])]]
         one, other = rng.permutation(others)[:2]
         half = world.coding.domain.size("age") // 2
         odd = f"(age < {half} and region == '{one}') or (age >= {half} and region == '{other}')"
-        if not answers(service, f"hiv == 'yes' and ({odd})"):
+        if not answers(service, f"hiv == 'yes' and ({odd})", question):
             continue
-        again = answers(service, f"hiv == 'yes' and ({odd} or {world.target})")
+        again = answers(service, f"hiv == 'yes' and ({odd} or {world.target})", question)
         answered_again += bool(again)
         guess = 0 if again else int(rng.integers(2))
         successes, tries = successes + int(guess == status), tries + 1
@@ -309,5 +350,35 @@ ATTACKS = (
         0.5,
         20,
         _added,
+    ),
+    Attack(
+        "A3",
+        "reason, price and size of a refusal, each kind on the file's numbers",
+        "not tried",
+        0.5,
+        60,
+        partial(_predicted, kinds=_OF_NUMBERS, least=60, stored=True),
+    ),
+    *(
+        Attack(
+            "A4",
+            f"nine people, then the target, by {kind} of the file's numbers; ever new analysts",
+            "not tried",
+            0.5,
+            20,
+            partial(searched, oracle=partial(answers, question=(kind, formula)), most=None, stored=True),
+        )
+        for kind, formula in _OF_NUMBERS
+    ),
+    *(
+        Attack(
+            "A4",
+            f"the target's cell added to a population, by {kind} of the file's numbers",
+            "not tried",
+            0.5,
+            20,
+            partial(_added, question=(kind, formula), stored=True),
+        )
+        for kind, formula in _OF_NUMBERS
     ),
 )

@@ -7,6 +7,7 @@ record but the target's.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -75,42 +76,52 @@ class Asking:
         return Answer.of_json(json.loads(json.dumps(result.answer)))
 
 
-def _chain(quick: bool, *, third: str) -> Outcome:
+def _chain(
+    quick: bool, *, third: str, kind: str = "means", whole: str = "means", levels: int = 5
+) -> Outcome:
     """Mean by a, mean by b, mean of either: the sum of the one record that is in both.
 
     Args:
         third: Options of the third question.
+        kind: The run that tells the means by a and by b.
+        whole: The run that tells the mean of either.
+        levels: Of a and b.
     """
     rng, successes, refused = np.random.default_rng(11), 0, [0, 0, 0]
     tries = 30 if quick else 90
     sizes = (300, 300, 1_000, 2_000)
     for attempt in range(tries):
         records = sizes[attempt % len(sizes)]
-        coding = coding_of(5, (7, 100, 300)[attempt % 3])
-        a, b = rng.integers(5, size=(2, records))
+        coding = coding_of(levels, (7, 100, 300)[attempt % 3])
+        a, b = rng.integers(levels, size=(2, records))
         alone = (a == 0) & (b == 0)
         a[alone] = 1
         a[0], b[0] = 0, 0
         income = np.clip(rng.lognormal(10.3, 0.5, size=records), 0, 200_000)
         ask = Asking(coding, records_of(coding, a, b, income), income)
         answers = [
-            ask("income ~ a", "means"),
-            ask("income ~ b", "means"),
-            ask("income ~ 1", "means", third, "a == 'l0' or b == 'l0'"),
+            ask("income ~ a", kind),
+            ask("income ~ b", kind),
+            ask("income ~ 1", whole, third, "a == 'l0' or b == 'l0'"),
         ]
         guess = float(np.exp(10.3 - 0.5**2))  # the mode: nothing was learnt
         refused = [sum(pair) for pair in zip(refused, (one is None for one in answers), strict=True)]
         if all(answers):
-            sums = [_mean(answers[0], 0) * (a == 0).sum(), _mean(answers[1], 0) * (b == 0).sum()]
-            guess = sum(sums) - _mean(answers[2], 0) * ((a == 0) | (b == 0)).sum()
+            sums = [_mean(answers[0]) * (a == 0).sum(), _mean(answers[1]) * (b == 0).sum()]
+            guess = sum(sums) - _mean(answers[2]) * ((a == 0) | (b == 0)).sum()
         successes += abs(guess / income[0] - 1) <= _CLOSE
     note = "refused or waiting: {} by a, {} by b, {} of either".format(*refused)
-    return Outcome(successes, tries, note)
+    return Outcome(int(successes), tries, note)
 
 
-def _mean(answer: Answer | None, row: int) -> float:
-    table = (answer or Answer("", "", 0.0)).tables[0]
-    return float(table.values[row][table.column_names.index("mean")] or 0.0)
+def _mean(answer: Answer | None) -> float:
+    """The mean of the first group, which is the constant of a linear model."""
+    if answer is None:
+        return 0.0
+    if answer.coefficients is not None:
+        return float(answer.coefficients.params[0])
+    table = answer.tables[0]
+    return float(table.values[0][table.column_names.index("mean")] or 0.0)
 
 
 def _largest_value(quick: bool) -> Outcome:
@@ -229,6 +240,22 @@ ATTACKS: Sequence[Attack] = (
         _CONSTANT,
         20,
         lambda quick: _chain(quick, third=""),
+    ),
+    *(
+        Attack(
+            "A5",
+            f"stored means by a, by b in runs of {kind}, of either in one of {whole}",
+            "not tried",
+            _CONSTANT,
+            20,
+            partial(_chain, third=STORED, kind=kind, whole=whole, levels=levels),
+        )
+        for kind, whole, levels in (
+            ("ttest", "means", 2),
+            ("anova", "means", 5),
+            ("linear", "linear", 5),
+            ("means", "linear", 5),
+        )
     ),
     Attack(
         "A5",

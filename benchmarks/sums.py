@@ -1,7 +1,8 @@
-"""Answers from exact sums beside least squares of the file: ``python -m benchmarks.sums``.
+"""Answers from exact sums, and checked runs, beside the file: ``python -m benchmarks.sums``.
 
 Each formula is planned on a schema that was drafted without a hand; psi is what the plan asks for, read
-from the file exactly. The answer is compared, before any output rule, with
+from the file exactly. This answer, and that of a checked run at the records, are compared, before any
+output rule, with
 
 * normal equations of the values, rounded to the drafted step, solved in fractions, and
 * statsmodels on the file's own values, whose columns are scaled first.
@@ -9,15 +10,21 @@ from the file exactly. The answer is compared, before any output rule, with
 A value that the draft proposes as a mark of missing values, -1 of ``experience``, is missing for all.
 Differences of coefficients, standard errors and confidence bounds are in units of the standard error;
 those of t are relative where t is above 1, those of p values are as they are.
+
+Beside it, what becomes of each run under the rules of a drafted policy, as the first one of its records:
+it is told, waits for a steward, or is refused; and the same where the schema declares a last edge of
+``med``, above which numbers count as this edge.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from math import floor
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -27,19 +34,27 @@ from formulaic import model_matrix
 from scipy import stats
 
 from benchmarks import bench
-from benchmarks.bench import Result, Table, Target
+from benchmarks.bench import Cell, Result, Table, Target
+from gencard.controller.answers.earlier import Earlier
+from gencard.controller.answers.run_question import RunQuestion
+from gencard.controller.jobs.answering import checked
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.answers.answer import Answer
-from gencard.core.answers.margins import PsiMargins
-from gencard.core.coding import Coding, Edges, Labels
+from gencard.core.answers.margins import PsiMargins, RecordMargins
+from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.errors import InvalidFormulaError
+from gencard.core.output_checks.rules import USUAL_RULES
+from gencard.core.output_checks.stored import StoredRun
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
 from gencard.core.types import FloatArray
 from gencard.formulas.answering import answer_of
 from gencard.formulas.formulas import read_factors
 from gencard.formulas.summing import question_needs
+from gencard.wire.documents.answer_document import Question
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -131,7 +146,6 @@ class Records:
     """One of the files, with a schema that was drafted from it."""
 
     path: Path
-    held: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def vault(self) -> Vault:
@@ -187,15 +201,84 @@ class Records:
         ]
         return Psi(self.coding.domain, tuple(marginals), (), tuple(histograms), tuple(sums))
 
-    def answer(self, case: Case) -> Answer:
-        margins = PsiMargins.of(self.psi(case), self.coding)
+    def answer(self, case: Case, psi: Psi | None = None) -> Answer:
+        margins = PsiMargins.of(psi or self.psi(case), self.coding)
         return answer_of(case.formula, case.kind, margins, self.coding, where=case.where, missing="drop")
+
+    def run(self, case: Case) -> "Run | None":
+        """Return the checked run of a question; None if runs do not take the formula."""
+        question = Question(case.kind, case.formula, case.where, "drop")
+        try:
+            run = RunQuestion.new(question, self.coding)
+        except InvalidFormulaError:
+            return None
+        attributes = Earlier(self.coding, (), ()).attributes_with(run)
+        return Run(run, *self.vault.read(attributes, run.stored, most_records=1_000_000))
 
     def chosen(self, case: Case) -> pd.DataFrame:
         """The records that the question is of."""
         names = read_factors(case.formula, self.coding).formula.attributes
         frame = self.frame.query(case.where) if case.where else self.frame
         return frame.dropna(subset=list(names))
+
+
+@dataclass(frozen=True, eq=False)
+class Clamped(Records):
+    """A file with other last edges than the drafted ones, as which larger values count."""
+
+    last: Mapping[str, int] | None = None
+
+    @cached_property
+    def vault(self) -> Vault:
+        drafted = super().vault
+        last = self.last or {}
+        attributes = (
+            _clamped(one, last[one.name]) if one.name in last else one
+            for one in drafted.coding.attributes
+        )
+        return replace(drafted, coding=Coding(tuple(attributes)))
+
+
+def _clamped(attribute: Attribute, last: int) -> Attribute:
+    own = attribute.coding
+    assert isinstance(own, Edges)
+    assert own.scale is not None
+    end = Decimal(last)
+    edges = [Decimal(repr(edge)) for edge in own.edges if edge < last]
+    cells = (*(cell for cell in own.scale.cells if cell < end), end)
+    scale = replace(own.scale, cells=cells, above=True)
+    return replace(attribute, coding=Edges.of_scale(tuple(edges), scale, missing=own.missing))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A checked run, with its records in memory.
+
+    Args:
+        numbers: As the records have them, by attribute.
+    """
+
+    question: RunQuestion
+    dataset: Dataset
+    numbers: Mapping[str, FloatArray]
+
+    def unrounded(self) -> Answer:
+        """Return the answer before any output rule."""
+        kept = self.question.output.kept(self.dataset)
+        inside, outside = (
+            self.question.records(self.dataset, self.numbers, one) for one in (kept, ~kept)
+        )
+        question = self.question.at(RecordMargins.of(inside.dataset))
+        return StoredRun(question, inside, outside).answer
+
+    def end(self) -> str:
+        """Say whether the run is told, waits or is refused, and by which rules."""
+        before = Earlier(self.question.question.coding, (), ())
+        result = checked(self.question, before, self.dataset, self.numbers, USUAL_RULES)
+        rules = dict.fromkeys(str(rule) for mark in result.marks or () for rule in mark.rules)
+        if result.answer is not None and not result.review:
+            return "told"
+        return f"{'waits' if result.review else 'refused'}: {', '.join(rules)}"
 
 
 def _rounded(coding: Edges, column: pd.Series) -> list[Fraction]:
@@ -351,39 +434,93 @@ def _of_groups(records: Records, case: Case, answer: Answer) -> float:
     return worst
 
 
+def _differences(records: Records, case: Case, answer: Answer) -> tuple[float | None, float]:
+    """Largest difference of an answer from fractions, of linear models alone, and from the file."""
+    if case.kind is not Analysis.LINEAR:
+        return None, _of_groups(records, case, answer)
+    own = _fit_of(answer)
+    return own.farthest(referee(records, case)), own.farthest(of_statsmodels(records, case))
+
+
+_ENDS = ("told", "waits", "refused", "not taken")
+LASTS = (10_000, 5_000)
+"""Last edges of ``med`` that a steward may declare."""
+
+
+def _ends(case: Case, drafted: Records, declared: Sequence[Records]) -> Iterator[tuple[str, float]]:
+    """End and seconds of a run, as drafted and with each last edge that the question is about."""
+    about = "med" in read_factors(case.formula, drafted.coding).formula.attributes
+    for one in (drafted, *(declared if about else ())):
+        run = one.run(case)
+        begin = perf_counter()
+        end = "not taken: a function in the formula" if run is None else run.end()
+        yield end, perf_counter() - begin
+
+
 def run(quick: bool) -> Result:  # noqa: ARG001 - all cases take a minute or two
     paths = {case.file: _FOLDER / f"numbers_{case.file}.parquet" for case in CASES}
     for path in paths.values():
         if not path.exists():
             raise SystemExit(f"needs {path.name} in ../shared/data, beside the repository")
     files = {name: Records(path) for name, path in paths.items()}
-    rows: list[tuple[str | int | None, ...]] = []
-    exact, theirs = [], []
+    declared = [Clamped(paths["medexp"], {"med": last}) for last in LASTS]
+    rows, of_runs = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
+    differences: dict[str, list[tuple[float | None, float | None]]] = {"psi": [], "runs": []}
+    ends: list[list[str]] = [[], [], []]
     for case in CASES:
         records = files[case.file]
-        answer = records.answer(case)
-        psi = records.psi(case)
-        tables = len(psi.measurements) + len(psi.sums)
-        row = (case.file, str(case), str(case.kind), tables)
-        if case.kind is Analysis.LINEAR:
-            own = _fit_of(answer)
-            exact.append(own.farthest(referee(records, case)))
-            theirs.append(own.farthest(of_statsmodels(records, case)))
-            rows.append(
-                (case.file, str(case), str(case.kind), tables, f"{exact[-1]:.1e}", f"{theirs[-1]:.1e}")
-            )
-        else:
-            theirs.append(_of_groups(records, case, answer))
-            rows.append((*row, None, f"{theirs[-1]:.1e}"))
-    columns = ("file", "question", "kind", "tables", "from fractions", "from statsmodels, scipy, pandas")
+        psi, one = records.psi(case), records.run(case)
+        of_psi = _differences(records, case, records.answer(case, psi))
+        of_run = (None, None) if one is None else _differences(records, case, one.unrounded())
+        differences["psi"].append(of_psi)
+        differences["runs"].append(of_run)
+        names = (case.file, str(case), str(case.kind))
+        rows.append((*names, len(psi.measurements) + len(psi.sums), *map(_written, of_psi)))
+        results = list(_ends(case, records, declared))
+        told = [end for end, _ in results]
+        for place, some in enumerate(ends):
+            some.append(told[place] if place < len(told) else told[0])
+        cells = told + ["as drafted"] * (len(ends) - len(told))
+        seconds = f"{results[0][1]:.2f}"
+        of_runs.append((*names, *map(_written, of_run), *cells, seconds))
+    referees = ("from fractions", "from statsmodels, scipy, pandas")
+    edges = ("as drafted", *(f"last edge {last:,}" for last in LASTS))
+    counted: list[tuple[Cell, ...]] = [
+        (schema, *(sum(end.startswith(word) for end in some) for word in _ENDS))
+        for schema, some in zip(edges, ends, strict=True)
+    ]
     return Result(
-        tables=[Table(f"{len(CASES)} questions of five files", columns, rows)],
+        tables=[
+            Table(
+                f"{len(CASES)} questions of five files, from psi",
+                ("file", "question", "kind", "tables", *referees),
+                rows,
+            ),
+            Table(
+                "The same as checked runs", ("file", "question", "kind", *referees, *edges, "s"), of_runs
+            ),
+            Table("Runs under the drafted rules", ("schema", *_ENDS), counted),
+        ],
         targets=[
-            Target("largest difference from fractions", max(exact), EXACT, "at most"),
-            Target("largest difference from the file", max(theirs), STATSMODELS, "at most"),
+            *(
+                Target(
+                    f"{name}: largest difference from {which}", _largest(pairs, place), most, "at most"
+                )
+                for name, pairs in differences.items()
+                for place, (which, most) in enumerate((("fractions", EXACT), ("the file", STATSMODELS)))
+            ),
             Target("questions", len(CASES), 60, "at least"),
         ],
+        figures={"ends": dict(zip(edges, ends, strict=True))},
     )
+
+
+def _written(difference: float | None) -> str | None:
+    return None if difference is None else f"{difference:.1e}"
+
+
+def _largest(pairs: Sequence[tuple[float | None, float | None]], place: int) -> float:
+    return max(pair[place] or 0.0 for pair in pairs)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ margins are those that a prediction makes up.
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from benchmarks import bench
 from benchmarks.answers import LEAST, MOST
 from benchmarks.answers_grid import Seeded
 from benchmarks.bench import Cell, Result, Table, Target
-from benchmarks.sums import Case, Records
+from benchmarks.sums import Case, Clamped, Records
 from gencard.client.terms import measured_with
 from gencard.controller.records.vault import Vault
 from gencard.core.answers.answer import NOISE, Answer
@@ -42,7 +41,7 @@ from gencard.core.answers.noise.numbers import COEFFICIENTS, Address
 from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.card.noise import AddedNoise, gaussian, laplace
 from gencard.core.card.terms import Proposal
-from gencard.core.coding import Attribute, Coding, Edges
+from gencard.core.coding import Coding, Edges
 from gencard.core.errors import NoiseDrownsError
 from gencard.core.generators.contract import rng_of
 from gencard.core.noise import noisy
@@ -69,35 +68,6 @@ _NEAR = 0.1
 _PREDICTED = 2.0
 _SETTINGS = 12
 _ADD, _REPLACE = "add-remove", "replace-one"
-
-
-@dataclass(frozen=True, eq=False)
-class Part(Records):
-    """Some records of a file, with the drafted or another last edge."""
-
-    last: Mapping[str, int] | None = None
-
-    @cached_property
-    def vault(self) -> Vault:
-        drafted = super().vault
-        last = self.last or {}
-        attributes = (
-            _clamped(one, last[one.name]) if one.name in last else one
-            for one in drafted.coding.attributes
-        )
-        return replace(drafted, coding=Coding(tuple(attributes)))
-
-
-def _clamped(attribute: Attribute, last: int) -> Attribute:
-    """The attribute with a last edge, as which larger values count."""
-    own = attribute.coding
-    assert isinstance(own, Edges)
-    assert own.scale is not None
-    end = Decimal(last)
-    edges = [Decimal(repr(edge)) for edge in own.edges if edge < last]
-    cells = (*(cell for cell in own.scale.cells if cell < end), end)
-    scale = replace(own.scale, cells=cells, above=True)
-    return replace(attribute, coding=Edges.of_scale(tuple(edges), scale, missing=own.missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +142,7 @@ def _records(setting: Setting, folder: Path) -> Records:
     path = _FOLDER / f"numbers_{setting.case.file}.parquet"
     if not path.exists():
         raise SystemExit(f"needs {path.name} in ../shared/data, beside the repository")
-    whole = Part(path, last=setting.last)
+    whole = Clamped(path, last=setting.last)
     if setting.made_up:
         own = folder / f"made_{SETTINGS.index(setting)}.parquet"
         frame = _made_up(whole.coding, setting.records, rng=np.random.default_rng(_SEED))
@@ -182,7 +152,7 @@ def _records(setting: Setting, folder: Path) -> Records:
         return whole
     own = folder / f"part_{SETTINGS.index(setting)}.parquet"
     pd.read_parquet(path).sample(setting.records, random_state=_SEED).to_parquet(own, index=False)
-    return Part(own, last=setting.last)
+    return Clamped(own, last=setting.last)
 
 
 @dataclass(frozen=True, eq=False)
