@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from benchmarks import (
     attacks_cluster,
     attacks_documents,
+    attacks_few,
     attacks_keys,
     attacks_kinds,
     attacks_lattice,
@@ -30,6 +31,7 @@ ATTACKS: tuple[Attack, ...] = (
     *attacks_refusals.ATTACKS,
     *attacks_stored.ATTACKS,
     *attacks_numbers.ATTACKS,
+    *attacks_few.ATTACKS,
     *attacks_keys.ATTACKS,
     *attacks_documents.ATTACKS,
     *attacks_cluster.ATTACKS,

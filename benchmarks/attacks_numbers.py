@@ -30,7 +30,6 @@ from gencard.controller.jobs.answering import checked
 from gencard.core.answers.answer import Answer
 from gencard.core.coding import Attribute, Coding, Edges, Labels, intervals_of
 from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError
 from gencard.core.output_checks.rules import Rules
 from gencard.core.scale import Scale
 from gencard.core.statistics.formula import Analysis
@@ -59,7 +58,15 @@ def _edges(step: str, *numbers: int) -> Edges:
 
 CODING = Coding(
     (
-        Attribute("y", _edges("0.01", 0, 1_000, 10_000, 100_000, 1_000_000)),
+        Attribute(
+            "y",
+            _edges(
+                "0.01",
+                0,
+                *(digit * 10**zeros for zeros in range(2, 6) for digit in (1, 2, 5)),
+                1_000_000,
+            ),
+        ),
         Attribute("age", _edges("1", 18, 30, 45, 60, 90)),
         Attribute("h", Labels(("a", "b", "c"))),
         Attribute("g", Labels(("no", "yes"))),
@@ -73,13 +80,13 @@ CODING = Coding(
 def _populations() -> Mapping[str, FloatArray]:
     """Files with long tails: expenditures, and log-normal numbers with a standard deviation of 1.2."""
     drawn = np.random.default_rng(3).lognormal(8, 1.2, 20_000)
-    files: dict[str, FloatArray] = {"log-normal": _cents(drawn)}
+    files: dict[str, FloatArray] = {"log-normal": cents(drawn)}
     if _MED.exists():
-        files["med"] = _cents(pd.read_parquet(_MED)["med"].to_numpy(dtype=np.float64))
+        files["med"] = cents(pd.read_parquet(_MED)["med"].to_numpy(dtype=np.float64))
     return files
 
 
-def _cents(values: FloatArray) -> FloatArray:
+def cents(values: FloatArray) -> FloatArray:
     cents: FloatArray = np.round(np.minimum(values, 990_000.0), 2).astype(np.float64)
     return cents
 
@@ -180,6 +187,7 @@ PROBES = (
     Probe(Analysis.LINEAR, "y ~ age", "age", "age", member=True),
     Probe(Analysis.LINEAR, "age ~ y", "y", "y", member=True),
     Probe(Analysis.CORRELATION, "~ y + age", member=True),
+    Probe(Analysis.QUANTILES, "y ~ 1", member=True, options=(("q", (0.5,)),)),
 )
 """Questions of each kind."""
 
@@ -209,7 +217,7 @@ def contrast(probe: Probe, answer: Answer, world: World) -> float:
         return sqrt(max(float(table.values[table.row_names.index("g")][_f_column(table)] or 0.0), 0.0))
     if probe.kind is Analysis.QUANTILES:
         rows = answer.table("quantiles").values
-        return float(rows[1][0] or 0.0) - float(rows[0][0] or 0.0)
+        return float(rows[-1][0] or 0.0) - (0.0 if probe.member else float(rows[0][0] or 0.0))
     means = _column(answer, "mean")
     return float(means[0] if probe.member else means[1] - means[0])
 
@@ -262,7 +270,7 @@ def expected(probe: Probe, world: World) -> Expected:
     if probe.kind is Analysis.CORRELATION:
         return _of_correlation(probe, world, sizes)
     if probe.kind is Analysis.QUANTILES:
-        return _of_quantile(float(dict(probe.options)["q"][0]), world.y[others], sizes)
+        return _of_quantile(probe, world.y[others], sizes)
     response = probe.formula.split("~")[0].strip()
     y = {"y": world.y, "age": world.age, "log1p(y)": np.log1p(world.y)}[response]
     rows = world.columns(probe.beside)
@@ -281,13 +289,16 @@ def expected(probe: Probe, world: World) -> Expected:
     return Expected((-moved[0], moved[1]), spread)
 
 
-def _of_quantile(q: float, values: FloatArray, sizes: FloatArray) -> Expected:
+def _of_quantile(probe: Probe, values: FloatArray, sizes: FloatArray) -> Expected:
     """One more number above a quantile moves its rank by q."""
-    near = 0.03
-    low, high = np.quantile(values, [q - near, q + near])
+    q, near = float(dict(probe.options)["q"][0]), 0.03
+    low, middle, high = np.quantile(values, [q - near, q, q + near])
     apart = (high - low) / (2 * near) / sizes
-    spread = float(np.sqrt((apart**2 * sizes * q * (1 - q)).sum()))
-    return Expected((-q * apart[0], q * apart[1]), spread)
+    errors = apart * np.sqrt(sizes * q * (1 - q))
+    if probe.member:
+        known = sqrt(sizes[0] / sizes.sum())
+        return Expected((middle, middle + q * apart[1]), errors[1] * known)
+    return Expected((-q * apart[0], q * apart[1]), float(np.hypot(*errors)))
 
 
 def _of_correlation(probe: Probe, world: World, sizes: FloatArray) -> Expected:
@@ -360,12 +371,14 @@ class Ended:
     def note(self) -> str:
         """The ends in words."""
         name, right = self.best
-        told = len(self.groups)
+        answered = len(self.groups)
         share = (
-            f"{right / told:.2f} right ({name}), prior among the told {self.prior:.2f}; " if told else ""
+            f"{right / answered:.2f} right ({name}), prior among the told {self.prior:.2f}; "
+            if answered
+            else ""
         )
         return (
-            f"{share}{told} of {self.targets} told, {self.ends['waits']} wait, "
+            f"{share}{answered} of {self.targets} told, {self.ends['waits']} wait, "
             f"{self.ends['refused']} refused; this depends on the group in {self.differs}"
         )
 
@@ -423,89 +436,21 @@ def together(parts: Iterable[Ended]) -> Ended:
 
 def _group(quick: bool, *, probe: Probe, limit: float) -> Outcome:
     """The group of the target, of the answers that were told."""
-    results = tried(probe, _QUICK if quick else _FULL)
-    whole = together(one for (*_, own), one in results.items() if own == limit)
+    results = _results(probe, quick).items()
+    whole = together(one for (*_, own), one in results if own == limit)
     return Outcome(whole.best[1], len(whole.groups), whole.note)
 
 
-def _end(quick: bool, *, size: int, limit: float) -> Outcome:
+def _end(quick: bool, *, probe: Probe) -> Outcome:
     """Files in which the end of a run says the group to an attacker who knows all other records."""
-    parts = [tried(probe, _QUICK if quick else _FULL) for probe in PROBES]
-    pairs = [(key, one) for part in parts for key, one in part.items() if key[1:] == (size, limit)]
-    whole = together(one for _, one in pairs)
-    by_file = Counter[str]()
-    for (name, *_), one in pairs:
-        by_file[name] += one.differs
-    return Outcome(
-        whole.differs, whole.targets, ", ".join(f"{name}: {n}" for name, n in by_file.items())
-    )
+    drafted = {key: one for key, one in _results(probe, quick).items() if key[2] == max(LIMITS)}
+    whole = together(drafted.values())
+    parts = [f"{one.differs} of {name}, n {size}" for (name, size, _), one in drafted.items()]
+    return Outcome(whole.differs, whole.targets, ", ".join(parts))
 
 
-# Seven people or nine ----------------------------------------------------------------------------
-
-_FEW = (7, 9)
-
-_OF_FEW = tuple(
-    (kind, formula, where)
-    for kind, formula, where in (
-        *((Analysis.MEANS, "y ~ g", ""), (Analysis.TTEST, "y ~ g", ""), (Analysis.ANOVA, "y ~ g", "")),
-        *((Analysis.ANOVA, f"y ~ {terms}", "") for terms in ("g + h", "g * h")),
-        *(
-            (Analysis.LINEAR, f"{response} ~ {terms}", "")
-            for response in ("y", "log1p(y)")
-            for terms in (
-                "g",
-                "g + age",
-                "g * age",
-                "age:g",
-                "age + g:h",
-                "code",
-                "age:code",
-                "code + h",
-            )
-        ),
-        (Analysis.LINEAR, "age ~ y + g", ""),
-        (Analysis.CORRELATION, "~ y + code", ""),
-        (Analysis.CORRELATION, "~ y + age + code", ""),
-        (Analysis.QUANTILES, "y ~ g", ""),
-        *(
-            (kind, formula, where)
-            for where in ("g == 'yes'", "g == 'no'", "code == 1", "g == 'yes' or h == 'a'")
-            for kind, formula in (
-                (Analysis.MEANS, "y ~ 1"),
-                (Analysis.TTEST, "y ~ g"),
-                (Analysis.ANOVA, "y ~ h"),
-                (Analysis.LINEAR, "y ~ age"),
-                (Analysis.CORRELATION, "~ y + age"),
-                (Analysis.QUANTILES, "y ~ 1"),
-            )
-        ),
-    )
-)
-"""Questions whose answers, or ends, could count the people of a rare group."""
-
-
-def _few(quick: bool) -> Outcome:
-    """Whether seven people or nine are in a group: a coin, unless the two are read differently."""
-    rng, successes, tries, differ, told = np.random.default_rng(9), 0, 0, Counter[str](), 0
-    for _ in range(2 if quick else 10):
-        for kind, formula, where in _OF_FEW:
-            try:
-                run = RunQuestion.new(Question(kind, formula, where), CODING)
-            except GencardError:
-                continue
-            y = _cents(rng.lognormal(8, 0.5, 600))
-            world = World.drawn(y, 600, rng)
-            reads = []
-            for size in _FEW:
-                world.g[:] = np.arange(600) < size
-                reads.append(read(run, world.with_secret(int(world.g[world.target])), Rules()))
-            told += isinstance(reads[0], Answer)
-            differ[f"{kind} {formula} {where}".strip()] += reads[0] != reads[1]
-            tries += 1
-            successes += int(reads[0] != reads[1] or rng.random() < 0.5)
-    named = "; ".join(f"{name}: {number}" for name, number in differ.items() if number)
-    return Outcome(successes, tries, f"{told} told; read differently: {named or 'none'}")
+def _results(probe: Probe, quick: bool) -> Mapping[tuple[str, int, float], Ended]:
+    return tried(probe, _QUICK if quick else _FULL)
 
 
 ATTACKS: tuple[Attack, ...] = (
@@ -524,16 +469,14 @@ ATTACKS: tuple[Attack, ...] = (
     *(
         Attack(
             "A5",
-            f"the same from the end of a run, n {size}, limit {limit:g}",
+            f"the same from the end of a run, limit {max(LIMITS):g}: {probe}",
             "not tried",
             _DIFFERS,
             20,
-            partial(_end, size=size, limit=limit),
+            partial(_end, probe=probe),
         )
-        for size in _SIZES
-        for limit in LIMITS
+        for probe in PROBES
     ),
-    Attack("A1", "seven people or nine, by runs of the file's numbers", "not tried", 0.5, 20, _few),
 )
 """Attacks on numbers as the file has them."""
 
@@ -545,7 +488,7 @@ def run(quick: bool) -> bench.Result:
          one.ends["refused"], one.differs, round(one.prior, 2),
          round(one.best[1] / len(one.groups), 2) if one.groups else None, one.best[0])
         for probe in PROBES
-        for (name, records, limit), one in tried(probe, _QUICK if quick else _FULL).items()
+        for (name, records, limit), one in _results(probe, quick).items()
     ]  # fmt: skip
     columns = ("question", "file", "n", "limit", "targets", "told", "wait", "refused", "differ",
                "prior", "right", "attacker")  # fmt: skip

@@ -141,6 +141,14 @@ def _cases() -> Iterator[Case]:
 CASES = tuple(_cases())
 
 
+def data_file(name: str) -> Path:
+    """The file of some numbers, without which the benchmark ends."""
+    path = _FOLDER / f"numbers_{name}.parquet"
+    if not path.exists():
+        raise SystemExit(f"needs {path.name} in ../shared/data, beside the repository")
+    return path
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """One of the files, with a schema that was drafted from it."""
@@ -458,12 +466,8 @@ def _ends(case: Case, drafted: Records, declared: Sequence[Records]) -> Iterator
 
 
 def run(quick: bool) -> Result:  # noqa: ARG001 - all cases take a minute or two
-    paths = {case.file: _FOLDER / f"numbers_{case.file}.parquet" for case in CASES}
-    for path in paths.values():
-        if not path.exists():
-            raise SystemExit(f"needs {path.name} in ../shared/data, beside the repository")
-    files = {name: Records(path) for name, path in paths.items()}
-    declared = [Clamped(paths["medexp"], {"med": last}) for last in LASTS]
+    files = {case.file: Records(data_file(case.file)) for case in CASES}
+    declared = [Clamped(data_file("medexp"), {"med": last}) for last in LASTS]
     rows, of_runs = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
     differences: dict[str, list[tuple[float | None, float | None]]] = {"psi": [], "runs": []}
     ends: list[list[str]] = [[], [], []]
@@ -477,10 +481,10 @@ def run(quick: bool) -> Result:  # noqa: ARG001 - all cases take a minute or two
         names = (case.file, str(case), str(case.kind))
         rows.append((*names, len(psi.measurements) + len(psi.sums), *map(_written, of_psi)))
         results = list(_ends(case, records, declared))
-        told = [end for end, _ in results]
+        outcomes = [end for end, _ in results]
         for place, some in enumerate(ends):
-            some.append(told[place] if place < len(told) else told[0])
-        cells = told + ["as drafted"] * (len(ends) - len(told))
+            some.append(outcomes[place] if place < len(outcomes) else outcomes[0])
+        cells = outcomes + ["as drafted"] * (len(ends) - len(outcomes))
         seconds = f"{results[0][1]:.2f}"
         of_runs.append((*names, *map(_written, of_run), *cells, seconds))
     referees = ("from fractions", "from statsmodels, scipy, pandas")
