@@ -12,7 +12,7 @@ from benchmarks.attack import Attack, Outcome
 from benchmarks.attacks_numbers import CODING, World, cents, read
 from gencard.controller.answers.run_question import RunQuestion
 from gencard.core.answers.answer import Answer
-from gencard.core.output_checks.rules import Rules
+from gencard.core.output_checks.rules import USUAL_RULES, Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.answer_document import Question
 
@@ -58,7 +58,7 @@ _OF_FEW = tuple(
 """Questions whose answers, or ends, could count the people of a rare group."""
 
 
-def _few(quick: bool) -> Outcome:
+def few(quick: bool, rules: Rules = USUAL_RULES) -> Outcome:
     """Whether seven people or nine are in a group: a coin, unless the two are read differently."""
     rng, successes, tries, differ, answered = np.random.default_rng(9), 0, 0, Counter[str](), 0
     for _ in range(2 if quick else 10):
@@ -69,7 +69,7 @@ def _few(quick: bool) -> Outcome:
             reads = []
             for size in _FEW:
                 world.g[:] = np.arange(600) < size
-                reads.append(read(run, world.with_secret(int(world.g[world.target])), Rules()))
+                reads.append(read(run, world.with_secret(int(world.g[world.target])), rules))
             answered += isinstance(reads[0], Answer)
             differ[f"{kind} {formula} {where}".strip()] += reads[0] != reads[1]
             tries += 1
@@ -79,6 +79,6 @@ def _few(quick: bool) -> Outcome:
 
 
 ATTACKS = (
-    Attack("A1", "seven people or nine, by runs of the file's numbers", "not tried", 0.5, 20, _few),
+    Attack("A1", "seven people or nine, by runs of the file's numbers", "not tried", 0.5, 20, few),
 )
 """Attacks on the threshold."""
