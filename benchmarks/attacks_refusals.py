@@ -36,7 +36,7 @@ _MOST_REFUSALS = 10
 
 _LEVELS = (7, 100, 300)
 _PAY = (0.0, 10.0, 20.0, 40.0)
-_SCALE = Scale(Decimal("0.01"), tuple(Decimal(int(edge)) for edge in _PAY))
+_CENTS = Edges(_PAY, decimals=2, scale=Scale(Decimal("0.01"), tuple(map(Decimal, map(int, _PAY)))))
 _QUESTIONS = (
     ("poisson", "hiv ~ age"),
     ("linear", "pay ~ sex"),
@@ -66,8 +66,8 @@ _OF_NUMBERS = (
     ("ttest", "pay ~ sex"),
     ("anova", "pay ~ sex"),
     ("linear", "pay ~ sex"),
-    ("correlation", "~ age + pay"),
-    ("quantiles", "pay ~ sex"),
+    ("correlation", "~ pay + bonus"),
+    ("quantiles", "pay ~ 1"),
 )
 """One of each kind that takes numbers as the file has them."""
 
@@ -95,9 +95,8 @@ class _World:
                 Attribute("sex", Labels(("f", "m"))),
                 Attribute("age", edges),
                 Attribute("region", Labels(tuple("abcdefg"))),
-                Attribute(
-                    "pay", Edges(_PAY, decimals=2 if stored else None, scale=_SCALE if stored else None)
-                ),
+                *(Attribute(name, _CENTS) for name in ("pay", "bonus") if stored),
+                *(Attribute(name, Edges(_PAY)) for name in ("pay",) if not stored),
             )
         )
         codes = np.stack([rng.integers(0, size, _RECORDS) for size in coding.domain.sizes], axis=1)
@@ -105,9 +104,9 @@ class _World:
         alike = (codes[:, 2] == codes[0, 2]) & (codes[:, 3] == codes[0, 3])
         alike[0] = False
         codes, numbers = codes[~alike], dict[str, FloatArray]()
-        if stored:
-            low, high = np.array(_PAY)[codes[:, 4]], np.array(_PAY)[codes[:, 4] + 1]
-            numbers["pay"] = np.floor(100 * (low + (high - low) * rng.random(len(codes)))) / 100
+        for place, name in enumerate(("pay", "bonus") if stored else (), 4):
+            low, high = np.array(_PAY)[codes[:, place]], np.array(_PAY)[codes[:, place] + 1]
+            numbers[name] = np.floor(100 * (low + (high - low) * rng.random(len(codes)))) / 100
         return cls(coding, codes, numbers)
 
     def with_status(self, status: int) -> Dataset:
@@ -285,7 +284,9 @@ def searched(
 def _added(quick: bool, *, question: tuple[str, str] = _ALL, stored: bool = False) -> Outcome:
     """Have a population answered, add the target's cell to it: equal records, or one more."""
     rng, successes, tries, answered_again = np.random.default_rng(3), 0, 0, 0
-    while tries < (24 if quick else 60):
+    most, attempts = 24 if quick else 60, 0
+    while tries < most and attempts < 3 * most:
+        attempts += 1
         world = _World.of(_LEVELS[tries % 3], rng, share=0.4, stored=stored)
         status = int(rng.integers(2))
         service = _service(world, status, None)
