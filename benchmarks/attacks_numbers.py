@@ -3,7 +3,8 @@
 The attacker knows the number, the age and the region of every record, the sizes of both groups, and that
 the target, whose number is the largest of the file, is in the first group with probability 0.60. He
 reads one answer, computes what it would be in either world, and names the likelier group; or that with
-the larger mean, or with the larger standard deviation. The best of the three counts.
+the larger mean, or with the larger standard deviation; or that in which most answers are told at all.
+The best of the four counts.
 """
 
 import json
@@ -364,8 +365,10 @@ class Ended:
 
     @property
     def best(self) -> tuple[str, int]:
-        """The attacker with the most right guesses."""
-        return max(self.right.items(), key=lambda pair: pair[1], default=("nobody", 0))
+        """The attacker with the most right guesses; one of them knows only that the answer was told."""
+        guess = int(np.mean(self.groups or [0]) > 0.5)
+        right = {**self.right, "told": self.groups.count(guess)}
+        return max(right.items(), key=lambda pair: pair[1])
 
     @property
     def note(self) -> str:
