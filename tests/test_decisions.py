@@ -10,7 +10,7 @@ PAGE = ROOT / "DECISIONS.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 NUMBERS = [int(number) for number in re.findall(r"^### (\d+)\. ", TEXT, re.MULTILINE)]
 MOST = 66
-MOST_WORDS = 6_850  # 5,950 before numbers
+MOST_WORDS = 6_900  # 5,950 before numbers
 
 ROOTS = (
     "shared",

@@ -10,6 +10,7 @@ from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Coding, Edges, intervals_of
 from gencard.core.dataset import Dataset
 from gencard.core.output_checks.stored import StoredRun
+from gencard.core.types import FloatArray
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes
 
@@ -32,14 +33,20 @@ def stored_run(
     """
     question = Question(kind, formula, where, "level", json_bytes(dict(options or {})).decode())
     run = RunQuestion.new(question, coding)
-    numbers, codes = {}, []
+    numbers, dataset = dataset_of(coding, columns)
+    kept = np.ones(len(dataset), dtype=bool) if kept is None else np.asarray(kept, dtype=bool)
+    inside, outside = (run.records(dataset, numbers, one) for one in (kept, ~kept))
+    return StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
+
+
+def dataset_of(coding: Coding, columns: Mapping[str, Any]) -> tuple[dict[str, FloatArray], Dataset]:
+    """Numbers of attributes with edges, and the coded records; see ``stored_run``."""
+    numbers: dict[str, FloatArray] = {}
+    codes = []
     for one in coding.attributes:
         column = np.asarray(columns[one.name])
         if isinstance(one.coding, Edges):
             numbers[one.name] = np.asarray(column, dtype=np.float64)
             column = intervals_of(one.coding.edges, numbers[one.name])
         codes.append(column.astype(np.int64))
-    dataset = Dataset.of_columns(coding.domain, codes)
-    kept = np.ones(len(dataset), dtype=bool) if kept is None else np.asarray(kept, dtype=bool)
-    inside, outside = (run.records(dataset, numbers, one) for one in (kept, ~kept))
-    return StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
+    return numbers, Dataset.of_columns(coding.domain, codes)

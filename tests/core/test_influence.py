@@ -95,7 +95,7 @@ def test_differences_of_groups_are_those_of_a_refit_without_the_record(seed, rec
     expected = put_everywhere(place, values, cells, contrasts_of(rows, contrasts))
     assert of_contrasts(place, values, cells=cells) == pytest.approx(expected, rel=1e-9)
     placed = (np.tile(row, (len(values), 1)) for row in rows)
-    assert of_model(rows[place], values, placed, contrasts) == pytest.approx(expected, rel=1e-7)
+    assert of_model(rows[place], values, placed, contrasts)[0] == pytest.approx(expected, rel=1e-7)
 
 
 @settings(max_examples=15, deadline=None)
@@ -130,11 +130,26 @@ def test_a_linear_model_is_that_of_a_refit_with_every_group_and_own_numbers(seed
         twice = [np.column_stack([one, one[:, 0]]) if aliased else one for one in (rows, *placed)]
         padded = np.column_stack([contrasts, np.zeros(len(contrasts))]) if aliased else contrasts
         own, *each = twice  # a second constant changes nothing that is told
-        return of_model(own[:n], values[:n], each, padded, values[n:], limit=limit)
+        return of_model(own[:n], values[:n], each, padded, values[n:], limit=limit)[0]
 
     assert figure() == pytest.approx(expected, rel=1e-6)
+    bound, leverage = of_model(rows[:n], values[:n], placed, None, values[n:])
+    assert bound >= expected * (1 - 1e-9)
+    assert leverage == pytest.approx(largest_leverage(rows, n, placed), rel=1e-6)
     assert figure(limit=expected / 2) > expected / 2
     assert figure(limit=100 * expected) <= 100 * expected
+
+
+def largest_leverage(rows, n, placed):
+    """Of a record that is left out and put into each group."""
+    largest = 0.0
+    for one in range(len(rows)):
+        left = np.delete(np.arange(n), one) if one < n else np.arange(n)
+        for matrix in placed:
+            more = np.vstack([rows[left], matrix[one]])
+            hat = more @ np.linalg.inv(more.T @ more) @ more.T
+            largest = max(largest, hat[-1, -1])
+    return largest
 
 
 def fitted(rows, values, contrasts):

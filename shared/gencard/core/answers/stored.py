@@ -15,7 +15,7 @@ from gencard.core.answers.families.comparisons import compared, means_table, one
 from gencard.core.answers.families.groups import SummedGroups
 from gencard.core.answers.families.levels import choice, level, response_of
 from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import Margins, RecordMargins
+from gencard.core.answers.margins import Margins, Mask, RecordMargins
 from gencard.core.coding import Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -58,6 +58,15 @@ class StoredRecords:
         """A column of a model, or a response, at each record, shape ``(n,)``."""
         codes = {name: self.dataset.column(name) for name in self.dataset.domain.attributes}
         return np.broadcast_to(column.at(codes, self.numbers), (len(self.dataset),))
+
+    def codes(self, attributes: Clique) -> IntArray:
+        """Codes of some attributes, shape ``(n, attributes)``."""
+        return self.dataset.codes[:, list(self.dataset.domain.axes(attributes))].astype(np.int64)
+
+    def take(self, kept: Mask) -> "StoredRecords":
+        """Some of the records."""
+        numbers = {name: one[kept] for name, one in self.numbers.items()}
+        return StoredRecords(self.dataset.take(np.flatnonzero(kept)), numbers)
 
     def margins(self, question: Question) -> RecordMargins:
         """Margins with sums of all numbers, which have scales in the question."""
@@ -132,6 +141,11 @@ def wants_stored(question: Question) -> bool:
         raise InvalidInputError(field="response", problem=problem, advice="Omit the option.")
     level(question)
     return True
+
+
+def wants_stored_quantiles(question: Question) -> bool:
+    """Whether quantiles of the numbers themselves are asked for: they tell of no level who has it."""
+    return question.kind is Analysis.QUANTILES and question.options.get("response") == STORED
 
 
 _OF_TERMS = {Analysis.LINEAR, Analysis.CORRELATION}

@@ -174,7 +174,7 @@ def of_spreads(
         sizes, deviations = groups.sizes, groups.deviations
         added = (values - groups.means) ** 2 * sizes / (sizes + 1)
         change = np.abs(np.sqrt((groups.squares + added) / sizes) - deviations)
-        return groups.ratio(change, deviations / np.sqrt(2 * (sizes - 1)))
+        return groups.ratio(change, deviations / np.sqrt(2 * np.maximum(sizes - 1, 0)))
 
     return _largest(figure, place, values, counts, cells, outside)
 
@@ -290,6 +290,16 @@ def of_correlation(first: Correlated, second: Correlated) -> float:
     return largest
 
 
+def leverage_beside(inside: FloatArray, outside: FloatArray) -> float:
+    """Return the largest leverage of a number beside a constant, of records added to a population."""
+    away = inside - inside.mean()
+    squares = float(away @ away)
+    if not len(outside) or squares <= 0:
+        return 0.0
+    alone = 1 / len(inside) + (outside - inside.mean()) ** 2 / squares
+    return float((alone / (1 + alone)).max())
+
+
 def _correlated(
     x: FloatArray, y: FloatArray, new_x: FloatArray, new_y: FloatArray, *, leaves_out: bool
 ) -> float:
@@ -326,12 +336,12 @@ def of_model(
     rows: FloatArray,
     values: FloatArray,
     placed: Iterable[FloatArray],
-    contrasts: FloatArray,
+    contrasts: FloatArray | None,
     outside: FloatArray | None = None,
     *,
     limit: float = 0.0,
-) -> float:
-    """Return the largest change of a contrast of a linear model by one record, in standard errors.
+) -> tuple[float, float]:
+    """Return the largest change of a contrast of a linear model by one record, and its leverage.
 
     A record is left out and put into each combination of levels with its own numbers, as the records of
     the file are that the population leaves out. Combinations outside the span of the model's rows are
@@ -342,23 +352,23 @@ def of_model(
         values: The response, shape ``(n,)``.
         placed: For each combination of levels, the rows of all records, those outside last, if they had
             it: shape ``(n + m, columns)``.
-        contrasts: Shape ``(contrasts, columns)``.
+        contrasts: Shape ``(contrasts, columns)``; None for a bound of all contrasts that there are.
         outside: The response of the records outside, shape ``(m,)``.
         limit: Where some figure is above it, one of these is returned; else a bound of all that is not.
 
     Returns:
-        Infinity where a record decides a coefficient alone.
+        The change in standard errors; infinity where a record decides a coefficient alone. The largest
+        leverage, 0 to 1, of a record beside the others, whichever combination it is put into.
     """
-    fit = _Fit.of(rows, values, contrasts)
+    fit = _Fit.of(rows, values, np.zeros((0, rows.shape[1])) if contrasts is None else contrasts)
     if fit is None:
-        return np.inf
+        return np.inf, 1.0
     outside = _nobody() if outside is None else outside
-    largest = 0.0
+    largest = leverage = 0.0
     for one in placed:
-        largest = max(largest, fit.figure(one, outside, max(limit, largest)))
-        if largest > limit > 0:
-            break
-    return largest
+        figure, other = fit.figure(one, outside, np.inf if contrasts is None else max(limit, largest))
+        largest, leverage = max(largest, figure), max(leverage, other)
+    return largest, leverage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -414,8 +424,12 @@ class _Fit:
             scale, rows, values, inverse, span, coefficients, some_contrasts, rest, residuals, spreads
         )
 
-    def figure(self, placed: FloatArray, outside: FloatArray, limit: float) -> float:
-        """The largest figure of records put into one combination, or below the limit a bound of it."""
+    def figure(self, placed: FloatArray, outside: FloatArray, limit: float) -> tuple[float, float]:
+        """The largest figure of records put into one combination, and the largest leverage.
+
+        Args:
+            limit: Of figures below it a bound is enough.
+        """
         placed, n = placed / self.scale, len(self.rows)
         inside = np.abs(placed - placed @ self.span).max(axis=1, initial=0.0) < _OUTSIDE
         moved = placed @ self.inverse
@@ -436,7 +450,8 @@ class _Fit:
             steepest = self._steepest(some, moved[some], between[some] / rest[some], rest[some])
             figures = _over(change[some] * steepest, (1 + leverages[some]) * spreads[some], self._tiny)
             largest = max(largest, float(figures.max(initial=0.0)))
-        return largest
+        own = np.where(inside, leverages / (1 + leverages), 0.0)
+        return largest, float(np.round(own.max(initial=0.0), 12))
 
     def _steepest(
         self, some: IntArray, moved: FloatArray, ratio: FloatArray, rest: FloatArray

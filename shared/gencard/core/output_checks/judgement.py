@@ -14,6 +14,7 @@ import numpy as np
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Column, Design, Question
 from gencard.core.answers.margins import Mask, Occupied, RecordMargins
+from gencard.core.answers.stored import wants_stored_quantiles
 from gencard.core.answers.survival import event_of
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
@@ -210,10 +211,10 @@ def output_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Cl
     Args:
         possible: The levels of each attribute of the formula that the population leaves.
     """
+    if question.kind in GROUPED or wants_stored_quantiles(question):
+        return question.formula.terms or ((),)
     if question.kind in COUNTED or question.kind in PAIRED:
         return question.cliques
-    if question.kind in GROUPED:
-        return question.formula.terms or ((),)
     if question.kind is Analysis.KAPLAN_MEIER:
         return (event_of(question)[1],)
     is_classified = question.kind in _CLASSES and question.formula.response is not None

@@ -60,10 +60,13 @@ def of_features(matrix: FloatArray, counts: NDArray[np.number], rules: Rules) ->
         matrix: Shape ``(cells, columns)``: the row of the records of each cell.
         counts: Records in each cell; cells without any do not matter.
     """
+    return breaking([(Rule.LEVERAGE, is_heavy(largest_leverage(matrix, counts), rules))])
+
+
+def is_heavy(leverage: float, rules: Rules) -> bool:
+    """Whether a leverage says that a fitted value rests on fewer records than the threshold."""
     threshold = rules.checks.threshold
-    return breaking(
-        [(Rule.LEVERAGE, bool(threshold) and largest_leverage(matrix, counts) * threshold > 1 + 1e-9)]
-    )
+    return bool(threshold) and leverage * threshold > 1 + 1e-9
 
 
 def largest_leverage(matrix: FloatArray, counts: NDArray[np.number]) -> float:

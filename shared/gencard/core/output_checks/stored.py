@@ -130,10 +130,6 @@ class StoredRun:
         column = one.summed_response or Column(name, (name,), np.nan_to_num(numbers))
         return self.inside.of(column), self.outside.of(column)
 
-    @property
-    def _magnitudes(self) -> FloatArray:
-        return contributed(self.question, self.response[0])
-
     def judged(self, rules: Rules) -> Judgement:
         """Judge the answer that ``released`` gives."""
         parts: dict[str, Verdict] = {}
@@ -175,21 +171,23 @@ class StoredRun:
             groups, _ = quantiles_of(question, self.inside)
             yield from _of_quantiles(groups, quantile_shares(question), rules)
             return
-        sums = None if question.kind is Analysis.CORRELATION else self._magnitudes
+        paired = question.kind is Analysis.CORRELATION
+        sums = None if paired else contributed(question, self.response[0])
         yield from made_groups.of_groups(self._margins, question, rules, sums)
         yield "test", models.of_test(n, _parameters(self.answer), rules)
-        yield "cells", together(self._of_cells(clique, rules) for clique in question.cliques)
         if question.design is not None:
             yield from self._of_model(question.design, rules)
             if rules.influence is not None:
                 yield "numbers of terms", influence.waits(self._told_of_terms(question.design), rules)
+        elif question.kind in GROUPED:
+            yield "cells", together(self._of_cells(clique, rules) for clique in question.cliques)
         if question.kind in GROUPED:
             for term in self._terms:
                 yield clique_name(term), self._of_means(term, rules)
         if question.kind is Analysis.CORRELATION:
             yield from self._of_correlations(rules)
         elif not (question.kind in GROUPED and self._has_means):
-            yield "influence", self._influence(rules)
+            yield "influence", together(one._of_placed(rules) for one in (self, self._without_one))
 
     def _of_cells(self, clique: Clique, rules: Rules) -> Verdict:
         """Each cell that holds a record holds enough; of empty ones nothing is told."""
@@ -218,9 +216,30 @@ class StoredRun:
                 ]
             ),
         )
-        margins = RecordMargins.of(self.inside.dataset)
-        for clique in coded_cliques(margins, design):
+        for clique in self._coded(design):
             yield clique_name(clique), self._of_sums(clique, rules)
+        told = {name for clique in self._coded(design) for name in clique}
+        cells_of = (tuple(name for name in one if name in told) for one in self.question.cliques)
+        yield "cells", together(self._of_cells(clique, rules) for clique in dict.fromkeys(cells_of))
+
+    def _coded(self, design: Design) -> tuple[Clique, ...]:
+        """The sets of attributes whose levels the model tells apart; others are numbers in it."""
+        return tuple(coded_cliques(RecordMargins.of(self.inside.dataset), design))
+
+    @cached_property
+    def _without_one(self) -> "StoredRun":
+        """The run without the record whose response is most distant, inside or outside.
+
+        Beside it, others move less: told with it and not without it would say where it is.
+        """
+        both = self.response
+        centre = float(np.median(np.concatenate(both)))
+        far = [float(np.abs(one - centre).max(initial=-1.0)) for one in both]
+        parts = [self.inside, self.outside]
+        place = int(far[1] > far[0])
+        kept = np.arange(len(both[place])) != int(np.abs(both[place] - centre).argmax())
+        parts[place] = parts[place].take(kept)
+        return StoredRun(self.question, *parts)
 
     def _told_of_terms(self, design: Design) -> float:
         """The largest change by one record of what standard errors and correlations of estimates tell.
@@ -246,8 +265,7 @@ class StoredRun:
     @staticmethod
     def _rows(design: Design, records: StoredRecords) -> FloatArray:
         """The model matrix of records, without their categories' levels that nobody has."""
-        codes = records.dataset.codes[:, list(records.dataset.domain.axes(design.attributes))]
-        return design.matrix(codes.astype(np.int64), records.numbers)
+        return design.matrix(records.codes(design.attributes), records.numbers)
 
     def _groups(self, term: Clique) -> tuple[IntArray, int]:
         """The group of each record inside, from 0, and how many there are."""
@@ -256,27 +274,54 @@ class StoredRun:
         return place.reshape(-1), len(held)
 
     def _of_sums(self, term: Clique, rules: Rules) -> Verdict:
-        """Dominance in magnitudes, so that it is defined also where some numbers are negative."""
+        """Dominance in magnitudes, so that it is defined also where some numbers are negative.
+
+        The largest contribution of the file is left out, and put into each group: which it is in must
+        not decide.
+        """
         place, cells = self._groups(term)
+        inside, outside = (contributed(self.question, one) for one in self.response)
         most = max(rules.checks.dominance_count, 1)
-        added = tables.contributions(place, self._magnitudes, cells=cells, most=most)
-        broken = tables.of_sums(added, rules)
-        broken[Rule.DOMINANCE] = broken[Rule.DOMINANCE] | (2 * added.largest > added.totals)
-        return together(tables.verdicts(broken))
+        broken = [tables.of_sums(tables.contributions(place, inside, cells=cells, most=most), rules)]
+        added = tables.contributions(place, inside, cells=cells, most=most)
+        halves = [2 * added.largest > added.totals]
+        if cells > 1 or len(outside):
+            largest = max(inside.max(initial=0.0), outside.max(initial=0.0))
+            kept = np.arange(len(inside)) != (inside.argmax() if inside.max() == largest else -1)
+            rest = tables.contributions(place[kept], inside[kept], cells=cells, most=most)
+            fewer = tables.contributions(place[kept], inside[kept], cells=cells, most=most - 1)
+            more = replace(
+                rest,
+                counts=rest.counts + 1,
+                totals=rest.totals + largest,
+                largest=np.full(cells, largest),
+                two_largest=rest.largest + largest,
+                several_largest=fewer.several_largest + largest,
+            )
+            for one in (rest, more):
+                judged = tables.of_sums(one, rules)
+                broken.append({rule: judged[rule] for rule in (Rule.DOMINANCE, Rule.REMAINDER)})
+                halves.append(2 * one.largest > one.totals)
+        broken += [{Rule.DOMINANCE: one} for one in halves]
+        return together(verdict for one in broken for verdict in tables.verdicts(one))
 
     def _of_means(self, term: Clique, rules: Rules) -> Verdict:
         place, cells = self._groups(term)
-        inside, outside = self.response
         most = max(rules.checks.dominance_count, 1)
-        spread = tables.of_spreads(tables.contributions(place, inside, cells=cells, most=most), rules)
-        verdicts = [self._of_sums(term, rules), *tables.verdicts(spread)]
+        spread = tables.contributions(place, self.response[0], cells=cells, most=most)
+        verdicts = [self._of_sums(term, rules), *tables.verdicts(tables.of_spreads(spread, rules))]
         if rules.influence is not None and self._has_means:
-            figure = influence.of_means(place, inside, cells=cells, outside=outside)
-            if self.question.kind is not Analysis.MEANS:
-                figure = max(figure, influence.of_contrasts(place, inside, cells=cells))
-            verdicts.append(influence.waits(figure, rules))
-            verdicts.append(breaking([(Rule.INFLUENCE, self._tests_spreads(term, rules))]))
+            verdicts += [one._moved_means(term, rules) for one in (self, self._without_one)]
         return together(verdicts)
+
+    def _moved_means(self, term: Clique, rules: Rules) -> Verdict:
+        """Judge the means of groups, and what a test tells of their spreads."""
+        (place, cells), (inside, outside) = self._groups(term), self.response
+        figure = influence.of_means(place, inside, cells=cells, outside=outside)
+        if self.question.kind is not Analysis.MEANS:
+            figure = max(figure, influence.of_contrasts(place, inside, cells=cells))
+        by_spreads = breaking([(Rule.INFLUENCE, self._tests_spreads(term, rules))])
+        return together([influence.waits(figure, rules), by_spreads])
 
     def _tests_spreads(self, term: Clique, rules: Rules) -> bool:
         """Whether a test tells standard deviations that one record would move."""
@@ -297,38 +342,56 @@ class StoredRun:
             return Spreads.POOLED
         return Spreads.NONE
 
-    def _influence(self, rules: Rules) -> Verdict:
-        """Judge the contrasts of a linear model, or of an analysis of variance of several terms."""
-        if rules.influence is None:
-            return PASSED
+    def _of_placed(self, rules: Rules) -> Verdict:
+        """Judge a linear model, or an analysis of variance of several terms, by each record of the file.
+
+        A record is put into all levels that the model tells apart and keeps its numbers. Where a number
+        has a slope for each level, differences of levels depend on it, and a bound of all contrasts
+        counts.
+        """
         question, margins = self.question, RecordMargins.of(self.inside.dataset)
         design = question.design
         if design is None:
             terms = tuple(sorted(question.formula.terms, key=len))
             design = cell_design(margins, question, terms)
-        levels = [np.flatnonzero(margins.counts((name,))) for name in design.attributes]
+        told = dict.fromkeys(name for clique in self._coded(design) for name in clique)
+        levels = [np.flatnonzero(margins.counts((name,))) for name in told]
         if prod(map(len, levels)) > influence.MOST_COMBINATIONS:
             return breaking([(Rule.INFLUENCE, True)])
         both = [self.inside, self.outside]
         numbers = {
             name: np.concatenate([one.numbers[name] for one in both]) for name in self.inside.numbers
         }
-        records = sum(len(one.dataset) for one in both)
-        placed = (
-            design.matrix(np.tile(np.array(cell, dtype=np.int64), (records, 1)), numbers)
-            for cell in product(*levels)
-        )
+        own = np.concatenate([one.codes(design.attributes) for one in both])
+        axes = [design.attributes.index(name) for name in told]
+
+        def rows_in(cell: Sequence[int]) -> FloatArray:
+            codes = own.copy()
+            codes[:, axes] = cell
+            return design.matrix(codes, numbers)
+
         inside, outside = self.response
-        rows, contrasts = self._rows(design, self.inside), contrasts_of(design)
-        figure = influence.of_model(rows, inside, placed, contrasts, outside, limit=rules.influence)
-        return influence.waits(figure, rules)
+        mixed = any(one.slopes and one.attributes for one in design.columns)
+        figure, leverage = influence.of_model(
+            self._rows(design, self.inside),
+            inside,
+            map(rows_in, product(*map(np.ndarray.tolist, levels))),
+            None if mixed else contrasts_of(design),
+            outside,
+            limit=np.inf if rules.influence is None else rules.influence,
+        )
+        heavy = question.design is not None and models.is_heavy(leverage, rules)
+        return together([influence.waits(figure, rules), breaking([(Rule.LEVERAGE, heavy)])])
 
     def _of_correlations(self, rules: Rules) -> Iterator[tuple[str, Verdict]]:
         """Judge each number beside a constant as a model's, and each pair by its influence."""
         columns = {name: self._numbers(name) for name in self.question.formula.attributes}
         for name, one in columns.items():
             rows = np.column_stack([np.ones(len(one.inside)), one.inside])
-            yield name, models.of_features(rows, np.ones(len(rows)), rules)
+            verdict = models.of_features(rows, np.ones(len(rows)), rules)
+            beside = influence.leverage_beside(one.inside, one.outside)
+            heavy = breaking([(Rule.LEVERAGE, models.is_heavy(beside, rules))])
+            yield name, together([verdict, heavy])
         if rules.influence is not None:
             pairs = combinations(columns.values(), 2)
             figures = [influence.of_correlation(*pair) for pair in pairs]
