@@ -102,7 +102,7 @@ def test_they_are_gone_and_nobody_can_find_out_which(ana, card, frame, tmp_path)
     made = plain.release(SEVERAL, seed=2, progress=False)
     assert card.price.statistics == plain.price.statistics + 1
     free = card.release(SEVERAL, progress=False)
-    original = plain.agreement._dataset_of(frame)
+    original = plain.agreement._rows_of(frame).dataset
     assert len(replicated_rows(original, made.dataset))
     assert not len(replicated_rows(original, free.dataset))
     assert len(free.dataset) == SEVERAL

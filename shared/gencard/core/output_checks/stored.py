@@ -218,8 +218,8 @@ class StoredRun:
         )
         for clique in self._coded(design):
             yield clique_name(clique), self._of_sums(clique, rules)
-        told = {name for clique in self._coded(design) for name in clique}
-        cells_of = (tuple(name for name in one if name in told) for one in self.question.cliques)
+        varied = {name for clique in self._coded(design) for name in clique}
+        cells_of = (tuple(name for name in one if name in varied) for one in self.question.cliques)
         yield "cells", together(self._of_cells(clique, rules) for clique in dict.fromkeys(cells_of))
 
     def _coded(self, design: Design) -> tuple[Clique, ...]:
@@ -354,8 +354,8 @@ class StoredRun:
         if design is None:
             terms = tuple(sorted(question.formula.terms, key=len))
             design = cell_design(margins, question, terms)
-        told = dict.fromkeys(name for clique in self._coded(design) for name in clique)
-        levels = [np.flatnonzero(margins.counts((name,))) for name in told]
+        varied = dict.fromkeys(name for clique in self._coded(design) for name in clique)
+        levels = [np.flatnonzero(margins.counts((name,))) for name in varied]
         if prod(map(len, levels)) > influence.MOST_COMBINATIONS:
             return breaking([(Rule.INFLUENCE, True)])
         both = [self.inside, self.outside]
@@ -363,7 +363,7 @@ class StoredRun:
             name: np.concatenate([one.numbers[name] for one in both]) for name in self.inside.numbers
         }
         own = np.concatenate([one.codes(design.attributes) for one in both])
-        axes = [design.attributes.index(name) for name in told]
+        axes = [design.attributes.index(name) for name in varied]
 
         def rows_in(cell: Sequence[int]) -> FloatArray:
             codes = own.copy()
