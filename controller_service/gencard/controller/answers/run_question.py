@@ -19,6 +19,7 @@ from gencard.core.answers.stored import (
     StoredRecords,
     check_coded,
     wants_stored,
+    wants_stored_quantiles,
 )
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
@@ -218,10 +219,11 @@ class RunQuestion:
     @property
     def level_attributes(self) -> frozenset[str]:
         """The attributes of the formula whose levels the answer may tell apart."""
-        alone = {*self.stored} - {name for clique in self.question.cliques for name in clique}
-        return frozenset(self.question.formula.attributes) - (
-            alone if self.question.is_summed else set()
-        )
+        names, one = frozenset(self.question.formula.attributes), self.question
+        if not (one.is_summed or wants_stored_quantiles(one)):
+            return names
+        cells = (*self.output.cliques, *(one.cliques if one.is_summed else ()))
+        return names - {*self.stored}.difference(*cells)
 
     @classmethod
     def new(cls, question: Question, coding: Coding, *, permitted: bool = True) -> "RunQuestion":
