@@ -264,6 +264,9 @@ def test_more_combinations_of_levels_than_can_be_tried_wait(people):
         ("linear", "age ~ cost", "sex == 'f'"),
         ("linear", "age ~ cost * sex", ""),
         ("linear", "cost ~ age + sex", ""),
+        ("linear", "cost ~ age", "sex == 'f'"),
+        ("ttest", "cost ~ sex", "age < 60"),
+        ("means", "cost ~ sex", "age < 60"),
         ("correlation", "~ cost + age", "sex == 'f'"),
     ],
 )

@@ -136,8 +136,29 @@ def test_a_linear_model_is_that_of_a_refit_with_every_group_and_own_numbers(seed
     bound, leverage = of_model(rows[:n], values[:n], placed, None, values[n:])
     assert bound >= expected * (1 - 1e-9)
     assert leverage == pytest.approx(largest_leverage(rows, n, placed), rel=1e-6)
+    both, _ = of_model(rows[:n], values[:n], placed, contrasts, values[n:], spreads=True)
+    assert both == pytest.approx(max(expected, largest_spread(rows, values, n, placed)), rel=1e-6)
     assert figure(limit=expected / 2) > expected / 2
     assert figure(limit=100 * expected) <= 100 * expected
+
+
+def largest_spread(rows, values, n, placed):
+    """Change of the residual standard deviation by a record that is put into each group."""
+    largest = 0.0
+    for one in range(len(rows)):
+        left = np.delete(np.arange(n), one) if one < n else np.arange(n)
+        before, freedom = residual_spread(rows[left], values[left])
+        for matrix in placed:
+            more = np.vstack([rows[left], matrix[one]]), np.append(values[left], values[one])
+            after, _ = residual_spread(*more)
+            largest = max(largest, abs(after - before) / (before / np.sqrt(2 * freedom)))
+    return largest
+
+
+def residual_spread(rows, values):
+    _, (squares,), *_ = np.linalg.lstsq(rows, values, rcond=None)
+    freedom = len(rows) - rows.shape[1]
+    return np.sqrt(squares / freedom), freedom
 
 
 def largest_leverage(rows, n, placed):

@@ -184,7 +184,8 @@ def of_pooled_spread(
 ) -> float:
     """Return the same of the one standard deviation within all groups.
 
-    It is the same whichever group a record of the population has, so only records outside move it.
+    It is the same whichever group a record of the population has, so it tells only who is in: without
+    records outside, the figure is 0.
 
     Args:
         place: As in ``of_means``; ``outside``: as there.
@@ -192,17 +193,22 @@ def of_pooled_spread(
     place, values, weights = _known(place, values, None)
     others = np.asarray(outside, dtype=np.float64)
     others = others[~np.isnan(others)]
-    groups, freedom = GroupSums.of(place, values, weights, cells), len(values) - cells
     if not len(others):
         return 0.0
-    if freedom <= 0:
-        return np.inf
-    squares, largest = groups.squares.sum(), 0.0
-    spread = np.sqrt(squares / freedom)
-    for value in (others.min(), others.max()):
+    candidates = [(weights, value) for value in (others.min(), others.max())]
+    for one in _extremes(place, values):
+        left = weights.copy()
+        left[one] -= 1
+        candidates.append((left, values[one]))
+    largest = 0.0
+    for left, value in candidates:
+        groups, freedom = GroupSums.of(place, values, left, cells), left.sum() - cells
+        if freedom <= 0 or np.any(groups.sizes < 1):
+            return np.inf
+        squares = groups.squares.sum()
         added = (value - groups.means) ** 2 * groups.sizes / (groups.sizes + 1)
-        change = np.abs(np.sqrt((squares + added) / (freedom + 1)) - spread)
-        error = np.full(cells, spread / np.sqrt(2 * freedom))
+        change = np.abs(np.sqrt((squares + added) / (freedom + 1)) - np.sqrt(squares / freedom))
+        error = np.full(cells, np.sqrt(squares / freedom / (2 * freedom)))
         largest = max(largest, float(groups.ratio(change, error).max()))
     return largest
 
@@ -340,6 +346,7 @@ def of_model(
     outside: FloatArray | None = None,
     *,
     limit: float = 0.0,
+    spreads: bool = False,
 ) -> tuple[float, float]:
     """Return the largest change of a contrast of a linear model by one record, and its leverage.
 
@@ -355,6 +362,7 @@ def of_model(
         contrasts: Shape ``(contrasts, columns)``; None for a bound of all contrasts that there are.
         outside: The response of the records outside, shape ``(m,)``.
         limit: Where some figure is above it, one of these is returned; else a bound of all that is not.
+        spreads: The residual standard deviation counts, too: it tells who is in the population.
 
     Returns:
         The change in standard errors; infinity where a record decides a coefficient alone. The largest
@@ -368,6 +376,8 @@ def of_model(
     for one in placed:
         figure, other = fit.figure(one, outside, np.inf if contrasts is None else max(limit, largest))
         largest, leverage = max(largest, figure), max(leverage, other)
+        if spreads:
+            largest = max(largest, fit.spread(one, outside))
     return largest, leverage
 
 
@@ -384,6 +394,7 @@ class _Fit:
         rest: 1 less the leverage of each record.
         residuals: Of each record.
         spreads: Residual standard deviation without each record; that of all last.
+        rank: Columns that are estimated.
     """
 
     scale: FloatArray
@@ -396,6 +407,7 @@ class _Fit:
     rest: FloatArray
     residuals: FloatArray
     spreads: FloatArray
+    rank: int
 
     @classmethod
     def of(cls, rows: FloatArray, values: FloatArray, contrasts: FloatArray) -> "_Fit | None":
@@ -421,8 +433,9 @@ class _Fit:
         inverse = (right.T / singular**2) @ right
         some_contrasts = contrasts[inside]
         return cls(
-            scale, rows, values, inverse, span, coefficients, some_contrasts, rest, residuals, spreads
-        )
+            scale, rows, values, inverse, span, coefficients, some_contrasts, rest, residuals, spreads,
+            len(singular),
+        )  # fmt: skip
 
     def figure(self, placed: FloatArray, outside: FloatArray, limit: float) -> tuple[float, float]:
         """The largest figure of records put into one combination, and the largest leverage.
@@ -430,17 +443,11 @@ class _Fit:
         Args:
             limit: Of figures below it a bound is enough.
         """
-        placed, n = placed / self.scale, len(self.rows)
-        inside = np.abs(placed - placed @ self.span).max(axis=1, initial=0.0) < _OUTSIDE
+        placed = placed / self.scale
         moved = placed @ self.inverse
-        between = np.zeros(len(placed))
-        between[:n] = np.einsum("ij,ij->i", moved[:n], self.rows)
+        change, leverages, between, inside = self._placed(placed, moved, outside)
         rest = np.append(self.rest, np.ones(len(outside)))
-        change = np.append(self.values, outside) - placed @ self.coefficients
-        change[:n] += between[:n] * self.residuals / self.rest
-        leverages = np.einsum("ij,ij->i", moved, placed) + between**2 / rest
         spreads = np.append(self.spreads[:-1], np.full(len(outside), self.spreads[-1]))
-        change = np.where(inside, np.abs(change), 0.0)
         bounds = _over(change * np.sqrt(leverages), (1 + leverages) * spreads, self._tiny)
         near = np.flatnonzero(bounds > limit)
         largest = float(bounds[bounds <= limit].max(initial=0.0))
@@ -452,6 +459,37 @@ class _Fit:
             largest = max(largest, float(figures.max(initial=0.0)))
         own = np.where(inside, leverages / (1 + leverages), 0.0)
         return largest, float(np.round(own.max(initial=0.0), 12))
+
+    def spread(self, placed: FloatArray, outside: FloatArray) -> float:
+        """The largest change of the residual standard deviation, as ``figure``."""
+        placed = placed / self.scale
+        change, leverages, _, _ = self._placed(placed, placed @ self.inverse, outside)
+        spreads = np.append(self.spreads[:-1], np.full(len(outside), self.spreads[-1]))
+        freedom = np.full(len(placed), float(len(self.rows) - self.rank))
+        freedom[: len(self.rows)] -= 1
+        added = change**2 / (1 + leverages)
+        after = np.sqrt((spreads**2 * freedom + added) / (freedom + 1))
+        figures = _over(np.abs(after - spreads), spreads / np.sqrt(2 * freedom), self._tiny)
+        return float(figures.max(initial=0.0))
+
+    def _placed(
+        self, placed: FloatArray, moved: FloatArray, outside: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
+        """Leave each record out and put it into one combination.
+
+        Returns:
+            Its residual's magnitude, its leverage beside the others, the product of the new row with its
+            own, and whether the rows determine the combination.
+        """
+        n = len(self.rows)
+        inside = np.abs(placed - placed @ self.span).max(axis=1, initial=0.0) < _OUTSIDE
+        between = np.zeros(len(placed))
+        between[:n] = np.einsum("ij,ij->i", moved[:n], self.rows)
+        rest = np.append(self.rest, np.ones(len(outside)))
+        change = np.append(self.values, outside) - placed @ self.coefficients
+        change[:n] += between[:n] * self.residuals / self.rest
+        leverages = np.einsum("ij,ij->i", moved, placed) + between**2 / rest
+        return np.where(inside, np.abs(change), 0.0), leverages, between, inside
 
     def _steepest(
         self, some: IntArray, moved: FloatArray, ratio: FloatArray, rest: FloatArray

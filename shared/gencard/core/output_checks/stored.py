@@ -379,6 +379,7 @@ class StoredRun:
             None if mixed else contrasts_of(design),
             outside,
             limit=np.inf if rules.influence is None else rules.influence,
+            spreads=bool(len(outside)),
         )
         heavy = question.design is not None and models.is_heavy(leverage, rules)
         return together([influence.waits(figure, rules), breaking([(Rule.LEVERAGE, heavy)])])
