@@ -228,7 +228,7 @@ def _f_column(table: Any) -> int:
 
 
 def _at(name: str, world: World, *, member: bool) -> float:
-    """What a coefficient is multiplied with in the contrast."""
+    """Return the factor of a coefficient in the contrast."""
     if not member and "g[T.yes]" not in name:
         return 0.0
     value, level = 1.0, "abc"[world.h[world.target]]
@@ -250,7 +250,7 @@ def _column(answer: Answer, name: str) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the contrast is in the two worlds, and its standard deviation."""
+    """Return the contrast in the two worlds, and its standard deviation."""
 
     worlds: tuple[float, float]
     spread: float
@@ -265,7 +265,7 @@ class Expected:
 
 
 def expected(probe: Probe, world: World) -> Expected:
-    """What the attacker computes from public numbers: the groups of all others are random."""
+    """Values that the attacker computes from public numbers; the groups of all others are random."""
     others, target = world.others, world.target
     sizes = np.bincount(world.g[others], minlength=2).astype(np.float64)
     if probe.kind is Analysis.CORRELATION:

@@ -20,17 +20,11 @@ from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.scale import Scale, scale_near
-from gencard.core.statistics.formula import Analysis, Written
+from gencard.core.statistics.formula import SUMMED_KINDS, SUMMED_TERMS, Analysis, Written
 from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray
 from gencard.formulas.evaluation import CODINGS, function_values
 from gencard.formulas.functions import NotUsableError, function_of, parsed
-
-SUMMED_KINDS = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, Analysis.LINEAR, Analysis.CORRELATION}
-"""Kinds whose response is summed."""
-
-_SUMMED_TERMS = {Analysis.LINEAR, Analysis.CORRELATION}
-"""Kinds whose terms are summed, too."""
 
 _OF_NUMBERS = {
     *(Analysis.LINEAR, Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL, Analysis.POISSON),
@@ -204,7 +198,7 @@ def numbers_used(
         response = name if linear and name in linear else ""
     factors = {factor for term in written.terms for factor in term}
     numbers = {factor: wide.intersection(written.attributes[factor]) for factor in factors}
-    free = _summed_in_terms(written, numbers, wide - fixed) if kind in _SUMMED_TERMS else frozenset()
+    free = _summed_in_terms(written, numbers, wide - fixed) if kind in SUMMED_TERMS else frozenset()
     as_numbers = [one for one in factors if kind in _OF_NUMBERS and not is_categorical(one)]
     grouped = frozenset().union(*(numbers[factor] for factor in as_numbers)) - free
     order = coding.domain.attributes
@@ -222,7 +216,7 @@ def numbers_at_records(
         factors: Those of the formula that are numbers, not levels or groups.
     """
     numbers = {one: frozenset(names) & {*written.attributes[one]} for one in factors}
-    of_terms = written.terms if kind in _SUMMED_TERMS else ()
+    of_terms = written.terms if kind in SUMMED_TERMS else ()
     terms = [tuple(one for one in term if numbers.get(one)) for term in of_terms]
     response = written.response if written.response and numbers.get(written.response) else ""
     alone = {*chain.from_iterable(terms)}
@@ -288,7 +282,7 @@ def cells_at_records(
     for term in written.terms:
         levels = [one for one in term if in_terms.function(one, written.attributes[one]) is None]
         cells.append(frozenset(written.attributes_of(tuple(levels))))
-    several = kind in _SUMMED_TERMS or (len(written.formula.terms) > 1 and kind is Analysis.ANOVA)
+    several = kind in SUMMED_TERMS or (len(written.formula.terms) > 1 and kind is Analysis.ANOVA)
     if several:
         cells = [one | other for one, other in combinations_with_replacement(cells, 2)]
     if written.response is not None and not used.response:
@@ -353,7 +347,7 @@ def needs_of(
     """
     parts = tuple(_cells(written, kind, used))
     several = kind is Analysis.ANOVA and len(written.formula.terms) > 1
-    in_pairs = kind in _SUMMED_TERMS or several
+    in_pairs = kind in SUMMED_TERMS or several
     pairs = combinations_with_replacement(parts, 2) if in_pairs else zip(parts, parts, strict=True)
     wanted = [((*one[0], *other[0]), one[1] | other[1]) for one, other in pairs]
     if name := used.response:
@@ -373,7 +367,7 @@ def _cells(
     yield (), frozenset()
     for term in written.terms:
         attributes = frozenset(written.attributes_of(term))
-        numbers = attributes.intersection(used.terms) if kind in _SUMMED_TERMS else frozenset()
+        numbers = attributes.intersection(used.terms) if kind in SUMMED_TERMS else frozenset()
         rest = attributes - numbers
         for number in ((), *((name,) for name in sorted(numbers))):
             if (number, rest) not in seen:

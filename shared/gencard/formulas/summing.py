@@ -9,13 +9,12 @@ from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, LevelsTooWideError
-from gencard.core.statistics.formula import Analysis, Formula, Written, sufficient_cliques
+from gencard.core.statistics.formula import SUMMED_KINDS, Analysis, Formula, Written, sufficient_cliques
 from gencard.core.statistics.marginals import maximal
 from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values
 from gencard.formulas.formulas import read_factors
 from gencard.formulas.numbers import (
-    SUMMED_KINDS,
     Needs,
     NumbersUsed,
     is_categorical,

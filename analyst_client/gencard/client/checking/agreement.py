@@ -196,7 +196,7 @@ class Agreement:
         return Replayed.of(receipt)
 
     def fidelity(self, data: "pd.DataFrame | Release | Dataset | NumberedRows") -> "FidelityReport":
-        """How far rows lie from psi, and their numbers if the data have them."""
+        """Compare the marginals of rows with psi, and their numbers if the data have them."""
         from gencard.client.report.fidelity import (  # noqa: PLC0415 - scipy.special only where wanted
             FidelityReport,
         )

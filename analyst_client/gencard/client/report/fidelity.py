@@ -53,7 +53,7 @@ class FidelityReport(WrittenAsPage, Displayable):
 
     @property
     def unseen(self) -> list[str]:
-        """What the comparison does not see, such as effects inside levels or below the noise in psi."""
+        """Effects that the comparison cannot show: those inside levels, and below the noise in psi."""
         return unseen_words(self.facts)
 
     def __repr__(self) -> str:

@@ -154,7 +154,7 @@ def sentence(finding: Finding) -> str:
 
 @sentence.register
 def _(finding: tables.FidelityFinding) -> str:
-    """What is not seen comes first."""
+    """State limits of the comparison first."""
     unseen = [f"Not seen: {words}." for words in unseen_words(finding.facts)]
     return " ".join([*unseen, fidelity_result(finding.facts)])
 
@@ -169,7 +169,7 @@ def fidelity_result(facts: Fidelity) -> str:
 
 
 def unseen_words(facts: Fidelity) -> list[str]:
-    """What a comparison with psi does not see, a clause for each kind."""
+    """Yield a clause for each kind of effect that a comparison with psi cannot show."""
     words, unseen = [], facts.unseen
     if unseen is not None and unseen.invented:
         names = ", ".join(unseen.invented)

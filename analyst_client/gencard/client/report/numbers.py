@@ -13,10 +13,10 @@ from gencard.core.types import UNDEFINED
 from gencard.core.utility.numbers import NumberFigure, NumberTable, Source, Statistic
 
 HEADS = ("Number", "Figure", "In psi", "In the rows", "Sampling error", "From")
-"""Of a comparison with psi."""
+"""Heads of the table that compares rows with psi."""
 
 RECORD_HEADS = ("Number", "Figure", "In the records", "In the rows", "Sampling error")
-"""Of a comparison with records."""
+"""Heads of the table that compares rows with records."""
 
 MOST_NAMES = 6
 """Names in a sentence."""
@@ -71,7 +71,7 @@ class NumberReport:
         return {"numbers": PLAIN.write(self.table)}
 
     def left_out(self) -> list[tuple[str, str]]:
-        """What the table leaves out, in names and reasons."""
+        """Names of the figures that the table leaves out, with the reasons."""
         table, lines = self.table, []
         if table.without_numbers:
             reason = "the rows have levels in place of numbers"
@@ -111,7 +111,7 @@ def figure_name(one: NumberFigure, coding: Coding) -> str:
 
 
 def known_text(one: NumberFigure, coding: Coding) -> str:
-    """What is known: a figure, its bounds if it has some, and its noise."""
+    """Write a known figure, with its bounds if it has some, and its noise."""
     value, low, high = (value_text(one, each, coding) for each in (one.known, one.low, one.high))
     bounds = "" if low == high else f" ({low} to {high})"
     return f"{value}{bounds}" + (f" ± {error_text(one, one.noise)}" if one.noise else "")

@@ -357,7 +357,7 @@ def _contributed(run: RunQuestion, numbers: Mapping[str, FloatArray]) -> FloatAr
     if values is None or column is None:
         coding = one.coding.attribute(response).coding
         return None if values is None else np.abs(values - origin_of(coding))
-    return contributed(one, column.at({}, record_numbers(run.used, {**numbers})))
+    return contributed(one, column.at({}, record_numbers(run.used, numbers)))
 
 
 def _tables_of(run: RunQuestion, dataset: Dataset, known: Kept) -> Iterator[IntArray]:

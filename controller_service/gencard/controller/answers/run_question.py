@@ -29,7 +29,7 @@ from gencard.core.output_checks.groups import group_cliques, group_populations
 from gencard.core.output_checks.judgement import output_cliques
 from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, ToldOutput, not_missing
 from gencard.core.output_checks.rules import OF_LEVELS, OF_PRESENT, RULES_VERSION
-from gencard.core.statistics.formula import Analysis, analysis_of, written_name
+from gencard.core.statistics.formula import SUMMED_TERMS, Analysis, analysis_of, written_name
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray
 from gencard.formulas.answering import answer_of, read_question
@@ -175,7 +175,8 @@ class RunQuestion:
         values = options.pop("values", None)
         kind, text = analysis_of(question.kind), question.formula
         own_options = {name: _hashable(value) for name, value in options.items()}
-        names = read_formula(text, coding).attributes
+        written = read_factors(text, coding)
+        names = written.formula.attributes
         population = Population.of(question, coding, rules)
         possible = {name: _possible(name, population.tests, coding.domain) for name in names}
         chosen = () if values else _numbers_by_choice(question, coding, own_options)
@@ -183,22 +184,21 @@ class RunQuestion:
         used = NumbersUsed()
         if chosen and not by_policy:
             own_options["response"] = STORED
-            factors = number_factors(text, coding)
-            written = read_factors(text, coding)
             if kind is not Analysis.QUANTILES:
+                factors = number_factors(text, coding)
                 used = numbers_at_records(written, kind, coding, {*chosen}, factors)
                 chosen = tuple(sorted(used.attributes))
         stored = () if by_policy else chosen
         in_pairs = stored and kind is Analysis.CORRELATION
         complete = _with_missing(names if in_pairs else stored, coding)
-        for name in complete:
-            possible[name] = possible[name] & _is_present(name, coding)
+        for one in not_missing(complete, coding.domain):
+            possible[one.attributes[0]] &= one.cells
         read = read_question(
             text, kind, coding, values=values, observed=possible, options=own_options, used=used
         )
         read = replace(read, grouping=grouping_of(text, coding, possible))
         if read.is_summed:
-            cells = cells_at_records(read_factors(text, coding), kind, coding, used)
+            cells = cells_at_records(written, kind, coding, used)
             scales = made_scales(used, coding, possible)
             read = replace(read, needs=cells, own_scales=scales)
         wants_stored(read)
@@ -440,30 +440,20 @@ def _numbers_by_choice(question: Question, coding: Coding, options: Mapping[str,
     if kind not in STORED_KINDS or chosen not in (None, STORED) or request.of_ranks:
         return ()
     names = written.formula.attributes
-    if kind not in _WITH_TERMS:
+    if kind not in SUMMED_TERMS:
         names = names[:1] if written.response else ()
     whole = written.response is not None and written.response == written_name(names[0])
     if kind is Analysis.QUANTILES and not whole:
         return ()
-    usable = (one for one in names if is_wide(coding, one) or (chosen and _has_edges(one, coding)))
-    return tuple(one for one in usable if one not in request.cut())
-
-
-_WITH_TERMS = {Analysis.LINEAR, Analysis.CORRELATION}
-"""Kinds whose terms are numbers, too."""
-
-
-def _has_edges(name: str, coding: Coding) -> bool:
-    return isinstance(coding.attribute(name).coding, Edges)
+    cut = request.cut()
+    usable = [one for one in names if is_wide(coding, one)]
+    if chosen is not None:  # also numbers without a step
+        usable = [one for one in names if isinstance(coding.attribute(one).coding, Edges)]
+    return tuple(one for one in usable if one not in cut)
 
 
 def _with_missing(names: Iterable[str], coding: Coding) -> Clique:
     return tuple(name for name in names if coding.attribute(name).coding.missing)
-
-
-def _is_present(name: str, coding: Coding) -> NDArray[np.bool_]:
-    size = coding.domain.size(name)
-    return np.arange(size) < size - 1
 
 
 def _hashable(value: Any) -> Any:

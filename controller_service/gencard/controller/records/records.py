@@ -197,7 +197,7 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
         for name, counts in zip(numbers, fine, strict=True)
         if limit is not None
     ]
-    pair_tables = tables[len(singles) :]
+    pair_tables, records = tables[len(singles) :], int(tables[0].sum())
     levels = {one.name: one.coding.level_names for one in schema.coding.attributes}
     histograms = [
         _small_table(str(Histogram(name)), counts, threshold, [cell_names(schema.coding, name)])
@@ -215,7 +215,7 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
         sum(int((counts == 1).sum()) for counts in pair_tables),
         sum(one.few for one in small[len(singles) :]),
         sum(int((counts > 0).sum()) for counts in pair_tables),
-        records := int(tables[0].sum()),
+        records,
         threshold,
         tuple(
             sorted(
@@ -231,7 +231,7 @@ _SHARE = 10
 
 
 def _tail(coding: Coding, name: str, counts: Counts, limit: float) -> LongTail:
-    """How large groups must be now, and with the largest last edge that helps."""
+    """Size that groups need as the schema is, and with the largest last edge that helps."""
     cells = scale_of(coding, name).cells
     edges = np.array(list(map(float, cells)))
     counts = counts[: len(edges) - 1]

@@ -21,17 +21,14 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import level_values
-from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.formula import SUMMED_KINDS, SUMMED_TERMS, Analysis
 from gencard.core.types import FloatArray, IntArray
 
 STORED, LEVELS = "stored", "levels"
 CHOICES = (LEVELS, STORED, "coded")
 """What the option ``response`` may be; "coded" is the word of before for levels."""
 
-STORED_KINDS = {
-    *(Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, Analysis.LINEAR, Analysis.CORRELATION),
-    Analysis.QUANTILES,
-}
+STORED_KINDS = {*SUMMED_KINDS, Analysis.QUANTILES}
 """Kinds whose runs take numbers as the records have them."""
 
 ERRORS = "standard errors"
@@ -130,7 +127,7 @@ def wants_stored(question: Question) -> bool:
     """
     if choice(question, "response", CHOICES) != STORED:
         return False
-    names = question.formula.attributes if question.kind in _OF_TERMS else (response_of(question),)
+    names = question.formula.attributes if question.kind in SUMMED_TERMS else (response_of(question),)
     if not any(isinstance(question.coding.attribute(name).coding, Edges) for name in names):
         problem = f"'{names[0]}' is not a number with declared edges"
         raise InvalidInputError(field="response", problem=problem, advice="Omit the option.")
@@ -146,9 +143,6 @@ def wants_stored(question: Question) -> bool:
 def wants_stored_quantiles(question: Question) -> bool:
     """Whether quantiles of the numbers themselves are asked for: they tell of no level who has it."""
     return question.kind is Analysis.QUANTILES and question.options.get("response") == STORED
-
-
-_OF_TERMS = {Analysis.LINEAR, Analysis.CORRELATION}
 
 
 def _check_quantiles(question: Question, name: str) -> None:

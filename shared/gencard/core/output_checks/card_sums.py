@@ -281,9 +281,7 @@ def _of_contributions(one: Sum, records: NumberedRecords, rules: Rules) -> dict[
         magnitudes = np.bincount(place.reshape(-1), magnitudes).astype(np.float64)
     most = max(rules.checks.dominance_count, 1)
     added = tables.contributions(groups, magnitudes, cells=number, most=most)
-    broken = tables.of_sums(added, rules)
-    broken[Rule.DOMINANCE] = broken[Rule.DOMINANCE] | (2 * added.largest > added.totals)
-    return broken
+    return tables.of_magnitudes(added, rules)
 
 
 def _of_influence(one: Sum, records: NumberedRecords, rules: Rules) -> Verdict:

@@ -352,7 +352,7 @@ def of_model(
 
     A record is left out and put into each combination of levels with its own numbers, as the records of
     the file are that the population leaves out. Combinations outside the span of the model's rows are
-    passed over: nobody there, so no coefficient tells of them.
+    passed over: no coefficient depends on them.
 
     Args:
         rows: The model matrix, shape ``(n, columns)``.
@@ -368,49 +368,81 @@ def of_model(
         The change in standard errors; infinity where a record decides a coefficient alone. The largest
         leverage, 0 to 1, of a record beside the others, whichever combination it is put into.
     """
-    fit = _Fit.of(rows, values, np.zeros((0, rows.shape[1])) if contrasts is None else contrasts)
+    outside = _nobody() if outside is None else outside
+    chosen = np.zeros((0, rows.shape[1])) if contrasts is None else contrasts
+    fit = _Fit.of(rows, values, chosen, outside)
     if fit is None:
         return np.inf, 1.0
-    outside = _nobody() if outside is None else outside
     largest = leverage = 0.0
     for one in placed:
-        figure, other = fit.figure(one, outside, np.inf if contrasts is None else max(limit, largest))
-        largest, leverage = max(largest, figure), max(leverage, other)
-        if spreads:
-            largest = max(largest, fit.spread(one, outside))
+        record = fit.placed(one)
+        enough = np.inf if contrasts is None else max(limit, largest)
+        largest = max(largest, fit.figure(record, enough), fit.spread(record) if spreads else 0.0)
+        leverage = max(leverage, record.leverage)
     return largest, leverage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Placed:
+    """Each record of a file left out of a fit and put into one combination of levels.
+
+    Args:
+        moved: The new rows times the inverse of the cross products, shape ``(n + m, columns)``.
+        between: The product of each new row with the record's own; 0 for records outside.
+        change: Size of the residual; 0 where the records do not determine the combination.
+        leverages: Leverage of the new row beside the others, before it is added.
+        inside: Whether the records determine the combination.
+    """
+
+    moved: FloatArray
+    between: FloatArray
+    change: FloatArray
+    leverages: FloatArray
+    inside: NDArray[np.bool_]
+
+    @property
+    def leverage(self) -> float:
+        """The largest leverage of a record that was added, 0 to 1."""
+        own = np.where(self.inside, self.leverages / (1 + self.leverages), 0.0)
+        return float(np.round(own.max(initial=0.0), 12))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fit:
     """A least-squares fit, and what leaving out each record does to it.
 
+    Records outside the population stand after its own: to leave one out changes nothing.
+
     Args:
-        rows: Of the records, each column divided by its largest entry.
+        scale: Largest entry of each column, by which all rows are divided.
+        rows: Of the population's records.
         inverse: Of the cross products of the rows, generalised where columns are aliased.
         span: Projection on the span of the rows.
         coefficients: Estimates.
         contrasts: Those that the rows determine.
-        rest: 1 less the leverage of each record.
-        residuals: Of each record.
-        spreads: Residual standard deviation without each record; that of all last.
-        rank: Columns that are estimated.
+        values: Response of each record, shape ``(n + m,)``.
+        residuals: Of the population's records.
+        rest: 1 less the leverage of each record; 1 outside.
+        spreads: Residual standard deviation without each record.
+        freedom: Its degrees of freedom.
     """
 
     scale: FloatArray
     rows: FloatArray
-    values: FloatArray
     inverse: FloatArray
     span: FloatArray
     coefficients: FloatArray
     contrasts: FloatArray
-    rest: FloatArray
+    values: FloatArray
     residuals: FloatArray
+    rest: FloatArray
     spreads: FloatArray
-    rank: int
+    freedom: FloatArray
 
     @classmethod
-    def of(cls, rows: FloatArray, values: FloatArray, contrasts: FloatArray) -> "_Fit | None":
+    def of(
+        cls, rows: FloatArray, values: FloatArray, contrasts: FloatArray, outside: FloatArray
+    ) -> "_Fit | None":
         """Fit; None where a record decides a coefficient alone, or nothing is left to vary."""
         scale = np.abs(rows).max(axis=0, initial=0.0)
         scale = np.where(scale == 0, 1.0, scale)
@@ -427,78 +459,68 @@ class _Fit:
         squares = float(residuals @ residuals)
         without = squares - residuals**2 / rest
         without[without < 1e-10 * squares] = 0.0  # nothing is left but rounding errors
-        spreads = np.sqrt(np.append(without / (freedom - 1), squares / freedom))
         span = right.T @ right
         inside = np.abs(contrasts - contrasts @ span).max(axis=1, initial=0.0) < _OUTSIDE
-        inverse = (right.T / singular**2) @ right
-        some_contrasts = contrasts[inside]
+        degrees = np.repeat([freedom - 1.0, freedom], [len(rows), len(outside)])
         return cls(
-            scale, rows, values, inverse, span, coefficients, some_contrasts, rest, residuals, spreads,
-            len(singular),
-        )  # fmt: skip
+            scale,
+            rows,
+            inverse=(right.T / singular**2) @ right,
+            span=span,
+            coefficients=coefficients,
+            contrasts=contrasts[inside],
+            values=np.append(values, outside),
+            residuals=residuals,
+            rest=np.append(rest, np.ones(len(outside))),
+            spreads=np.sqrt(np.append(without, np.full(len(outside), squares)) / degrees),
+            freedom=degrees,
+        )
 
-    def figure(self, placed: FloatArray, outside: FloatArray, limit: float) -> tuple[float, float]:
-        """The largest figure of records put into one combination, and the largest leverage.
+    def placed(self, rows: FloatArray) -> _Placed:
+        """Leave each record out and put it into one combination.
+
+        Args:
+            rows: Those that the records would have, shape ``(n + m, columns)``.
+        """
+        rows, n = rows / self.scale, len(self.rows)
+        inside = np.abs(rows - rows @ self.span).max(axis=1, initial=0.0) < _OUTSIDE
+        moved, between = rows @ self.inverse, np.zeros(len(rows))
+        between[:n] = np.einsum("ij,ij->i", moved[:n], self.rows)
+        change = self.values - rows @ self.coefficients
+        change[:n] += between[:n] * self.residuals / self.rest[:n]
+        leverages = np.einsum("ij,ij->i", moved, rows) + between**2 / self.rest
+        return _Placed(moved, between, np.where(inside, np.abs(change), 0.0), leverages, inside)
+
+    def figure(self, placed: _Placed, limit: float) -> float:
+        """The largest change of a contrast by a record, in standard errors.
 
         Args:
             limit: Of figures below it a bound is enough.
         """
-        placed = placed / self.scale
-        moved = placed @ self.inverse
-        change, leverages, between, inside = self._placed(placed, moved, outside)
-        rest = np.append(self.rest, np.ones(len(outside)))
-        spreads = np.append(self.spreads[:-1], np.full(len(outside), self.spreads[-1]))
-        bounds = _over(change * np.sqrt(leverages), (1 + leverages) * spreads, self._tiny)
+        errors = (1 + placed.leverages) * self.spreads
+        bounds = _over(placed.change * np.sqrt(placed.leverages), errors, self._tiny)
         near = np.flatnonzero(bounds > limit)
         largest = float(bounds[bounds <= limit].max(initial=0.0))
         size = max(_MOST_FIGURES // max(len(self.contrasts), 1), 1)
         for begin in range(0, len(near), size):
             some = near[begin : begin + size]
-            steepest = self._steepest(some, moved[some], between[some] / rest[some], rest[some])
-            figures = _over(change[some] * steepest, (1 + leverages[some]) * spreads[some], self._tiny)
-            largest = max(largest, float(figures.max(initial=0.0)))
-        own = np.where(inside, leverages / (1 + leverages), 0.0)
-        return largest, float(np.round(own.max(initial=0.0), 12))
+            change = placed.change[some] * self._steepest(some, placed)
+            largest = max(largest, float(_over(change, errors[some], self._tiny).max(initial=0.0)))
+        return largest
 
-    def spread(self, placed: FloatArray, outside: FloatArray) -> float:
-        """The largest change of the residual standard deviation, as ``figure``."""
-        placed = placed / self.scale
-        change, leverages, _, _ = self._placed(placed, placed @ self.inverse, outside)
-        spreads = np.append(self.spreads[:-1], np.full(len(outside), self.spreads[-1]))
-        freedom = np.full(len(placed), float(len(self.rows) - self.rank))
-        freedom[: len(self.rows)] -= 1
-        added = change**2 / (1 + leverages)
-        after = np.sqrt((spreads**2 * freedom + added) / (freedom + 1))
-        figures = _over(np.abs(after - spreads), spreads / np.sqrt(2 * freedom), self._tiny)
-        return float(figures.max(initial=0.0))
+    def spread(self, placed: _Placed) -> float:
+        """The largest change of the residual standard deviation by a record, in standard errors."""
+        added = placed.change**2 / (1 + placed.leverages)
+        after = np.sqrt((self.spreads**2 * self.freedom + added) / (self.freedom + 1))
+        change, error = np.abs(after - self.spreads), self.spreads / np.sqrt(2 * self.freedom)
+        return float(_over(change, error, self._tiny).max(initial=0.0))
 
-    def _placed(
-        self, placed: FloatArray, moved: FloatArray, outside: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]]:
-        """Leave each record out and put it into one combination.
-
-        Returns:
-            Its residual's magnitude, its leverage beside the others, the product of the new row with its
-            own, and whether the rows determine the combination.
-        """
-        n = len(self.rows)
-        inside = np.abs(placed - placed @ self.span).max(axis=1, initial=0.0) < _OUTSIDE
-        between = np.zeros(len(placed))
-        between[:n] = np.einsum("ij,ij->i", moved[:n], self.rows)
-        rest = np.append(self.rest, np.ones(len(outside)))
-        change = np.append(self.values, outside) - placed @ self.coefficients
-        change[:n] += between[:n] * self.residuals / self.rest
-        leverages = np.einsum("ij,ij->i", moved, placed) + between**2 / rest
-        return np.where(inside, np.abs(change), 0.0), leverages, between, inside
-
-    def _steepest(
-        self, some: IntArray, moved: FloatArray, ratio: FloatArray, rest: FloatArray
-    ) -> FloatArray:
+    def _steepest(self, some: IntArray, placed: _Placed) -> FloatArray:
         """For some records, the largest change of a contrast by a residual of 1, in its own size."""
         own = np.zeros((len(self.contrasts), len(some)))
-        is_inside = some < len(self.rows)
+        is_inside, rest = some < len(self.rows), self.rest[some]
         own[:, is_inside] = self.contrasts @ self.inverse @ self.rows[some[is_inside]].T
-        changes = self.contrasts @ moved.T + own * ratio
+        changes = self.contrasts @ placed.moved[some].T + own * (placed.between[some] / rest)
         variances = np.einsum("ij,jk,ik->i", self.contrasts, self.inverse, self.contrasts)[:, None]
         sizes = np.sqrt(variances + own**2 / rest)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -507,7 +529,7 @@ class _Fit:
 
     @property
     def _tiny(self) -> float:
-        return _ZERO * float(np.abs(self.values).max(initial=0.0))
+        return _ZERO * float(np.abs(self.values[: len(self.rows)]).max(initial=0.0))
 
 
 def _over(change: FloatArray, error: FloatArray, tiny: float) -> FloatArray:

@@ -100,7 +100,7 @@ def _parts(
 ) -> Iterator[tuple[str, Verdict]]:
     kind = question.kind
     yield from groups.of_groups(margins, question, rules)
-    yield "test", models.of_test(answer.n, _parameters(answer), rules)
+    yield "test", models.of_test(answer.n, parameters_of(answer), rules)
     if question.design is not None:
         yield "model", _of_design(margins, question.design, answer, rules)
         yield from _told_by_dummies(margins, question, question.design, rules)
@@ -158,7 +158,7 @@ def clique_name(clique: Clique) -> str:
     return " × ".join(clique) or "all"
 
 
-def _parameters(answer: Answer) -> int:
+def parameters_of(answer: Answer) -> int:
     """Estimated coefficients; for tests without any, 1, as of a mean."""
     return 1 if answer.coefficients is None else len(answer.coefficients.names)
 
@@ -191,7 +191,7 @@ def _of_design(margins: RecordMargins, design: Design, answer: Answer, rules: Ru
     return together(
         [
             models.of_model(
-                answer.n, _parameters(answer), len(cells.counts) if saturable else None, rules
+                answer.n, parameters_of(answer), len(cells.counts) if saturable else None, rules
             ),
             models.of_features(design.matrix(cells.codes), cells.counts, rules),
             breaking([(Rule.SAME, fits_exactly(answer))]),

@@ -28,7 +28,7 @@ import numpy as np
 
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Column, Design, Question
-from gencard.core.answers.families.anova import TESTS, cell_design
+from gencard.core.answers.families.anova import TESTS, cell_design, terms_of
 from gencard.core.answers.families.comparisons import quantile_shares
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.answers.stored import (
@@ -51,6 +51,7 @@ from gencard.core.output_checks.judgement import (
     clique_name,
     coded_cliques,
     fits_exactly,
+    parameters_of,
 )
 from gencard.core.output_checks.populations import cell_numbers
 from gencard.core.output_checks.released import released
@@ -118,8 +119,12 @@ class StoredRun:
     def answer(self) -> Answer:
         """The answer before it is rounded; raises as ``answered``."""
         if self.question.kind is Analysis.QUANTILES:
-            return quantiles_of(self.question, self.inside)[1]
+            return self._quantiles[1]
         return stored_answer(self.question, self._margins)
+
+    @cached_property
+    def _quantiles(self) -> tuple[StoredGroups, Answer]:
+        return quantiles_of(self.question, self.inside)
 
     @cached_property
     def response(self) -> tuple[FloatArray, FloatArray]:
@@ -141,7 +146,7 @@ class StoredRun:
         """Return the answer with rounded numbers: means to two digits of their standard errors."""
         question = self.question
         if question.kind is Analysis.QUANTILES:
-            return _coarse_quantiles(question, self.inside, rules)
+            return _coarse_quantiles(*self._quantiles, rules)
         if question.kind not in GROUPED or not self._has_means:
             return released(self.answer, rules)
         spreads = {term: self.spreads(term, rules) for term in self._terms}
@@ -168,13 +173,13 @@ class StoredRun:
         question, n = self.question, float(len(self.inside.dataset))
         if question.kind is Analysis.QUANTILES:
             yield "test", models.of_test(n, 1, rules)
-            groups, _ = quantiles_of(question, self.inside)
+            groups, _ = self._quantiles
             yield from _of_quantiles(groups, quantile_shares(question), rules)
             return
         paired = question.kind is Analysis.CORRELATION
         sums = None if paired else contributed(question, self.response[0])
         yield from made_groups.of_groups(self._margins, question, rules, sums)
-        yield "test", models.of_test(n, _parameters(self.answer), rules)
+        yield "test", models.of_test(n, parameters_of(self.answer), rules)
         if question.design is not None:
             yield from self._of_model(question.design, rules)
             if rules.influence is not None:
@@ -190,7 +195,7 @@ class StoredRun:
             yield "influence", together(one._of_placed(rules) for one in (self, self._without_one))
 
     def _of_cells(self, clique: Clique, rules: Rules) -> Verdict:
-        """Each cell that holds a record holds enough; of empty ones nothing is told."""
+        """Judge the occupied cells of a clique by the threshold; empty cells are not in the answer."""
         cells, number = cell_numbers(self.inside.dataset, clique)
         counts = np.bincount(cells, minlength=number)
         return breaking(
@@ -210,21 +215,26 @@ class StoredRun:
             "model",
             together(
                 [
-                    models.of_model(n, _parameters(self.answer), cells, rules),
+                    models.of_model(n, parameters_of(self.answer), cells, rules),
                     models.of_features(rows, np.ones(len(rows)), rules),
                     breaking([(Rule.SAME, fits_exactly(self.answer))]),
                 ]
             ),
         )
-        for clique in self._coded(design):
+        coded = self._coded(design)
+        for clique in coded:
             yield clique_name(clique), self._of_sums(clique, rules)
-        varied = {name for clique in self._coded(design) for name in clique}
+        varied = {name for clique in coded for name in clique}
         cells_of = (tuple(name for name in one if name in varied) for one in self.question.cliques)
         yield "cells", together(self._of_cells(clique, rules) for clique in dict.fromkeys(cells_of))
 
     def _coded(self, design: Design) -> tuple[Clique, ...]:
         """The sets of attributes whose levels the model tells apart; others are numbers in it."""
         return tuple(coded_cliques(RecordMargins.of(self.inside.dataset), design))
+
+    def _varied(self, design: Design) -> Clique:
+        """The attributes into all of whose levels a record is put."""
+        return tuple(dict.fromkeys(name for clique in self._coded(design) for name in clique))
 
     @cached_property
     def _without_one(self) -> "StoredRun":
@@ -250,9 +260,8 @@ class StoredRun:
         figures = [0.0]
         groups = dict.fromkeys((*(one.attributes for one in design.columns if one.attributes), ()))
         for name in dict.fromkeys(one.number for column in design.columns for one in column.slopes):
-            own = {
-                one.attributes for one in design.columns if name in {two.number for two in one.slopes}
-            }
+            sloped = (one for one in design.columns if any(two.number == name for two in one.slopes))
+            own = {one.attributes for one in sloped}
             inside, outside = (part.numbers[name] for part in (self.inside, self.outside))
             for attributes in groups:
                 place, cells = self._groups(attributes)
@@ -264,7 +273,7 @@ class StoredRun:
 
     @staticmethod
     def _rows(design: Design, records: StoredRecords) -> FloatArray:
-        """The model matrix of records, without their categories' levels that nobody has."""
+        """The model matrix of some records."""
         return design.matrix(records.codes(design.attributes), records.numbers)
 
     def _groups(self, term: Clique) -> tuple[IntArray, int]:
@@ -282,9 +291,8 @@ class StoredRun:
         place, cells = self._groups(term)
         inside, outside = (contributed(self.question, one) for one in self.response)
         most = max(rules.checks.dominance_count, 1)
-        broken = [tables.of_sums(tables.contributions(place, inside, cells=cells, most=most), rules)]
         added = tables.contributions(place, inside, cells=cells, most=most)
-        halves = [2 * added.largest > added.totals]
+        broken = [tables.of_magnitudes(added, rules)]
         if cells > 1 or len(outside):
             largest = max(inside.max(initial=0.0), outside.max(initial=0.0))
             kept = np.arange(len(inside)) != (inside.argmax() if inside.max() == largest else -1)
@@ -299,10 +307,8 @@ class StoredRun:
                 several_largest=fewer.several_largest + largest,
             )
             for one in (rest, more):
-                judged = tables.of_sums(one, rules)
+                judged = tables.of_magnitudes(one, rules)
                 broken.append({rule: judged[rule] for rule in (Rule.DOMINANCE, Rule.REMAINDER)})
-                halves.append(2 * one.largest > one.totals)
-        broken += [{Rule.DOMINANCE: one} for one in halves]
         return together(verdict for one in broken for verdict in tables.verdicts(one))
 
     def _of_means(self, term: Clique, rules: Rules) -> Verdict:
@@ -352,9 +358,8 @@ class StoredRun:
         question, margins = self.question, RecordMargins.of(self.inside.dataset)
         design = question.design
         if design is None:
-            terms = tuple(sorted(question.formula.terms, key=len))
-            design = cell_design(margins, question, terms)
-        varied = dict.fromkeys(name for clique in self._coded(design) for name in clique)
+            design = cell_design(margins, question, terms_of(question))
+        varied = self._varied(design)
         levels = [np.flatnonzero(margins.counts((name,))) for name in varied]
         if prod(map(len, levels)) > influence.MOST_COMBINATIONS:
             return breaking([(Rule.INFLUENCE, True)])
@@ -409,10 +414,6 @@ class StoredRun:
         return influence.Correlated(inside, np.nan_to_num(outside), np.unique(inside))
 
 
-def _parameters(answer: Answer) -> int:
-    return 1 if answer.coefficients is None else len(answer.coefficients.names)
-
-
 def contrasts_of(design: Design) -> FloatArray:
     """Return what a model tells: each coefficient but the constant, each difference of two of a term.
 
@@ -452,8 +453,7 @@ def _of_quantiles(
         yield f"quantile {share:g}", together(tables.verdicts(broken))
 
 
-def _coarse_quantiles(question: Question, records: StoredRecords, rules: Rules) -> Answer:
-    groups, answer = quantiles_of(question, records)
+def _coarse_quantiles(groups: StoredGroups, answer: Answer, rules: Rules) -> Answer:
     rounded = released(answer, rules)
     quantiles, errors = answer.table("quantiles"), answer.table(ERRORS)
     values, widths = [], []

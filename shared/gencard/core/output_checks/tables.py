@@ -108,6 +108,12 @@ def of_sums(groups: Contributions, rules: Rules) -> Broken:
     }
 
 
+def of_magnitudes(groups: Contributions, rules: Rules) -> Broken:
+    """Rules for sums of magnitudes: those of sums, and no contribution is more than half of a group."""
+    broken = of_sums(groups, rules)
+    return broken | {Rule.DOMINANCE: broken[Rule.DOMINANCE] | (2 * groups.largest > groups.totals)}
+
+
 def of_spreads(groups: Contributions, rules: Rules) -> Broken:
     """Rules for variances and standard deviations, with one degree of freedom less than records."""
     return {

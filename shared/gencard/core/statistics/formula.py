@@ -136,6 +136,12 @@ class Analysis(StrEnum):
     COX = "cox"
 
 
+SUMMED_TERMS = {Analysis.LINEAR, Analysis.CORRELATION}
+"""Kinds that sum numbers of terms, not only of the response."""
+
+SUMMED_KINDS = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, *SUMMED_TERMS}
+"""Kinds whose response is summed."""
+
 _JOINT = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.POISSON}
 """Need the joint marginal of the features."""
 

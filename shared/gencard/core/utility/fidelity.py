@@ -199,7 +199,7 @@ def fidelity(
 
 
 def _unseen(psi: Psi, coding: Coding, marginals: Sequence[MarginalFidelity]) -> Unseen | None:
-    """What the comparison does not see; None if that is nothing."""
+    """Effects that the comparison cannot show; None if there are none."""
     names = psi.fitted.domain.attributes
     histograms = tuple(one.attribute for one in psi.histograms)
     wide = {name for name in names if has_wide_levels(coding, name)}
