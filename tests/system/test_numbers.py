@@ -334,10 +334,10 @@ PLACED = (
 def placed(house, tmp_path_factory):
     """The offer, the agreed card, a release, and its folder."""
     with house.analyst() as analyst:
-        noise = {"rho": "0.5", "neighbouring": "add-remove"}
-        card = analyst.propose("survey", PLACED, purpose="A test", rows=6_000, **noise)
+        noise = {"rho": "2", "neighbouring": "add-remove"}
+        card = analyst.propose("survey", PLACED, purpose="A test", rows=40_000, **noise)
         offered = dict(card.lines())
-        release = card.accept().release(6_000, seed=5, progress=False)
+        release = card.accept().release(40_000, seed=5, progress=False)
         folder = release.save(tmp_path_factory.mktemp("placed") / "kept", "rows.csv")
         yield offered, card, release, folder
 
