@@ -111,7 +111,7 @@ def _theirs(peers: Peers, name: str, records: Mixed, syntheses: int) -> list[Pee
 
     runnable = measure if has_rpart() else None
     known = (
-        peers.peer("rpart", name, "sequential_trees.R; wall seconds", runnable, version=_version()),
+        peers.peer("rpart", name, "sequential_trees.R; wall seconds", runnable, version=rpart_version()),
         peers.peer("synthpop", name, "default method; wall seconds", None),
     )
     return [peer for peer in known if peer]
@@ -132,15 +132,20 @@ def ours(records: Mixed, options: Options, syntheses: int) -> Runs:
 
 def by_rpart(records: Mixed, syntheses: int) -> Runs:
     """The same by R."""
-    types = "".join("n" if is_number(records.frame[name]) else "f" for name in records.frame.columns)
+    seconds, made = rows_by_rpart(records.frame, syntheses)
+    return Runs(median(seconds), [utility(records.frame, rows) for rows in made])
+
+
+def rows_by_rpart(frame: pd.DataFrame, syntheses: int) -> tuple[list[float], list[pd.DataFrame]]:
+    """Seconds and rows of each synthesis by R: each column from a tree on those before it."""
+    types = "".join("n" if is_number(frame[name]) else "f" for name in frame.columns)
     seeds = ",".join(map(str, range(1, syntheses + 1)))
     with tempfile.TemporaryDirectory() as folder:
-        records.frame.to_csv(f"{folder}/in.csv", index=False)
+        frame.to_csv(f"{folder}/in.csv", index=False)
         command = ["Rscript", str(_SCRIPT), f"{folder}/in.csv", types, f"{folder}/out", seeds]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         made = [pd.read_csv(f"{folder}/out{seed}.csv") for seed in seeds.split(",")]
-    seconds = [float(line.split()[1]) for line in output.splitlines()]
-    return Runs(median(seconds), [utility(records.frame, rows) for rows in made])
+    return [float(line.split()[1]) for line in output.splitlines()], made
 
 
 @cache
@@ -154,7 +159,7 @@ def has_rpart() -> bool:
     )
 
 
-def _version() -> str:
+def rpart_version() -> str:
     if not has_rpart():
         return ""
     script = 'cat(as.character(packageVersion("rpart")), R.version.string)'

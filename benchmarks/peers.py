@@ -49,6 +49,7 @@ ENVIRONMENTS = {
     ".venv-peers-anonymeter": ("anonymeter==1.1.0",),  # numpy before 2
     ".venv-peers-scipy": ("scipy>=1.14",),
     ".venv-peers-deep": ("ctgan==0.12.1", "torch==2.13.0"),  # BUSL-1.1: nowhere else
+    ".venv-peers-sdv": ("sdv==2.0.0", "torch==2.13.0", "pyarrow"),  # BUSL-1.1 too
 }
 """Packages of each environment."""
 

@@ -111,11 +111,10 @@ class Side:
 @contextmanager
 def calling(root: Path, task: str) -> Iterator[Side]:
     """Prepare an operation of a checkout, in a process of its own."""
-    paths = os.pathsep.join(str(root / package) for package in _PACKAGES)
-    command = [str(_interpreter_of(root)), speed_once.__file__, str(root), task]
-    environment = {**os.environ, **_ONE_THREAD, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
+    interpreter, variables = interpreter_of(root)
+    command = [str(interpreter), speed_once.__file__, str(root), task]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=root
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables, cwd=root
     ) as process:
         assert process.stdin
         assert process.stdout
@@ -126,13 +125,15 @@ def calling(root: Path, task: str) -> Iterator[Side]:
         process.stdin.close()
 
 
-def _interpreter_of(root: Path) -> Path:
-    """An interpreter that imports a checkout's packages, and all others as this one does.
+def interpreter_of(root: Path) -> tuple[Path, dict[str, str]]:
+    """An interpreter that imports a checkout's packages, all others as this one does, and its variables.
 
     The jobs of a service start an interpreter of their own, without the variables of its environment.
     Both sides have one of this kind, which starts faster than that of an editable installation.
     """
-    return _environment_of(root) / "bin" / "python"
+    paths = os.pathsep.join(str(root / package) for package in _PACKAGES)
+    variables = {**os.environ, **_ONE_THREAD, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1"}
+    return _environment_of(root) / "bin" / "python", variables
 
 
 @cache
@@ -160,7 +161,7 @@ def _write_commands(root: Path, folder: Path) -> None:
 
 
 @contextmanager
-def _with_data(root: Path) -> Iterator[Path]:
+def with_data(root: Path) -> Iterator[Path]:
     """A checkout that finds the data beside it, as this one does."""
     beside = root.parent / "shared"
     beside.symlink_to(_ROOT.parent / "shared")
@@ -174,7 +175,7 @@ def run(commit: str, tasks: Sequence[str], quick: bool) -> bench.Result:
     """Compare this checkout with the commit."""
     comparisons = []
     with ExitStack() as stack:
-        old = stack.enter_context(_with_data(stack.enter_context(checkout(commit))))
+        old = stack.enter_context(with_data(stack.enter_context(checkout(commit))))
         for task in tasks:
             comparisons.append(compared(task, old, _ROOT, most=8 if quick else 60))
             print(task, f"{comparisons[-1].ratio(1):.2f}", file=sys.stderr)

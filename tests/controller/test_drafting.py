@@ -336,8 +336,20 @@ class TestSchema:
                 (0, 10, 15, 25, 40, 60, 100, 150, 250, 400, 500),
             ),
             ([*range(1_900, 2_021)] * 3, (1_900, 1_920, 1_940, 1_960, 1_980, 2_000, 2_020)),
+            (
+                [-60, *np.geomspace(20, 90_000, 300).round()],
+                (-100, 0, 20, 50, 100, 200, 500, 1_000, 2_000),
+            ),
+            (
+                [*-np.geomspace(20, 900, 100).round(), *np.geomspace(20, 90_000, 300).round()],
+                (-1_000, -500, -200, -100, -50, -20, 0, 20, 50, 100),
+            ),
+            (np.random.default_rng(1).normal(0, 10, 2_000).round(1), (-40, -30, -20, -10, 0, 10)),
         ],
-        ids=["long tail", "negative", "outlier", "far from 0"],
+        ids=[
+            *("long tail", "negative", "outlier", "far from 0"),
+            *("one debt", "debts and gains", "normal about 0"),
+        ],
     )
     def test_edges_grow_where_high_values_are_rare(self, tmp_path, numbers, edges):
         path = csv(tmp_path, amount=numbers)

@@ -14,8 +14,10 @@ _ROUND = (1, 2, 5)
 _LADDERS = ((200, ("1", "2", "5")), (0, ("1", "1.5", "2.5", "4", "6")))
 """Least ratio of last and first edge -> edges in each power of ten, the coarser ones first."""
 
-_TAIL = 5
-"""Numbers from 0 on have a long tail if the largest is more than so many times the median above 0."""
+_TAIL, _SIGNED_TAIL = 5, 20
+"""Numbers have a long tail if the largest is more than so many times the median above 0: from 0 on, and
+with values below 0, where those of a normal distribution about 0 are often 6 times as large.
+"""
 
 _WIDTHS = 11
 """Intervals of one width are at most so many, and one for rounding."""
@@ -59,8 +61,9 @@ def drafted_scale(profile: Profile) -> DeclaredScale:
 def _intervals(profile: Profile, step: Decimal) -> _Intervals:
     """Return a ladder of edges if high values are rare, else edges at equal distances."""
     low, high = shortest(profile.quantiles[0]), shortest(profile.quantiles[-1])
-    if profile.positive and low >= 0 and high > _TAIL * shortest(profile.positive[1]):
-        return _ladder(shortest(profile.positive[0]), high, step)
+    tail = _TAIL if low >= 0 else _SIGNED_TAIL
+    if profile.positive and high > tail * shortest(profile.positive[1]):
+        return _ladder(profile, step)
     begin = Decimal(0) if 0 <= low <= high / 2 else low
     width = max(_round_up((high - begin) / _WIDTHS), step)
     first = math.floor(begin / width)
@@ -70,14 +73,20 @@ def _intervals(profile: Profile, step: Decimal) -> _Intervals:
     return _Intervals(edges, None if whole == 1 else width / 5 if whole % 5 == 0 else width / 2)
 
 
-def _ladder(low: Decimal, high: Decimal, step: Decimal) -> _Intervals:
-    """Return 0 and edges that grow from a low quantile on."""
-    first, last = max(_round_down(low), step), _round_up(high)
+def _ladder(profile: Profile, step: Decimal) -> _Intervals:
+    """Return 0 and edges that grow from a low quantile on; below 0 alike, where many values are."""
+    low, high = shortest(profile.quantiles[0]), shortest(profile.quantiles[-1])
+    first, last = max(_round_down(shortest(profile.positive[0])), step), _round_up(high)
     rungs = next(rungs for least, rungs in _LADDERS if last >= least * first)
     powers = range(first.adjusted(), last.adjusted() + 1)
     numbers = [Decimal(rung).scaleb(power) for power in powers for rung in rungs]
     inner = [number for number in numbers if first <= number < last and number % step == 0]
-    return _Intervals((Decimal(0), *inner, last), TEN_A_DECADE)
+    below: list[Decimal] = []
+    if low < 0:
+        end = max(_round_up(-low), step)
+        many = profile.quantiles[1] < 0
+        below = [-end, *(-number for number in reversed(inner) if many and number < end)]
+    return _Intervals((*below, Decimal(0), *inner, last), TEN_A_DECADE)
 
 
 def _wider_than_a_step(draft: DeclaredScale, numbers: Sequence[Decimal]) -> list[Decimal]:
