@@ -27,11 +27,13 @@ class Coded:
 
     Args:
         values: For attributes that are numbers, the number of each code.
+        frame: The records before they were coded.
     """
 
     dataset: Dataset
     coding: Coding
     values: Mapping[str, Sequence[float]]
+    frame: pd.DataFrame
 
     def codes(self, name: str) -> Any:
         return self.dataset.column(name).astype(int)
@@ -65,7 +67,7 @@ def _coded(frame: Any, codings: Mapping[str, Labels | Edges]) -> Coded:
         else:
             columns.append(pd.Index(one.labels).get_indexer(frame[name].astype(str)))
     coding = Coding(tuple(Attribute(name, one) for name, one in codings.items()))
-    return Coded(Dataset.of_columns(coding.domain, columns), coding, level_values(coding))
+    return Coded(Dataset.of_columns(coding.domain, columns), coding, level_values(coding), frame)
 
 
 def _labels(frame: Any, name: str, *, integer: bool = False) -> Labels:

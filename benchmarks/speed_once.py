@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from itertools import combinations, count
 from math import ceil
@@ -23,6 +24,8 @@ from random import Random
 from typing import Any
 
 Call = Callable[[], object]
+
+_ROWS = 10_000
 
 _LEAST = 0.3
 """Processor seconds of what is timed at once, by calling again where a call takes less."""
@@ -122,9 +125,9 @@ def _proposing(analyst: Any, marginals: Any) -> Call:
     return lambda: analyst.propose("records", marginals, purpose="a benchmark", rows=_ROWS)
 
 
-def _generating(analyst: Any, marginals: Any) -> Call:
-    card, seeds = _agreed(analyst, marginals), count(1)
-    return lambda: card.generate(rows=_ROWS, seed=next(seeds), progress=False)
+def _generating(analyst: Any, marginals: Any, rows: int = _ROWS) -> Call:
+    card, seeds = _agreed(analyst, marginals, rows=rows), count(1)
+    return lambda: card.generate(rows=rows, seed=next(seeds), progress=False)
 
 
 def _replaying(analyst: Any, marginals: Any) -> Call:
@@ -146,14 +149,16 @@ def _auditing(analyst: Any, marginals: Any) -> Call:
 
 
 def _agreed(analyst: Any, marginals: Any, **more: Any) -> Any:
-    return analyst.propose("records", marginals, purpose="a benchmark", rows=_ROWS, **more).accept()
+    given = {"rows": _ROWS, **more}
+    return analyst.propose("records", marginals, purpose="a benchmark", **given).accept()
 
 
-_ROWS = 10_000
 _MOST_CALLS = 24
 _CLIENT: dict[str, Callable[[Any, Any], Call]] = {
     "propose": _proposing,
     "generate": _generating,
+    "generate 100,000 rows": partial(_generating, rows=100_000),
+    "generate 1,000,000 rows": partial(_generating, rows=1_000_000),
     "replay": _replaying,
     "checked run": _running,
     "audit": _auditing,

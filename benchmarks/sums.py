@@ -42,6 +42,7 @@ from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.margins import PsiMargins, RecordMargins
+from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -49,10 +50,12 @@ from gencard.core.errors import InvalidFormulaError
 from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.output_checks.stored import StoredRun
 from gencard.core.statistics.formula import Analysis
-from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
+from gencard.core.statistics.measure import measure
+from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray
 from gencard.formulas.answering import answer_of
 from gencard.formulas.formulas import read_factors
+from gencard.formulas.numbers import Needs
 from gencard.formulas.summing import question_needs
 from gencard.wire.documents.answer_document import Question
 
@@ -149,6 +152,13 @@ def data_file(name: str) -> Path:
     return path
 
 
+def psi_of(vault: Vault, needs: Needs) -> Psi:
+    """Measure the statistics of a plan, exactly."""
+    phi: list[Clique | Histogram | Sum] = [*needs.cliques, *needs.sums]
+    phi += map(Histogram, needs.histograms)
+    return measure(vault, phi, vault.coding.domain)
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """One of the files, with a schema that was drafted from it."""
@@ -188,26 +198,7 @@ class Records:
     def psi(self, case: Case) -> Psi:
         """Return the exact statistics that the plan of a question names."""
         needs = question_needs(case.formula, case.kind, self.coding, where=case.where, missing="drop")
-        cliques: tuple[Clique, ...] = needs.cliques
-        marginals = [
-            Measurement(clique, table)
-            for clique, table in zip(cliques, self.vault.count(cliques), strict=True)
-        ]
-        numbers = self.vault.summed(needs.sums, needs.histograms)
-        sums = [
-            SumMeasurement(
-                one,
-                cells.values,
-                0.0,
-                cells.counts if one.counts_beside(cliques, self.coding) else (),
-            )
-            for one, cells in zip(needs.sums, numbers.totals(), strict=True)
-        ]
-        histograms = [
-            HistogramMeasurement(name, tuple(counts.tolist()), 0.0)
-            for name, counts in zip(needs.histograms, numbers.fine_counts(), strict=True)
-        ]
-        return Psi(self.coding.domain, tuple(marginals), (), tuple(histograms), tuple(sums))
+        return psi_of(self.vault, needs)
 
     def answer(self, case: Case, psi: Psi | None = None) -> Answer:
         margins = PsiMargins.of(psi or self.psi(case), self.coding)
