@@ -167,6 +167,7 @@ _CLIENT: dict[str, Callable[[Any, Any], Call]] = {
 _SETTINGS = {
     r"(?m)^mechanisms = .*$": 'mechanisms = ["exact"]',
     r"(?m)^noise = .*\n": "",
+    r"(?m)^most_rows = .*$": "most_rows = 1_000_000",
     r"(?m)^(most_per_card|dataset|project|analyst) = \{.*$": r"\1 = { statistics = 1_000_000 }",
     r"(?m)^# (analyses = .*)$": r"\1",
     r"(?m)^\[limits\].*$": "[limits]\naudits = 1_000",

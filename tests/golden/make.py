@@ -155,7 +155,16 @@ def rotated(maker: Maker) -> None:
     maker.kept("before-rotation", card, 1)
     steward(maker.house, "keys", "rotate", "--steward", "sam")
     maker.kept("after-rotation", card, 2)
-    steward(maker.house, "revoke", card.name, "--steward", "sam", "--remark", "The records were wrong.")
+    steward(
+        maker.house,
+        "revoke",
+        card.name,
+        "--steward",
+        "sam",
+        "--remark",
+        "The records were wrong.",
+        "--yes",
+    )
     folder = maker.folder / "bundles" / "revoked"
     shutil.copytree(maker.folder / "bundles" / "after-rotation", folder)
     facts = card.refresh()._negotiation.attestations

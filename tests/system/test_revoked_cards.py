@@ -36,7 +36,7 @@ def verified(house: House, folder, *words: str, who: str = "ana"):
 
 
 def revoke(house: House, name: str) -> None:
-    words = ["revoke", name, "--remark", "The records were wrong.", "--steward", "sam"]
+    words = ["revoke", name, "--remark", "The records were wrong.", "--steward", "sam", "--yes"]
     result = CliRunner().invoke(steward_app, [*words, "--config", str(house.settings_file)])
     assert result.exit_code == 0, result.output
 

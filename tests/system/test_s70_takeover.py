@@ -188,7 +188,7 @@ class TestS69Standby:
             pair.standby.wait()
             there, here = pair.standby.house, pair.first
             for card in cards:
-                decision = ("revoke", card.name, "--reason", "a test", "--steward", "sam")
+                decision = ("revoke", card.name, "--reason", "a test", "--steward", "sam", "--yes")
                 assert card.name in run(there, "cards")
                 with pytest.raises(NotLeadingError, match="on the machine of the leading controller"):
                     run(there, *decision)

@@ -184,14 +184,35 @@ def test_what_waits_is_shown_and_approved(run, asked):
     card.generate(5, progress=False)
     (line,) = (line for line in json.loads(run("ledger", "--json")) if line["resource"] == card.name)
     assert (line["state"], line["price"]["statistics"]) == ("settled", str(card.price.statistics))
-    assert "revoked" in run("revoke", card.name, "--remark", "The records were wrong.")
+    assert "revoked" in run("revoke", card.name, "--remark", "The records were wrong.", "--yes")
     assert card.refresh().state == "revoked"
+
+
+@pytest.mark.parametrize(
+    ("words", "lacking"), [((), "--yes"), (("--reason", "x"), "--yes"), (("--yes",), "--reason")]
+)
+def test_nothing_is_revoked_for_good_unasked_or_without_a_reason(asked, watched_house, words, lacking):
+    words = ["revoke", asked.name, *words, "--config", str(watched_house.settings_file)]
+    with pytest.raises(InvalidInputError, match=lacking):
+        app(words, standalone_mode=False)
 
 
 def test_a_counter_offer_leaves_out_what_it_says(run, asked):
     assert "offered" in run("counter", asked.name, "--drop", "sex,work", "--rows", 50)
     terms = asked.refresh().offer.terms
     assert (terms.marginals, terms.rows) == ((("sex", "health"),), 50)
+
+
+def test_a_counter_offer_leaves_out_all_about_an_attribute(run, asked):
+    assert "offered" in run("counter", asked.name, "--without", "work")
+    assert asked.refresh().offer.terms.marginals == (("sex", "health"),)
+
+
+def test_an_attribute_that_was_not_asked_for_cannot_be_left_out(asked, watched_house):
+    words = ["counter", asked.name, "--without", "wrk", "--config", str(watched_house.settings_file)]
+    with pytest.raises(InvalidInputError, match="without"):
+        app(words, standalone_mode=False)
+    assert asked.refresh().state == "requested"
 
 
 def test_a_counter_offer_of_a_steward_shows_what_it_changes(run, asked):

@@ -129,6 +129,7 @@ class Steward(Party):
         *,
         reason: str,
         drop: Sequence[Sequence[str]] | None = None,
+        without: Sequence[str] | None = None,
         rows: int | None = None,
         shown: str | None = None,
     ) -> Decision:
@@ -138,11 +139,13 @@ class Steward(Party):
             card: A review, or a card's name together with ``shown``.
             reason: Why, in one line; it goes into the log.
             drop: Marginals to leave out, each a list of attributes.
+            without: Attributes to leave out, with all statistics about them.
             rows: Most rows in one release.
             shown: SHA-256, in hex, of what was shown.
         """
         dropped = None if drop is None else [list(one) for one in drop]
-        return self._on("counter", card, reason, shown, drop=dropped, rows=rows)
+        left_out = list(without) if without else None
+        return self._on("counter", card, reason, shown, drop=dropped, without=left_out, rows=rows)
 
     @checked()
     def reject(

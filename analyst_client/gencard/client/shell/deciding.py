@@ -76,6 +76,10 @@ def counter(
     drop: Annotated[
         list[str] | None, typer.Option(help="Marginal to leave out, such as sex,age. Repeatable.")
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Attribute to leave out, with all statistics about it. Repeatable."),
+    ] = None,
     rows: Annotated[int | None, typer.Option(help="Most rows in one release.")] = None,
     shown: Shown = None,
     reason: Reason = None,
@@ -83,15 +87,17 @@ def counter(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Offer fewer marginals or rows than proposed."""
-    if not drop and rows is None:
+    """Offer fewer statistics or rows than proposed."""
+    if not drop and not without and rows is None:
         raise InvalidInputError(
-            field="counter", problem="needs --drop or --rows; to offer the terms unchanged, use approve"
+            field="counter",
+            problem="needs --drop, --without or --rows; to offer the terms unchanged, use approve",
         )
     dropped = list(map(names_in, drop)) if drop else None
     with at_desk(connection) as desk:
         digest, why = confirmed("Counter", desk.review, name, shown, reason, yes)
-        _say(desk.counter(name, reason=why, drop=dropped, rows=rows, shown=digest), as_json)
+        decision = desk.counter(name, reason=why, drop=dropped, without=without, rows=rows, shown=digest)
+        _say(decision, as_json)
 
 
 def reject(

@@ -43,7 +43,7 @@ class StewardCommands(LazyGroup):
         "approve": Home(
             _DECIDING, "approve", "Offer the proposed terms, or the nearest that the policy allows."
         ),
-        "counter": Home(_DECIDING, "counter", "Offer fewer marginals or rows than proposed."),
+        "counter": Home(_DECIDING, "counter", "Offer fewer statistics or rows than proposed."),
         "reject": Home(_DECIDING, "reject", "Reject a pending proposal."),
         "revoke": Home(
             _DECIDING, "revoke", "Revoke an agreed card permanently, by a signed revocation."

@@ -51,7 +51,11 @@ class Field:
 _TEXT = Field()
 _FLAG = Field(lambda _text, _name: True, lambda _value: "yes")
 ARGUMENTS: Mapping[Kind, Mapping[str, Field]] = {
-    Kind.COUNTER: {"drop": Field(_list, json.dumps, many=True), "rows": Field(_number)},
+    Kind.COUNTER: {
+        "drop": Field(_list, json.dumps, many=True),
+        "without": Field(many=True),
+        "rows": Field(_number),
+    },
     Kind.REJECT: {"remark": _TEXT},
     Kind.REVOKE: {"remark": _TEXT},
     Kind.RELEASE_ANSWER: {"withhold": Field(many=True), "digits": Field(_number), "red": _FLAG},

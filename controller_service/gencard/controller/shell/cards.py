@@ -13,9 +13,11 @@ from gencard.controller.shell.terminal import (
     LocalDesk,
     Reason,
     StewardName,
+    Yes,
     console,
     controller_state,
     local_desk,
+    reason_for_good,
     say_json,
 )
 from gencard.controller.state.cards import list_cards
@@ -78,19 +80,24 @@ def counter(
     drop: Annotated[
         list[str] | None, typer.Option(help="Marginal to leave out, such as sex,age. Repeatable.")
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Attribute to leave out, with all statistics about it. Repeatable."),
+    ] = None,
     rows: Annotated[int | None, typer.Option(help="Most rows in one release.")] = None,
     reason: Reason = None,
     emergency: Emergency = False,
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
-    """Offer fewer marginals or rows than proposed.
+    """Offer fewer statistics or rows than proposed.
 
     For emergencies, without the service; otherwise use `gencard steward counter`.
     """
     arguments: dict[str, Any] = {
         "drop": [[part.strip() for part in marginal.split(",")] for marginal in drop or ()]
     }
+    arguments |= {"without": without} if without else {}
     arguments |= {} if rows is None else {"rows": rows}
     with local_desk(config, steward, emergency=emergency) as desk:
         _decide(desk, Kind.COUNTER, name, reason, **arguments)
@@ -116,6 +123,7 @@ def revoke(
     remark: Remark = "",
     reason: Reason = None,
     emergency: Emergency = False,
+    yes: Yes = False,
     config: ConfigFile = HERE,
     steward: StewardName = None,
 ) -> None:
@@ -124,7 +132,12 @@ def revoke(
     For emergencies, without the service; otherwise use `gencard steward revoke`.
     """
     with local_desk(config, steward, emergency=emergency) as desk:
-        _decide(desk, Kind.REVOKE, name, reason or remark, remark=remark)
+        with desk.opened.database.reading() as tx:
+            card = desk.opened.cards.card(tx, name)
+        if not yes:
+            _say_short(card)
+        why = reason_for_good("Revoke this card permanently?", reason or remark, yes)
+        _decide(desk, Kind.REVOKE, name, why, remark=remark)
 
 
 def _decide(desk: LocalDesk, kind: Kind, name: str, reason: str | None, **arguments: Any) -> None:

@@ -53,7 +53,7 @@ class ControllerCommands(LazyGroup):
         "approve": Home(
             CARDS, "approve", "Offer the proposed terms, or the nearest that the policy allows."
         ),
-        "counter": Home(CARDS, "counter", "Offer fewer marginals or rows than proposed."),
+        "counter": Home(CARDS, "counter", "Offer fewer statistics or rows than proposed."),
         "reject": Home(CARDS, "reject", "Reject a pending proposal."),
         "revoke": Home(CARDS, "revoke", "Revoke an agreed card permanently, by a signed revocation."),
         "answers": Home(ANSWERS, "app", "Show, release or refuse answers waiting for a steward."),

@@ -5,6 +5,7 @@ import json
 import os
 import pwd
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from gencard.controller.state.log import Event, kept_rules
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.upkeep.backup import is_served
-from gencard.core.errors import GencardError, StorageError
+from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.wire.signatures.identity import Identity, Role
 from gencard.wire.steward import Action, Kind
 
@@ -56,6 +57,7 @@ Emergency = Annotated[
     ),
 ]
 NO_REASON = "none given"
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask again.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 HERE = Path("controller.toml")
 
@@ -106,6 +108,23 @@ class LocalDesk:
         say("The other steward runs the same command with --steward, from their own account.")
         say("In an emergency, --emergency decides alone; the log says so.")
         return None
+
+
+def reason_for_good(question: str, reason: str, yes: bool) -> str:
+    """The reason for what cannot be undone, after a terminal has asked whether it is meant.
+
+    Raises:
+        InvalidInputError: Nobody can be asked, and --yes or --reason is missing.
+        typer.Abort: It is not meant.
+    """
+    if yes or not sys.stdin.isatty():
+        for option, value in (("--yes", yes), ("--reason", reason)):
+            if not value:
+                problem = "is required without a terminal, or with --yes: this cannot be undone"
+                raise InvalidInputError(field=option, problem=problem)
+        return reason
+    typer.confirm(question, abort=True)
+    return reason or str(typer.prompt("Reason, for the log"))
 
 
 @contextmanager

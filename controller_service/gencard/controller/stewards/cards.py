@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, compress
 from typing import Any
 
 from sqlalchemy import Connection
@@ -10,7 +10,14 @@ from sqlalchemy import Connection
 from gencard.controller.cards.book import CardBook
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import offer_of
-from gencard.controller.stewards.actions import Applied, Demands, InTheState, argument, refuse_others
+from gencard.controller.stewards.actions import (
+    Applied,
+    Demands,
+    InTheState,
+    argument,
+    refuse_others,
+    texts,
+)
 from gencard.core.card.card import Card, CardState, CounterOffer
 from gencard.core.card.offer_changes import STEWARD, changes_between
 from gencard.core.card.terms import Proposal
@@ -31,6 +38,9 @@ from gencard.wire.signatures.dsse import REVOCATION, sign, statement
 from gencard.wire.steward import Action, Kind, Together
 
 _REFUSALS = (ProposalRefusedError, TooLargeError, NotFittableError, InvalidInputError, NotFoundError)
+
+
+_ARGUMENTS = {Kind.APPROVE: (), Kind.COUNTER: ("drop", "without", "rows", "terms")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +92,7 @@ class CardEffect(InTheState):
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises CardStateError where the card's state does not allow it; what the policy refuses."""
-        names = {Kind.APPROVE: (), Kind.COUNTER: ("drop", "rows", "terms")}.get(action.kind, ("remark",))
-        refuse_others(action.arguments, *names)
+        refuse_others(action.arguments, *_ARGUMENTS.get(action.kind, ("remark",)))
         card = self.cards.card(tx, action.resource)
         if action.kind is Kind.REVOKE:
             moved_card = self._revoked(tx, card, by, argument(action.arguments, "remark", str, ""))
@@ -136,7 +145,8 @@ class CardEffect(InTheState):
             raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
         dropped = [frozenset(clique) for clique in _cliques(action.arguments)]
         rows = argument(action.arguments, "rows", int, terms.rows)
-        return replace(without(terms, dropped), rows=rows)
+        left_out = frozenset(texts(action.arguments, "without"))
+        return replace(without(without_attributes(terms, left_out), dropped), rows=rows)
 
     def _counter_offer(self, tx: Connection, card: Card, terms: Proposal) -> CounterOffer:
         dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
@@ -189,6 +199,27 @@ def without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
     others = proposed.weights[len(proposed.marginals) :]
     marginals = tuple(proposed.marginals[place] for place in places)
     return replace(proposed, marginals=marginals, weights=(*weights, *others))
+
+
+def without_attributes(proposed: Proposal, left_out: frozenset[str]) -> Proposal:
+    """The terms without the statistics about these attributes, and without their weights.
+
+    Raises:
+        InvalidInputError: No statistic is about one of them, or no marginal or moment is left.
+    """
+    cliques = (*proposed.cliques, *proposed.number_cliques)
+    if not left_out <= {name for clique in cliques for name in clique}:
+        raise InvalidInputError(field="without", problem="names an attribute of no proposed statistic")
+    kept = [left_out.isdisjoint(clique) for clique in cliques]
+    moments = tuple(one for one in proposed.moments if left_out.isdisjoint(one.attributes))
+    return replace(
+        proposed,
+        marginals=tuple(one for one in proposed.marginals if left_out.isdisjoint(one)),
+        moments=moments,
+        histograms=tuple(name for name in proposed.histograms if name not in left_out),
+        sums=tuple(one for one in proposed.sums if left_out.isdisjoint(one.attributes)),
+        weights=tuple(compress(proposed.weights, kept)),
+    )
 
 
 def _terms_of(document: Document) -> Proposal:

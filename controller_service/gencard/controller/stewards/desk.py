@@ -138,14 +138,22 @@ class Desk(Deciding):
         if action.kind not in (Kind.APPROVE, Kind.COUNTER):
             return
         dropped = {frozenset(clique) for clique in action.arguments.get("drop", ())}
-        tables = self.risks.failing(who, action.resource)
-        left = [one for one in tables if one.statistic or frozenset(one.clique) not in dropped]
+        without = frozenset(action.arguments.get("without", ()))
+        left = [
+            one
+            for one in self.risks.failing(who, action.resource)
+            if without.isdisjoint(one.clique) and (one.statistic or frozenset(one.clique) not in dropped)
+        ]
         if left:
             names = "; ".join(one.statistic or ", ".join(one.clique) for one in left)
             drop = " ".join(f"--drop {','.join(one.clique)}" for one in left if not one.statistic)
             what, advice = "tables", f"Offer the card without them (counter {drop}), or reject it."
             if any(one.statistic for one in left):
-                what, advice = "statistics", "Reject it: the analyst can propose it without them."
+                what = "statistics"
+                advice = (
+                    "Offer the card without an attribute of each of them (counter --without "
+                    f"{left[0].clique[0]}), or reject it: the analyst can propose it without them."
+                )
             problem = f"cannot be measured: {what} fail the checks of the policy: {names}"
             raise InvalidInputError(field="card", problem=problem, advice=advice)
 

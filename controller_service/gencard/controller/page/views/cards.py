@@ -87,6 +87,12 @@ class HeatMap:
         return sum(cell.tone == "new" and cell.row != cell.column for row in self.rows for cell in row)
 
 
+def _attributes_of(terms: Proposal) -> list[str]:
+    """Attributes of the statistics, each once."""
+    cliques = (*terms.cliques, *terms.number_cliques)
+    return list(dict.fromkeys(name for clique in cliques for name in clique))
+
+
 def show_card(request: Request, desk: Desk, who: Identity) -> Context:
     """Everything about one card."""
     view = desk.card(who, request.path_params["name"])
@@ -102,6 +108,7 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
         "waits": card.state is CardState.REQUESTED,
         "revocable": bool(card.envelope) and card.state is not CardState.REVOKED,
         "price": price,
+        "proposed_attributes": _attributes_of(card.proposed),
         "besides": [] if card.offer is None else besides(card),
         "budgets": budgets(desk, who, card, price if view.offer else None),
         "terms": terms_diff(card.proposed, offered, changes),
