@@ -319,10 +319,10 @@ def _exact_tables(exacts: Mapping[str, tuple[dict[str, Figures], int]]) -> list[
 def _table_beside(
     exacts: Mapping[str, tuple[dict[str, Figures], int]], others: Mapping[str, Mapping[str, Figures]]
 ) -> bench.Table:
-    def cell(found: Figures | None) -> str | None:
-        return (
-            found and f"{100 * found['mean']:+.1f} / {1000 * found['KS']:.0f} / {100 * found['sd']:+.0f}"
-        )
+    def cell(one: Figures | None) -> str:
+        if one is None:
+            return ""
+        return f"{100 * one['mean']:+.1f} / {1000 * one['KS']:.0f} / {100 * one['sd']:+.0f}"
 
     rows = [
         (title, cell(found[WAYS[-1]]), *(cell(drawn.get(title)) for drawn in others.values()))
