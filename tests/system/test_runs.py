@@ -12,7 +12,7 @@ from gencard.client.shell.main import app
 from gencard.controller.answers.run import AnswerRun
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.analyses import Analyses
-from gencard.core.card.budget import SpendState
+from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
     AnswerWaitingError,
     CardStateError,
@@ -289,6 +289,8 @@ def test_a_run_under_noise_spends_its_own_budget(tmp_path):
         line = ana.spends()[0]
         assert (line.kind, line.state) == ("run", SpendState.SETTLED)
         assert (line.price.statistics, line.price.epsilon) == (0, Decimal("0.25"))
+        assert ("Paid", "epsilon 0.25") in answer.about
+        assert {one.paid for one in card.answers()} == {Price(epsilon=Decimal("0.25"))}
         assert "noise" in answer.estimates.noise
         tiny = {"analyses": asked | {"epsilon": "0.001"}, "neighbouring": "replace-one"}
         card = propose(ana, epsilon="0.4", **tiny).accept()

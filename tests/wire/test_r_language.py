@@ -16,6 +16,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbe
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
 from gencard.core.scale import Scale
+from gencard.run import output
 from gencard.run.frames import frame_of
 from gencard.run.levels import Midpoints, Stored, drawn_numbers
 from gencard.run.r_language import FIRST_LINE, bytes_of_r_request, check_language, is_r
@@ -68,6 +69,16 @@ def test_values_and_types_are_those_of_the_frame(tmp_path):
         expected = _numbers(frame[name])
         got = np.array([row[place] for row in columns.values], dtype=float)
         np.testing.assert_allclose(got, expected, rtol=1e-4, err_msg=name)
+
+
+@needs_r
+def test_an_output_that_there_is_not_is_told_with_those_that_there_are(tmp_path, capfd):
+    with pytest.raises(InvalidInputError, match="failed on the synthetic rows"):
+        outputs(f"{FIRST_LINE}\noutput$number('x', 1)", tmp_path)
+    names = "table, coefficients, curve, scalar"
+    assert f"output has no 'number'; valid: {names}" in capfd.readouterr().err
+    with pytest.raises(AttributeError, match=f"output has no 'number'. Valid: {names}"):
+        output.number("x", 1)
 
 
 def _numbers(column):

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
 
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, advice_on
 from gencard.core.generators.contract import rng_of
 from gencard.core.program_outputs import (
     ERROR,
@@ -102,6 +102,9 @@ class Outputs:
         """
         frame = pd.DataFrame({"value": [value]}, index=["value"])
         self._add(OutputKind.SCALAR, name, frame, ("value",) if count else ())
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"output has no '{name}'. {advice_on(name, [*map(str, OutputKind)])}")
 
     def _add(
         self, kind: OutputKind, name: str, frame: pd.DataFrame, counts: Sequence[str] | None

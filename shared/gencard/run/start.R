@@ -143,7 +143,7 @@ local({
     invisible(NULL)
   }
 
-  output <- list(
+  output <- structure(class = "gencard_output", list(
     table = function(name, data, counts = NULL) add("table", name, data, counts),
     coefficients = function(name, fit) {
       add("coefficients", name, coefficients_of(name, fit), character())
@@ -160,7 +160,12 @@ local({
       data <- data.frame(value = as.numeric(value), row.names = "value")
       add("scalar", name, data, if (count) "value" else character())
     }
-  )
+  ))
+  registerS3method("$", "gencard_output", function(x, name) {
+    known <- names(unclass(x))
+    if (!name %in% known) stop("output has no '", name, "'; valid: ", toString(known), call. = FALSE)
+    unclass(x)[[name]]
+  }, envir = baseenv())
 
   # -- the answer: RFC 8785 JSON
 

@@ -13,6 +13,7 @@ from gencard.client.checking.history import LogWatch
 from gencard.client.checking.signing import checked_signed_answer
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.core.answers import answer as core_answer
+from gencard.core.card.budget import Price
 from gencard.core.errors import (
     AnswerWaitingError,
     InvalidInputError,
@@ -41,6 +42,7 @@ class RunOnRecords:
     Args:
         name: datasets/{dataset}/cards/{card}/answers/{answer}.
         statistics: What it cost, in independent statistics; 0 under noise.
+        paid: What it cost, in all currencies.
     """
 
     name: str
@@ -49,6 +51,7 @@ class RunOnRecords:
     state: str
     statistics: int
     created: datetime
+    paid: Price
 
 
 _OTHER_REFUSAL = (
@@ -57,13 +60,13 @@ _OTHER_REFUSAL = (
 )
 """Advice where a steward refused, the card ended, or an older controller named the rule."""
 
-LIST_HEADS = ("Answer", "Kind", "Formula", "State", "Statistics")
+LIST_HEADS = ("Answer", "Kind", "Formula", "State", "Paid")
 """Of a list of runs."""
 
 
 def list_line(run: RunOnRecords) -> tuple[str, str, str, str, str]:
     """A run under ``LIST_HEADS``."""
-    return run.name, run.kind, run.formula, run.state, str(run.statistics)
+    return run.name, run.kind, run.formula, run.state, str(run.paid)
 
 
 def sent(question: AnalystQuestion) -> Question:
@@ -134,7 +137,7 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
         if OUTPUT_RULES not in signed.reasons:
             error.advice = NoiseDrownsError.advice if Rule.DROWNED in signed.reasons else _OTHER_REFUSAL
         raise error
-    about = (*_about(signed), ("Paid", f"{got.answer.statistics:,} statistics"))
+    about = (*_about(signed), ("Paid", str(_paid(agreement, got.answer))))
     proof = partial(agreement.proof, *logged)
     return Answer(core_answer.Answer.of_json(signed.answer), about, envelope, proof)
 
@@ -152,7 +155,16 @@ def listed(agreement: Agreement) -> Iterator[RunOnRecords]:
                 _STATE.get(one.state, "unknown"),
                 one.statistics,
                 datetime_of(one.create_time),
+                _paid(agreement, one),
             )
+
+
+def _paid(agreement: Agreement, answer: pb.Answer) -> Price:
+    """What a run cost: exact ones in statistics, checked ones of a noisy card the budget of each run."""
+    privacy = agreement.card.terms.analyses.privacy
+    if privacy.noisy and answer.kind != "program":
+        return privacy.price
+    return Price(statistics=answer.statistics)
 
 
 def _about(signed: SignedAnswer) -> tuple[tuple[str, str], ...]:
