@@ -1,9 +1,11 @@
 """The shell, command by command, against the small controller."""
 
+import ast
 import csv
 import json
 import re
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import (
@@ -13,11 +15,15 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from typer.testing import CliRunner
 
+from gencard import core, formulas
 from gencard.boxes.reference import Honest
+from gencard.client import answers, checking
 from gencard.client.shell import negotiation, terminal
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.shell import as_typed
+from gencard.wire import documents
 
 PAIRS = ["--marginal", "sex,health", "--marginal", "age, health"]
 
@@ -377,3 +383,26 @@ class TestErrors:
 
     def test_no_locals_in_tracebacks(self):
         assert app.pretty_exceptions_show_locals is False
+
+
+_PYTHON = re.compile(r"\b[a-z_]+=(?=['\"{]|\s|$|;|,)|\b(?:card|release)\.(?!json)[a-z_]+\b")
+
+
+def _texts():
+    """Texts of errors of analyses, which the shell prints, with their place."""
+    for package in (core, formulas, documents, answers, checking):
+        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            docs = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+            for one in ast.walk(tree):
+                if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in docs:
+                    yield f"{path.name}:{one.lineno}", one.value
+
+
+def test_errors_name_options_and_commands_as_they_are_typed():
+    """Texts of the core are written once, with the options of Python."""
+    texts = {place: text for place, text in _texts() if " " in text and "<" not in text}
+    named = {place: text for place, text in texts.items() if _PYTHON.search(text)}
+    assert len(named) > 5
+    typed = {place: as_typed(text) for place, text in named.items()}
+    assert {place: text for place, text in typed.items() if _PYTHON.search(text)} == {}

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from gencard.client.answers.programs import dry_run, run_program
 from gencard.client.answers.running import fetch
 from gencard.client.shell.main import app as client_app
+from gencard.client.shell.terminal import runs
 from gencard.controller.shell.main import app
 from gencard.controller.state.cards import as_of
 from gencard.core.errors import (
@@ -103,6 +104,30 @@ def card(house):
         marginals = [("sex", "health"), ("sex", "age")]
         agreed = analyst.propose("survey", marginals, purpose="To see", analyses=granted).accept()
         yield agreed
+
+
+def test_the_shell_proposes_a_program_by_its_file(house, tmp_path):
+    program, person = tmp_path / "analysis.py", house.person("ana")
+    program.write_text(GOOD)
+    (person / "connection.toml").write_text(f'address = "{house.address}"\n')
+    words = [
+        "propose",
+        "survey",
+        "--marginal",
+        "sex,health",
+        "--purpose",
+        "To see",
+        "--program",
+        program,
+    ]
+    words += ["--reviewed-runs", 3, "--accept", "--json", "-c", person]
+    result = CliRunner().invoke(client_app, [*map(str, words)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    with house.analyst() as analyst:
+        analyses = analyst.card(json.loads(result.stdout)["name"]).terms.analyses
+    assert (analyses.programs, analyses.reviewed_runs) == ((sha256(GOOD.encode()),), 3)
+    with pytest.raises(InvalidInputError, match="--program"):
+        runs(None, 1, None, ["lifelines"])
 
 
 @pytest.fixture(scope="module")

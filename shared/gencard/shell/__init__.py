@@ -1,7 +1,8 @@
 """Shells whose commands are imported when they are called, so that ``--help`` loads no library."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -102,15 +103,45 @@ def new_shell(name: str, summary: str, group: type[LazyGroup]) -> typer.Typer:
     return shell
 
 
+_AS_TYPED: Sequence[tuple[str, str]] = (
+    (r"missing='drop'", "--missing drop"),
+    (r"values=\{\.\.\.\}|\bvalues=(?![\w\[{(])", "--values"),
+    (r'response="(\w+)"', r"--option response=\1"),
+    (r'neighbouring="([\w-]+)"', r"--neighbouring \1"),
+    (r"card\.answer\(\.\.\.\), gencard answer", "`gencard answer`"),
+    (r"\(card\.run\)|\bcard\.run\b", "`gencard run`"),
+    (r"card\.generate\(\.\.\.\)", "gencard generate"),
+    (r'error\.plan\.propose\(purpose="\.\.\."\)', "`gencard plan` shows it"),
+    (
+        r'Propose a card with analyses=\{"programs".*',
+        "Name it in the proposal: `gencard propose` with --program FILE, and --library NAME for each "
+        "library.",
+    ),
+    (r"release\.save\(folder\)", "gencard generate CARD --output FOLDER"),
+)
+"""What is typed here in place of options and calls of Python, which texts of errors name."""
+
+
+def as_typed(text: str) -> str:
+    """A text of an error with the options and commands of the shell.
+
+    >>> as_typed("use missing='drop', or values= from psi")
+    'use --missing drop, or --values from psi'
+    """
+    for call, words in _AS_TYPED:
+        text = re.sub(call, words, text)
+    return text
+
+
 def print_error(error: GencardError, advice: str) -> None:
     """Print reason, text and notes of an error in one line, and the advice in the next.
 
     Notes of several lines, such as a traceback, come after the advice.
     """
     notes: list[str] = getattr(error, "__notes__", [])
-    text = " ".join([error.message, *(note for note in notes if "\n" not in note)])
+    text = as_typed(" ".join([error.message, *(note for note in notes if "\n" not in note)]))
     typer.echo(f"{typer.style(error.reason, fg='red', bold=True)}  {_printable(text)}", err=True)
-    typer.echo(typer.style(f"→ {_printable(advice)}", dim=True), err=True)
+    typer.echo(typer.style(f"→ {_printable(as_typed(advice))}", dim=True), err=True)
     for note in notes:
         if "\n" in note:
             typer.echo(visible(note), err=True)

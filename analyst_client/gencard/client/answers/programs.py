@@ -94,19 +94,30 @@ def text_of(program: str | Path) -> bytes:
     return text
 
 
+def granting(programs: Sequence[str | Path], libraries: Sequence[str]) -> dict[str, list[str]]:
+    """What ``analyses`` of a proposal names so that a card grants these programs.
+
+    Raises:
+        InvalidInputError: A file cannot be read, or its name is misleading.
+    """
+    texts = [text_of(program) for program in programs]
+    names = {*libraries, *(R for text in texts if is_r(text))}
+    return {"programs": sorted({sha256(text) for text in texts}), "libraries": sorted(names)}
+
+
 def check_granted(analyses: Analyses, program: str | Path, libraries: Sequence[str]) -> None:
     """Raises InvalidInputError, with what to propose, where a card lacks the program or a library."""
-    text = text_of(program)
-    needed_libraries = {*libraries, *((R,) if is_r(text) else ())}
-    missing_libraries = sorted(needed_libraries - {*analyses.libraries})
-    digest, is_named = sha256(text), sha256(text) in analyses.programs
+    wanted = granting([program], libraries)
+    missing_libraries = sorted({*wanted["libraries"]} - {*analyses.libraries})
+    (digest,) = wanted["programs"]
+    is_named = digest in analyses.programs
     if is_named and not missing_libraries:
         return
     problem = "is not listed on the card by its digest"
     if is_named:
         has = ", ".join(analyses.libraries) or "none"
         problem = f"needs {', '.join(missing_libraries)}; libraries granted by the card: {has}"
-    all_libraries = sorted(needed_libraries | {*analyses.libraries})
+    all_libraries = sorted({*wanted["libraries"], *analyses.libraries})
     advice = (
         f'Propose a card with analyses={{"programs": ["{digest}"], "reviewed_runs": 1, '
         f'"libraries": {json.dumps(all_libraries)}}}.'

@@ -19,6 +19,7 @@ from gencard.client.shell.terminal import (
     Folder,
     Generator,
     Kind,
+    Libraries,
     Marginal,
     Measures,
     Missing,
@@ -26,7 +27,9 @@ from gencard.client.shell.terminal import (
     Moments,
     Order,
     Part,
+    Programs,
     Relation,
+    ReviewedRuns,
     Rho,
     Rows,
     RunKinds,
@@ -72,6 +75,9 @@ def propose(
     where: Part = None,
     analyses: RunKinds = None,
     checked_runs: CheckedRuns = 1,
+    program: Programs = None,
+    library: Libraries = None,
+    reviewed_runs: ReviewedRuns = 1,
     accept: Annotated[
         bool, typer.Option("--accept", help="Sign the offer even if it differs from the proposal.")
     ] = False,
@@ -82,7 +88,7 @@ def propose(
     marginals = requested_statistics(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"measures": measure, "without_uniques": without_uniques, "where": where}
-    how |= {"analyses": runs(analyses, checked_runs)}
+    how |= {"analyses": runs(analyses, checked_runs, program, library, reviewed_runs)}
     with connected(connection) as analyst:
         card = analyst.propose(
             dataset,
@@ -115,6 +121,9 @@ def price(
     where: Part = None,
     analyses: RunKinds = None,
     checked_runs: CheckedRuns = 1,
+    program: Programs = None,
+    library: Libraries = None,
+    reviewed_runs: ReviewedRuns = 1,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -122,7 +131,7 @@ def price(
     marginals = requested_statistics(marginal, marginals_of_order, attributes, moment)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"measures": measure, "without_uniques": without_uniques, "where": where}
-    how |= {"analyses": runs(analyses, checked_runs)}
+    how |= {"analyses": runs(analyses, checked_runs, program, library, reviewed_runs)}
     with connected(connection) as analyst:
         card = analyst.propose(
             dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **how

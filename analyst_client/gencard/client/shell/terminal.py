@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,6 @@ from rich.console import Console
 from gencard.client.analyst import Analyst
 from gencard.client.display import Facts, listing, plain
 from gencard.client.terms import Marginals, Measured, Statistic, all_marginals
-from gencard.core.card.analyses import Analyses
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind
@@ -126,6 +125,14 @@ RunKinds = Annotated[
     ),
 ]
 CheckedRuns = Annotated[int, typer.Option(help="With --analyses: most runs under the card.")]
+Programs = Annotated[
+    list[Path] | None,
+    typer.Option("--program", help="Program to run on the records, each answer reviewed. Repeatable."),
+]
+Libraries = Annotated[
+    list[str] | None, typer.Option("--library", help="Library that a program imports. Repeatable.")
+]
+ReviewedRuns = Annotated[int, typer.Option(help="With --program: most runs under the card.")]
 Generator = Annotated[str, typer.Option(help="Generator, as `gencard generators` lists it.")]
 Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Default: the policy's limit.")]
 
@@ -165,12 +172,29 @@ def measured(
     )
 
 
-def runs(kinds: list[str] | None, checked_runs: int) -> Analyses | None:
-    """The runs on the records that a proposal asks for; None where it names no kind."""
-    if not kinds:
-        return None
-    names = {name for text in kinds for name in names_in(text)}
-    return Analyses(kinds=tuple(sorted(names)), checked_runs=checked_runs)
+def runs(
+    kinds: list[str] | None,
+    checked_runs: int,
+    programs: list[Path] | None = None,
+    libraries: list[str] | None = None,
+    reviewed_runs: int = 1,
+) -> Mapping[str, Any] | None:
+    """The runs on the records that a proposal asks for; None where it names neither kind nor program.
+
+    Raises:
+        InvalidInputError: A program cannot be read, or libraries are named without one.
+    """
+    granted: dict[str, Any] = {}
+    if kinds:
+        names = {name for text in kinds for name in names_in(text)}
+        granted |= {"kinds": sorted(names), "checked_runs": checked_runs}
+    if programs:
+        from gencard.client.answers.programs import granting  # noqa: PLC0415 - loads pandas
+
+        granted |= granting(programs, libraries or ()) | {"reviewed_runs": reviewed_runs}
+    elif libraries:
+        raise InvalidInputError(field="--library", problem="needs a --program that imports it")
+    return granted or None
 
 
 def requested_statistics(

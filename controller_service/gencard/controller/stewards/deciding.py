@@ -40,6 +40,11 @@ EMERGENCY = "decide-emergency"
 ACCOUNT = "account:"
 """Before the name of an account of the operating system, in place of a key's fingerprint."""
 
+_OTHER_DIGEST = (
+    "The digest (--shown) is not that of what would be decided on now: it is mistyped, or something "
+    "changed. Look again (`gencard steward show NAME`), and repeat with the digest that is shown."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -173,7 +178,7 @@ class Deciding:
     ) -> Decision:
         effect = self.effects.of(action.kind)
         if action.shown != digest_of(effect.shown(tx, action.resource, action.arguments)):
-            raise StaleEtagError(what="subject of your decision")
+            raise StaleEtagError(what="subject of your decision", advice=_OTHER_DIGEST)
         demands, now = effect.demands(tx, action), self.clock().replace(microsecond=0)
         own_keys = self._keys(who, keys)
         self._check_not_own(who, own_keys, demands.subject)
