@@ -170,7 +170,7 @@ $ gencard steward approve CARD --yes --reason x
 
 steward: approves by the digest of another card
 $ gencard steward approve CARD --shown OLD --yes --reason x
-has changed since it was read ... Read the card again
+is not what was read, or has changed since ... repeat with the digest that is shown
 
 steward: approves a card that is decided
 $ gencard steward approve DECIDED --shown DECIDED_SHOWN --yes --reason x
@@ -182,7 +182,7 @@ tables fail the checks of the policy: sex, health ... counter --drop sex,health
 
 steward: counters without a change
 $ gencard steward counter CARD --yes --reason x
-needs --drop or --rows ... to offer the terms unchanged, use approve
+needs --drop, --without or --rows ... to offer the terms unchanged, use approve
 
 steward: leaves out a marginal that was not proposed
 $ gencard steward counter CARD --drop sex,work --shown SHOWN --yes --reason x

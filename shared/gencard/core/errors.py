@@ -240,7 +240,7 @@ class WrongTurnError(NegotiationError):
 
 class StaleEtagError(NegotiationError):
     reason = "STALE_ETAG"
-    text = "The {what} has changed since it was read."
+    text = "The {what} is not what was read, or has changed since."
     absent: ClassVar[Mapping[str, str]] = {"what": "card"}
     advice = "Read the card again, review the changes, and repeat the call with the new etag."
 
