@@ -1,6 +1,7 @@
 """Answers from psi: the numbers of the records, what is lacking and what it costs, saved releases."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -206,7 +207,10 @@ class TestViews:
 
     def test_names_from_elsewhere_are_text(self, made_up):
         page, text = made_up._repr_html_(), rich_text(made_up)
-        assert "<script>" not in page + made_up.plot()._repr_html_()
+        figure = made_up.plot()._repr_html_()
+        assert "<script>" not in page + figure
+        assert figure.count("var(--high, #") >= len(made_up.plot().shown), "as in a notebook's page"
+        assert not re.search(r"var\([^,)]*\)", figure)
         assert EVIL in text_of(page)
         assert EVIL in text
 

@@ -146,8 +146,13 @@ def _density(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[
 
 
 INK, LOW, HIGH, ORIGINAL = "#010203", "#020304", "#030405", "#040506"
-COLOURS = {INK: "currentColor", LOW: "var(--low)", HIGH: "var(--high)", ORIGINAL: "var(--original)"}
-"""Colours that stand for those of the page, which follow light and dark."""
+COLOURS = {
+    INK: "currentColor",
+    LOW: "var(--low, #b3541e)",
+    HIGH: "var(--high, #1f5fa8)",
+    ORIGINAL: "var(--original, #6b7280)",
+}
+"""Colours that stand for those of the page, which follow light and dark; a notebook defines none."""
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
