@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
+from gencard.client.files.folder import appearing, check_free
 from gencard.client.files.rows import cells_of, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
@@ -24,6 +25,26 @@ def there_and_back(dataset, coding, name, numbers=None):
         write_rows(dataset, coding, path, numbers)
         assert [file.name for file in Path(folder).iterdir()] == [name]
         return read_rows(path, coding, dataset.domain)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["/proc/x.csv", "/proc", "/", "", "a" * 300, "nul\0", "/dev/null/x", "/proc/a/b/c"],
+    ids=lambda place: repr(place[:12]),
+)
+def test_a_place_that_cannot_be_written_is_refused_before_work_and_after(place):
+    with pytest.raises(InvalidInputError, match="^output: cannot write"):
+        check_free(Path(place), replace=True)
+    with (
+        pytest.raises(InvalidInputError, match="^output: cannot write"),
+        appearing(Path(place), "output") as part,
+    ):
+        part.write_text("x")
+
+
+def test_a_folder_that_will_be_made_may_be_written(tmp_path):
+    check_free(tmp_path / "a" / "b" / "c", replace=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+from tempfile import TemporaryFile
 
 from gencard.core.errors import InvalidInputError, unwritable
 
@@ -29,15 +30,16 @@ WELL_KNOWN = {
 
 
 def check_free(path: Path, *, replace: bool) -> None:
-    """Refuse a place that holds something already, before any work is done for it.
+    """Refuse a place that cannot be written, or holds something already, before any work is done for it.
 
     Args:
         path: A file for rows; or a folder for a release, which may hold other files.
         replace: Whether what is there may be written over.
 
     Raises:
-        InvalidInputError: The file is there, or the folder holds a release.
+        InvalidInputError: The file is there, the folder holds a release, or nothing can be written there.
     """
+    _check_writable(path)
     if replace:
         return
     files = [path / RECEIPT, path / CARD, path / ANSWER] if path.is_dir() else [path]
@@ -45,6 +47,17 @@ def check_free(path: Path, *, replace: bool) -> None:
     if existing is not None:
         problem = f"{existing} already exists; choose another place, or replace it with --replace"
         raise InvalidInputError(field="output", problem=problem)
+
+
+def _check_writable(path: Path) -> None:
+    """Write a file without a name beside a path, or where its folder would be made."""
+    _part_of(path, "output")
+    try:
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        with TemporaryFile(dir=path if path.is_dir() else above):
+            pass
+    except OSError:
+        raise unwritable("output", path) from None
 
 
 def clear_release(folder: Path) -> None:
@@ -88,11 +101,23 @@ def appearing(path: Path, field: str = "file") -> Iterator[Path]:
     Raises:
         InvalidInputError: It cannot be written; of ``field``.
     """
-    part = path.with_name(f"{path.name}.{token_hex(8)}.part")
+    part = _part_of(path, field)
     try:
         yield part
         os.replace(part, path)
     except OSError:
         raise unwritable(field, path) from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # it could not be written either
+            part.unlink(missing_ok=True)
+
+
+def _part_of(path: Path, field: str) -> Path:
+    """Where to write before it is whole; raises InvalidInputError if the name is empty or too long."""
+    try:
+        part = path.with_name(f"{path.name}.{token_hex(8)}.part")
+        with suppress(FileNotFoundError):
+            part.lstat()
+    except (OSError, ValueError):
+        raise unwritable(field, path) from None
+    return part
