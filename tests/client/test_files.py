@@ -33,10 +33,10 @@ def there_and_back(dataset, coding, name, numbers=None):
     ids=lambda place: repr(place[:12]),
 )
 def test_a_place_that_cannot_be_written_is_refused_before_work_and_after(place):
-    with pytest.raises(InvalidInputError, match="^output: cannot write"):
+    with pytest.raises(InvalidInputError, match=r"^output: cannot write"):
         check_free(Path(place), replace=True)
     with (
-        pytest.raises(InvalidInputError, match="^output: cannot write"),
+        pytest.raises(InvalidInputError, match=r"^output: cannot write"),
         appearing(Path(place), "output") as part,
     ):
         part.write_text("x")

@@ -37,7 +37,7 @@ def check_free(path: Path, *, replace: bool) -> None:
         replace: Whether what is there may be written over.
 
     Raises:
-        InvalidInputError: The file is there, the folder holds a release, or nothing can be written there.
+        InvalidInputError: The file is there, the folder holds a release, or it cannot be written.
     """
     _check_writable(path)
     if replace:
