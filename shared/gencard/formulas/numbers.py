@@ -121,6 +121,14 @@ def linear_function(code: str, numbers: Set[str]) -> Mapping[str, Fraction] | No
     return _LinearReader(numbers, quoted).of(tree)
 
 
+def least_number(factor: str, name: str, coding: Coding) -> Fraction:
+    """The least value that a linear function of one number has by the schema."""
+    function = linear_function(factor, {name}) or {}
+    scale = cast("Scale", cast("Edges", coding.attribute(name).coding).scale)
+    least = min(function[name] * Fraction(one) for one in scale.cells)
+    return least + function.get(CONSTANT, Fraction(0))
+
+
 class _LinearReader:
     def __init__(self, numbers: Set[str], quoted: Mapping[str, str]) -> None:
         self._numbers, self._quoted = numbers, quoted
@@ -350,9 +358,12 @@ def needs_of(
     in_pairs = kind in SUMMED_TERMS or several
     pairs = combinations_with_replacement(parts, 2) if in_pairs else zip(parts, parts, strict=True)
     wanted = [((*one[0], *other[0]), one[1] | other[1]) for one, other in pairs]
+    if kind is Analysis.POISSON:
+        wanted += [((), frozenset(chain.from_iterable(written.formula.terms)))]
     if name := used.response:
         wanted += [((name, *number), cells) for number, cells in parts]
-        wanted += [((name, name), frozenset() if in_pairs or pooled else cells) for _, cells in parts]
+        squared = parts if kind is not Analysis.POISSON else ()
+        wanted += [((name, name), frozenset() if in_pairs or pooled else cells) for _, cells in squared]
     elif written.response is not None:
         levels = written.attributes[written.response]
         wanted += [(number, cells.union(levels)) for number, cells in parts]

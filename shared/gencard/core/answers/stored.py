@@ -28,7 +28,7 @@ STORED, LEVELS = "stored", "levels"
 CHOICES = (LEVELS, STORED, "coded")
 """What the option ``response`` may be; "coded" is the word of before for levels."""
 
-STORED_KINDS = {*SUMMED_KINDS, Analysis.QUANTILES}
+STORED_KINDS = {*SUMMED_KINDS, Analysis.QUANTILES} - {Analysis.POISSON}
 """Kinds whose runs take numbers as the records have them."""
 
 ERRORS = "standard errors"

@@ -139,7 +139,7 @@ class Analysis(StrEnum):
 SUMMED_TERMS = {Analysis.LINEAR, Analysis.CORRELATION}
 """Kinds that sum numbers of terms, not only of the response."""
 
-SUMMED_KINDS = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, *SUMMED_TERMS}
+SUMMED_KINDS = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, Analysis.POISSON, *SUMMED_TERMS}
 """Kinds whose response is summed."""
 
 _JOINT = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.POISSON}

@@ -1,0 +1,142 @@
+"""Answers from sums of psi beside least squares: Poisson regression, components, discriminants."""
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+import statsmodels.formula.api as smf
+from scipy import stats
+
+from gencard.core.answers.margins import PsiMargins
+from gencard.core.answers.noise.reconciled import margins_of
+from gencard.core.errors import InvalidInputError, LackingMarginalsError, LevelsTooWideError
+from gencard.core.statistics.formula import Analysis
+from gencard.formulas.answering import answer_of
+from gencard.formulas.design import numbers_of
+from gencard.formulas.summing import question_needs
+from tests.core.test_answers_of_numbers import (
+    CODING,
+    complete_records,
+    noisy_of,
+    psi_with,
+    records,
+    same_names,
+)
+
+__all__ = ["records"]
+
+
+def planned_psi(frame, text, kind, *, where="", missing="drop"):
+    """What the plan of a question names, exactly."""
+    needs = question_needs(text, kind, CODING, where=where, missing=missing)
+    return psi_with(frame, needs.cliques, needs.sums)
+
+
+def planned(frame, text, kind, *, where="", missing="drop", options=None, psi=None):
+    """The answer from what the plan names alone."""
+    psi = psi or planned_psi(frame, text, kind, where=where, missing=missing)
+    margins = PsiMargins.of(psi, CODING)
+    return answer_of(text, kind, margins, CODING, where=where, missing=missing, options=options)
+
+
+def with_midpoints(frame, names):
+    """The records with the numbers of levels in place of some numbers."""
+    middles = numbers_of(CODING)
+    for name in names:
+        edges = np.array(CODING.attribute(name).coding.edges)
+        level = np.minimum(np.searchsorted(edges, frame[name], side="right") - 1, len(edges) - 2)
+        frame = frame.assign(**{name: np.array(middles[name])[level]})
+    return frame
+
+
+class TestPoisson:
+    @pytest.mark.parametrize(
+        ("text", "where"),
+        [
+            ("y ~ 1", ""),
+            ("y ~ g", ""),
+            ("y ~ g + h", ""),
+            ("y ~ g * h", ""),
+            ("y ~ g + k", ""),
+            ("y ~ h - 1", ""),
+            ("y ~ g + h", "x < 40 and z >= 0"),
+            ("I(y / 10 + 1) ~ g", ""),
+            ("y ~ x + g", ""),
+            ("y ~ x * h", "g != 'c'"),
+            ("y ~ z + C(g, Sum)", ""),
+        ],
+    )
+    def test_it_is_that_of_statsmodels_on_the_records(self, records, text, where):
+        answer = planned(records, text, Analysis.POISSON, where=where)
+        chosen = complete_records(records, text)
+        chosen = chosen.query(where, engine="python") if where else chosen
+        chosen = with_midpoints(chosen, [name for name in "xz" if name in text])
+        fit = smf.glm(text, chosen, family=sm.families.Poisson()).fit(tol=1e-14, maxiter=200)
+        own = answer.coefficients
+        names = same_names([name.replace(" (3 groups)", "") for name in own.names])
+        order = [names.index(name) for name in same_names(fit.params.index)]
+        errors = fit.bse.to_numpy()
+        assert (np.abs(np.array(own.params)[order] - fit.params) <= 1e-9 * errors).all()
+        assert np.allclose(own.bse[order], errors, rtol=1e-9)
+        assert answer.n == fit.nobs
+        assert answer["llr"] == pytest.approx(2 * (fit.llf - fit.llnull), rel=1e-9, abs=1e-6)
+
+    def test_what_sums_do_not_determine_is_left_out_and_said(self, records):
+        answer = planned(records, "y ~ g", Analysis.POISSON)
+        assert [one.name for one in answer.scalars] == ["llr"]
+        assert any("deviance" in note for note in answer.notes)
+
+    def test_a_plan_asks_for_the_sums_of_each_term_and_the_table_of_all(self):
+        needs = question_needs("y ~ g + k", Analysis.POISSON, CODING, missing="drop")
+        sums = [(one.of, one.by, one.present) for one in needs.sums]
+        assert sums == [((), ("g", "k"), ("y",)), (("y",), ("g",), ()), (("y",), ("k",), ())]
+        assert ("g", "k") in needs.cliques
+
+    def test_records_without_a_number_are_left_out_and_the_answer_says_so(self, records):
+        answer = planned(records, "y ~ g", Analysis.POISSON, missing="level")
+        assert answer.n == records.y.notna().sum()
+        assert "of the records that have y" in answer.notes
+
+    def test_levels_that_are_too_wide_name_the_sums_that_answer(self, records):
+        with pytest.raises(LevelsTooWideError) as raised:
+            planned(records, "y ~ g", Analysis.POISSON, psi=psi_with(records, [("g", "y")], []))
+        assert [(one.of, one.by) for one in raised.value.lacking_sums] == [(("y",), ("g",))]
+
+    def test_the_table_of_all_features_is_lacking(self, records):
+        sums = question_needs("y ~ g + h", Analysis.POISSON, CODING, missing="drop").sums
+        psi = psi_with(records, [("g", "y")], [one for one in sums if one.of])
+        with pytest.raises(LackingMarginalsError) as raised:
+            planned(records, "y ~ g + h", Analysis.POISSON, psi=psi)
+        assert [(one.of, one.by) for one in raised.value.lacking_sums] == [((), ("g", "h"))]
+
+    @pytest.mark.parametrize("response", ["log(y + 1)", "I(y**2)", "I(y > 5)"])
+    def test_functions_inside_levels_have_no_run_to_answer_them(self, response):
+        with pytest.raises(LevelsTooWideError) as raised:
+            question_needs(f"{response} ~ g", Analysis.POISSON, CODING)
+        assert "card.run" not in str(raised.value)
+
+    @pytest.mark.parametrize("response", ["z", "I(y - 1)", "I(-1 * y)"])
+    def test_numbers_below_zero_are_refused_by_the_schema_alone(self, response):
+        with pytest.raises(InvalidInputError, match="0 or more"):
+            question_needs(f"{response} ~ g", Analysis.POISSON, CODING)
+
+    def test_values_by_hand_take_the_levels(self, records):
+        psi = psi_with(records, [("g", "y")], [])
+        margins, values = PsiMargins.of(psi, CODING), {"y": [5.0, 40.0, 300.0]}
+        answer = answer_of("y ~ g", Analysis.POISSON, margins, CODING, values=values, missing="drop")
+        assert answer["deviance"] > 0
+        assert any("the analyst gave" in note for note in answer.notes)
+
+    @pytest.mark.parametrize(("text", "stddev"), [("y ~ h", 0.3), ("y ~ g + k", 0.3)])
+    def test_the_part_that_is_noise_covers_the_answer_without_noise(self, records, text, stddev):
+        psi = planned_psi(records, text, Analysis.POISSON)
+        truth = np.array(planned(records, text, Analysis.POISSON).coefficients.params)
+        rng, covered, draws = np.random.default_rng(11), 0, 200
+        for _ in range(draws):
+            margins = margins_of(noisy_of(psi, stddev, rng), CODING)
+            answer = answer_of(text, Analysis.POISSON, margins, CODING, missing="drop")
+            own = answer.coefficients
+            part = np.array([row[0] for row in answer.table("noise").values])
+            assert not answer.scalars
+            covered += np.sum(np.abs(np.array(own.params) - truth) <= 1.96 * part)
+        number = draws * len(truth)
+        assert stats.binomtest(int(covered), number, 0.95).pvalue > 1e-4, covered / number
