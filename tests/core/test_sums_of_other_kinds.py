@@ -5,10 +5,16 @@ import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from scipy import stats
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from gencard.core.answers.margins import PsiMargins
 from gencard.core.answers.noise.reconciled import margins_of
-from gencard.core.errors import InvalidInputError, LackingMarginalsError, LevelsTooWideError
+from gencard.core.errors import (
+    InvalidInputError,
+    LackingMarginalsError,
+    LevelsTooWideError,
+    NoEstimateError,
+)
 from gencard.core.statistics.formula import Analysis
 from gencard.formulas.answering import answer_of
 from gencard.formulas.design import numbers_of
@@ -140,3 +146,149 @@ class TestPoisson:
             covered += np.sum(np.abs(np.array(own.params) - truth) <= 1.96 * part)
         number = draws * len(truth)
         assert stats.binomtest(int(covered), number, 0.95).pvalue > 1e-4, covered / number
+
+
+def as_array(table) -> np.ndarray:
+    return np.array(table.values, dtype=float)
+
+
+class TestComponents:
+    @pytest.mark.parametrize("matrix", ["correlation", "covariance"])
+    @pytest.mark.parametrize("text", ["~ x + y", "~ x:k + y + z", "~ x + k + y", "y ~ x + I(3 - 2*z)"])
+    def test_they_are_those_of_numpy_on_the_records(self, records, text, matrix):
+        answer = planned(records, text, Analysis.COMPONENTS, options={"matrix": matrix})
+        names = list(answer.table("attributes").row_names)
+        chosen = complete_records(records, text)[names]
+        if "3 - 2*z" in text:
+            chosen = chosen.assign(z=3 - 2 * chosen.z)
+        square = chosen.corr() if matrix == "correlation" else chosen.cov()
+        values, vectors = np.linalg.eigh(square.to_numpy())
+        values, vectors = values[::-1], vectors[:, ::-1]
+        vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(names))])
+        assert answer.n == len(chosen)
+        assert np.allclose(as_array(answer.table("explained_variance"))[:, 0], values, rtol=1e-10)
+        assert np.allclose(as_array(answer.table("components")), vectors, atol=1e-9)
+        assert np.allclose(as_array(answer.table("loadings")), vectors * np.sqrt(values), rtol=1e-8)
+        moments = np.column_stack([chosen.mean(), chosen.std()])
+        assert np.allclose(as_array(answer.table("attributes")), moments, rtol=1e-12)
+
+    def test_part_of_the_records(self, records):
+        answer = planned(records, "~ y + z", Analysis.COMPONENTS, where="g != 'c'")
+        chosen = records.query("g != 'c'")[["y", "z"]].dropna()
+        values = np.linalg.eigvalsh(chosen.corr())[::-1]
+        assert np.allclose(as_array(answer.table("explained_variance"))[:, 0], values, rtol=1e-10)
+
+    def test_records_are_complete_and_the_answer_says_so(self, records):
+        answer = planned(records, "~ x + y", Analysis.COMPONENTS, missing="level")
+        assert answer.n == len(records[["x", "y"]].dropna())
+        assert "of the records that have x, y" in answer.notes
+
+    def test_a_plan_asks_for_sums_squares_and_products(self):
+        needs = question_needs("~ x + z", Analysis.COMPONENTS, CODING)
+        assert {(*one.of, *one.by) for one in needs.sums if one.of} >= {
+            *(("x",), ("z",), ("x", "x"), ("x", "z"), ("z", "z"))
+        }
+
+    def test_a_function_of_a_number_is_one_of_its_levels(self, records):
+        text = "~ y + log(z + 6)"
+        answer = planned(records, text, Analysis.COMPONENTS)
+        assert any(note.startswith("z: each level counts") for note in answer.notes)
+        chosen = with_midpoints(records.dropna(subset=["y"]), ["z"])[["y", "z"]]
+        values = np.linalg.eigvalsh(chosen.assign(z=np.log(chosen.z + 6)).corr())[::-1]
+        assert np.allclose(as_array(answer.table("explained_variance"))[:, 0], values, rtol=1e-10)
+
+    def test_numbers_without_sums_are_grouped(self, records):
+        psi = psi_with(records, [("x", "y"), ("x", "z"), ("y", "z")], [])
+        answer = planned(records, "~ x + z", Analysis.COMPONENTS, psi=psi)
+        assert any("each level counts" in note for note in answer.notes)
+        values = np.linalg.eigvalsh(with_midpoints(records[["x", "z"]].dropna(), "xz").corr())[::-1]
+        assert np.allclose(as_array(answer.table("explained_variance"))[:, 0], values, rtol=1e-10)
+
+    def test_a_response_in_a_function_is_refused(self):
+        with pytest.raises(LevelsTooWideError):
+            question_needs("log(y + 1) ~ z", Analysis.COMPONENTS, CODING)
+
+    def test_noise_is_beside_each_number(self, records):
+        psi = planned_psi(records, "~ x + z", Analysis.COMPONENTS)
+        options = {"matrix": "covariance"}
+        exact = planned(records, "~ x + z", Analysis.COMPONENTS, options=options, psi=psi)
+        truth = as_array(exact.table("attributes"))[:, 1]
+        rng, covered, draws = np.random.default_rng(19), np.zeros(2), 200
+        for _ in range(draws):
+            margins = margins_of(noisy_of(psi, 1.0, rng), CODING)
+            answer = answer_of("~ x + z", Analysis.COMPONENTS, margins, CODING, options=options)
+            noise = dict(zip(answer.table("noise").row_names, answer.table("noise").values, strict=True))
+            part = [noise[f"attributes: {name}, std"][0] for name in "xz"]
+            place = answer.table("attributes").column_names.index("std")
+            own = as_array(answer.table("attributes"))[:, place]
+            covered += np.abs(own - truth) <= 1.96 * np.array(part)
+        for number in covered:
+            assert stats.binomtest(int(number), draws, 0.95).pvalue > 1e-3, covered
+
+
+class TestDiscriminant:
+    @pytest.mark.parametrize("text", ["g ~ x + y", "g ~ y", "g ~ x + k + z", "h ~ x + I(2*z - 1) + y"])
+    def test_it_is_that_of_scikit_learn_on_the_records(self, records, text):
+        answer = planned(records, text, Analysis.DISCRIMINANT)
+        response = text[0]
+        features = list(answer.table("covariance").row_names)
+        chosen = complete_records(records, text)
+        chosen = chosen.assign(z=2 * chosen.z - 1) if "2*z" in text else chosen
+        model = LinearDiscriminantAnalysis(solver="lsqr", store_covariance=True)
+        model.fit(chosen[features], chosen[response])
+        assert answer.n == len(chosen)
+        assert np.allclose(as_array(answer.table("means")), model.means_, rtol=1e-11)
+        assert np.allclose(as_array(answer.table("covariance")), model.covariance_, rtol=1e-10)
+        assert np.allclose(as_array(answer.table("priors"))[:, 0], model.priors_, rtol=1e-12)
+        coef = as_array(answer.table("coef"))
+        differences = [model.coef_, model.intercept_[:, None]]
+        if len(model.classes_) == 2:
+            coef = coef[1:] - coef[:1]
+            assert np.allclose(coef, np.hstack(differences[::-1]), rtol=1e-7)
+        else:
+            theirs = np.hstack(differences[::-1])
+            assert np.allclose(coef - coef[0], theirs - theirs[0], rtol=1e-6, atol=1e-9)
+
+    def test_what_needs_each_record_is_left_out_and_said(self, records):
+        needs = question_needs("g ~ x + y", Analysis.DISCRIMINANT, CODING, missing="drop")
+        psi = psi_with(records, [*needs.cliques, ("g", "x", "y")], needs.sums)
+        answer = planned(records, "g ~ x + y", Analysis.DISCRIMINANT, psi=psi)
+        assert "accuracy" not in {one.name for one in answer.scalars}
+        assert any(note.startswith("accuracy is not given") for note in answer.notes)
+
+    def test_a_plan_asks_for_sums_by_class_squares_and_products(self):
+        needs = question_needs("g ~ x + z", Analysis.DISCRIMINANT, CODING)
+        sums = {(one.of, one.by) for one in needs.sums if one.of}
+        assert sums == {
+            *((("x",), ("g",)), (("z",), ("g",))),
+            *((("x", "x"), ()), (("x", "z"), ()), (("z", "z"), ())),
+        }
+
+    def test_records_without_a_number_are_left_out_and_the_answer_says_so(self, records):
+        answer = planned(records, "h ~ x + y", Analysis.DISCRIMINANT, missing="level")
+        assert answer.n == len(records[["x", "y"]].dropna())
+        assert "of the records that have x, y" in answer.notes
+        assert len(answer.table("priors").row_names) == 3
+
+    def test_part_of_the_records(self, records):
+        answer = planned(records, "h ~ z + y", Analysis.DISCRIMINANT, where="g != 'c'")
+        chosen = records.query("g != 'c'")[["h", "z", "y"]].dropna()
+        assert np.allclose(as_array(answer.table("means")), chosen.groupby("h").mean(), rtol=1e-11)
+
+    def test_collinear_numbers_have_none(self, records):
+        same = records.assign(z=np.where(records.g == "a", 1.0, 2.0))
+        with pytest.raises(NoEstimateError):
+            planned(same, "g ~ z + x", Analysis.DISCRIMINANT)
+
+    def test_noise_is_beside_each_number(self, records):
+        psi = planned_psi(records, "g ~ x + z", Analysis.DISCRIMINANT)
+        truth = as_array(planned(records, "g ~ x + z", Analysis.DISCRIMINANT, psi=psi).table("means"))
+        rng, own, part = np.random.default_rng(23), [], []
+        for _ in range(60):
+            margins = margins_of(noisy_of(psi, 1.0, rng), CODING)
+            answer = answer_of("g ~ x + z", Analysis.DISCRIMINANT, margins, CODING)
+            noise = dict(zip(answer.table("noise").row_names, answer.table("noise").values, strict=True))
+            own.append(as_array(answer.table("means")) - truth)
+            part.append([[noise[f"means: {g}, {x}"][0] for x in "xz"] for g in "abc"])
+        ratio = np.mean(part, axis=0) / np.sqrt(np.mean(np.square(own), axis=0))
+        assert (np.abs(ratio - 1) < 0.3).all(), ratio

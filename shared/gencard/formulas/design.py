@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from math import prod
 from operator import mul
 from typing import Any
@@ -314,9 +315,9 @@ class _Maker:
 
 
 def summed_columns(text: str, coding: Coding, used: NumbersUsed) -> dict[str, Column]:
-    """The response, and terms of one factor each, as columns where they are summed numbers."""
+    """The response, and the factors of terms, as columns where they are summed numbers."""
     written, columns = read_factors(text, coding), {}
-    for factor in (written.response, *(term[0] for term in written.terms if len(term) == 1)):
+    for factor in (written.response, *chain.from_iterable(written.terms)):
         function = used.function(factor, written.attributes[factor]) if factor else None
         names = [name for name in function or () if name != CONSTANT]
         if factor and function and len(names) == 1:

@@ -148,7 +148,7 @@ class AnswerRequest:
     @property
     def _drop(self) -> bool:
         """Whether records without a value of the formula are left out; pairs need the same records."""
-        return self.missing == "drop" or self.kind is Analysis.CORRELATION
+        return self.missing == "drop" or self.kind in {Analysis.CORRELATION, Analysis.COMPONENTS}
 
     @property
     def of_ranks(self) -> bool:

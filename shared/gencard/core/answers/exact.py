@@ -161,6 +161,21 @@ def cross_products(
     return products
 
 
+def centred_products(gram: Gram) -> Whole:
+    """Products about the means, in fractions, of all columns but the first, which is a constant of 1.
+
+    Returns:
+        Shape ``(columns - 1, columns - 1)``.
+    """
+    places = range(1, len(gram.divisors))
+    records = gram.product(0, 0)
+    centred = [
+        [gram.product(i, j) - gram.product(0, i) * gram.product(0, j) / records for j in places]
+        for i in places
+    ]
+    return np.array(centred, dtype=object).reshape(len(places), -1)
+
+
 def blocks_of(columns: Sequence[Column], scales: Mapping[str, Scale]) -> tuple[Block, ...]:
     """The same columns in floats, as sums of parts: those with ``of`` are multiplied by units."""
     return tuple(
