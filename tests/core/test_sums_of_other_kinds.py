@@ -10,6 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from gencard.core.answers.margins import PsiMargins
 from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.errors import (
+    InvalidFormulaError,
     InvalidInputError,
     LackingMarginalsError,
     LevelsTooWideError,
@@ -292,3 +293,80 @@ class TestDiscriminant:
             part.append([[noise[f"means: {g}, {x}"][0] for x in "xz"] for g in "abc"])
         ratio = np.mean(part, axis=0) / np.sqrt(np.mean(np.square(own), axis=0))
         assert (np.abs(ratio - 1) < 0.3).all(), ratio
+
+
+class TestCentre:
+    @pytest.mark.parametrize(
+        ("text", "where"),
+        [
+            ("y ~ center(x)", ""),
+            ("y ~ center(x) + z:g", ""),
+            ("y ~ center(x) * g + center(z)", ""),
+            ("y ~ I(center(x) / 10) + h", "g != 'c'"),
+            ("y ~ center(I(x - 2 * z)) + center(z) - 1", ""),
+            ("center(y) ~ g + z", ""),
+            ("center(I(3 - y)) ~ center(x)", "z >= 0"),
+        ],
+    )
+    def test_it_is_that_of_patsy_on_the_complete_records(self, records, text, where):
+        answer = planned(records, text, Analysis.LINEAR, where=where)
+        chosen = complete_records(records, text)
+        chosen = chosen.query(where) if where else chosen
+        fit = smf.ols(text, chosen).fit()
+        own = answer.coefficients
+        names = same_names(own.names)
+        order = [names.index(name) for name in same_names(fit.params.index)]
+        errors = fit.bse.to_numpy()
+        assert answer.n == fit.nobs
+        assert (np.abs(np.array(own.params)[order] - fit.params) <= 1e-9 * errors).all()
+        assert np.allclose(own.bse[order], errors, rtol=1e-9)
+
+    def test_the_answer_says_what_is_subtracted(self, records):
+        answer = planned(records, "y ~ center(x)", Analysis.LINEAR)
+        mean = complete_records(records, "y ~ x").x.mean()
+        assert f"center subtracts means of the records of the answer: {mean:.10g} from x" in answer.notes
+
+    def test_the_card_is_that_of_the_number(self):
+        one, other = (
+            question_needs(text, Analysis.LINEAR, CODING) for text in ("y ~ center(x)", "y ~ x")
+        )
+        assert one == other
+
+    def test_kinds_without_a_model_matrix(self, records):
+        chosen = records[["x", "y", "g"]].dropna()
+        one = planned(records, "~ center(x) + y", Analysis.CORRELATION)
+        assert one["pearsonr"] == pytest.approx(chosen.x.corr(chosen.y), rel=1e-10)
+        means = planned(records, "center(y) ~ g", Analysis.MEANS).table("means")
+        part = records[["y", "g"]].dropna()
+        expected = part.groupby("g").y.mean() - part.y.mean()
+        assert np.allclose(as_array(means)[:, 1], expected, rtol=1e-9)
+        moments = planned(records, "~ center(x) + y", Analysis.COMPONENTS).table("attributes")
+        assert np.allclose(as_array(moments)[0], (0, chosen.x.std()), atol=1e-9)
+
+    def test_a_number_in_two_forms_is_refused(self, records):
+        with pytest.raises(InvalidFormulaError, match="two forms"):
+            planned(records, "~ center(x) + x + y", Analysis.CORRELATION)
+
+    def test_a_poisson_response_cannot_be_centred(self):
+        for response in ("center(y)", "I(-1 * center(y))"):
+            with pytest.raises(InvalidInputError, match="0 or more"):
+                question_needs(f"{response} ~ g", Analysis.POISSON, CODING)
+
+    def test_levels_have_no_mean_to_subtract(self, records):
+        with pytest.raises(InvalidFormulaError, match="depends on the records"):
+            planned(records, "y ~ center(x)", Analysis.POISSON)
+
+    def test_the_part_that_is_noise_covers_the_answer_at_the_same_centre(self, records):
+        psi = planned_psi(records, "y ~ center(x)", Analysis.LINEAR)
+        rng, covered, draws = np.random.default_rng(29), np.zeros(2), 200
+        slope = planned(records, "y ~ x", Analysis.LINEAR).coefficients.params
+        for _ in range(draws):
+            margins = margins_of(noisy_of(psi, 1.0, rng), CODING)
+            answer = answer_of("y ~ center(x)", Analysis.LINEAR, margins, CODING, missing="drop")
+            note = next(note for note in answer.notes if note.startswith("center subtracts"))
+            centre = float(note.split(": ")[1].split()[0])
+            truth = np.array([slope[0] + slope[1] * centre, slope[1]])
+            part = np.array([row[0] for row in answer.table("noise").values])
+            covered += np.abs(np.array(answer.coefficients.params) - truth) <= 1.96 * part
+        for number in covered:
+            assert stats.binomtest(int(number), draws, 0.95).pvalue > 1e-3, covered

@@ -5,8 +5,10 @@ formula is other numbers to it (``log(income)``), or the attribute itself (``C(a
 it cannot have: that is refused, for an answer as if the function were not there would be wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
+from fractions import Fraction
+from typing import cast
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from gencard.core.answers.margins import (
     Margins,
     Mask,
     check_determined,
+    records_of,
+    summed,
     within,
 )
 from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
@@ -29,6 +33,7 @@ from gencard.core.errors import (
     InvalidFormulaError,
     InvalidInputError,
 )
+from gencard.core.scale import Scale
 from gencard.core.statistics.formula import (
     Analysis,
     Formula,
@@ -41,7 +46,7 @@ from gencard.formulas.design import Values, numbers_of, read_design, summed_colu
 from gencard.formulas.evaluation import Levels, evaluated
 from gencard.formulas.formulas import read_factors, read_formula
 from gencard.formulas.functions import NotUsableError
-from gencard.formulas.numbers import Needs, NumbersUsed
+from gencard.formulas.numbers import Needs, NumbersUsed, centred_numbers
 from gencard.formulas.summing import AnswerRequest, dropped_of
 
 
@@ -98,6 +103,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
         raise InvalidInputError(field="bootstrap", problem=problem)
     if used.summed:
         used, part, needs, notes = request.summed(margins, used)
+        used = replace(used, means=_means(part, written, coding, used))
     else:
         part = _part(margins, formula, coding, values, where, missing)
         needs = Needs(sufficient_cliques(formula, kind, coding.domain))
@@ -115,7 +121,12 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     )
     if used.summed:
         question = replace(question, needs=cliques, sums=needs.sums)
-    notes = (*notes, *_grouped_note(used), *_values_note(formula, where, coding, values))
+    notes = (
+        *notes,
+        *_centred_note(used),
+        *_grouped_note(used),
+        *_values_note(formula, where, coding, values),
+    )
     if bootstrap is None:
         answer = answered(question, part)
         return replace(answer, notes=(*answer.notes, *notes))
@@ -131,6 +142,22 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     wider = tuple(coding.domain.canonical(wider_clique(part, clique)) for clique in cliques)
     answer = bootstrapped(analysis, whole, wider, bootstrap)
     return replace(answer, notes=(*answer.notes, *notes))
+
+
+def _means(part: Margins, written: Written, coding: Coding, used: NumbersUsed) -> dict[str, Fraction]:
+    """The means that ``center`` subtracts, of the records that count; without records 0."""
+    means, records = {}, Fraction(records_of(part))
+    for name in centred_numbers(written, used.summed):
+        scale = cast("Scale", cast("Edges", coding.attribute(name).coding).scale)
+        total = Fraction(summed(part).sums((name,), ()).item())
+        means[name] = Fraction(scale.step) * (scale.centre + total / records) if records else Fraction(0)
+    return means
+
+
+def _centred_note(used: NumbersUsed) -> tuple[str, ...]:
+    """A note on the means that are subtracted."""
+    means = ", ".join(f"{float(mean):.10g} from {name}" for name, mean in used.means.items())
+    return (f"center subtracts means of the records of the answer: {means}",) if means else ()
 
 
 def _histogram_answer(margins: Margins, text: str, request: AnswerRequest) -> Answer | None:
@@ -204,7 +231,7 @@ def read_question(
     )
     columns = summed_columns(text, coding, used)
     if not how.has_design:
-        numbers = transformed_numbers(text, how, coding, values)
+        numbers = transformed_numbers(text, how, coding, values, centred=frozenset(used.means))
         return Question(kind, text, formula, coding, numbers, options=own_options, columns=columns)
     design = read_design(text, coding, values=values, observed=observed, used=used)
     numbers = numbers_of(coding, values)
@@ -237,9 +264,17 @@ _Numbers = Mapping[str, tuple[float, ...]]
 
 
 def transformed_numbers(
-    text: str, kind: AnalysisKind, coding: Coding, values: Values | None = None
+    text: str,
+    kind: AnalysisKind,
+    coding: Coding,
+    values: Values | None = None,
+    *,
+    centred: Set[str] = frozenset(),
 ) -> dict[str, tuple[float, ...]]:
     """``numbers_of``, where an attribute in a function has the function's values, NaN where it has none.
+
+    Args:
+        centred: Attributes that are summed and centred: a level of theirs has no value.
 
     Raises:
         InvalidFormulaError: A function that this kind of analysis cannot have.
@@ -252,10 +287,14 @@ def transformed_numbers(
     first: dict[str, str] = {}
     for side, factors in sides.items():
         for factor in factors:
-            name, way = _way(text, factor, formula, coding, numbers)
+            own = formula.attributes[factor]
+            if len(own) == 1 and own[0] in centred:
+                name, way = own[0], None
+            else:
+                name, way = _way(text, factor, formula, coding, numbers)
             if way is not None and side not in kind.numbers:
                 raise _wrong(text, factor, _COMPARED)
-            if first.setdefault(name, factor) != factor and (way or name in transformed):
+            if first.setdefault(name, factor) != factor and (way or name in {*transformed, *centred}):
                 raise _wrong(text, factor, _TWICE)
             if way is not None:
                 transformed[name] = way

@@ -308,8 +308,10 @@ class _Maker:
         factor = self.written.response
         attribute = self.written.attributes[factor][0]
         names = self.coding.attribute(attribute).coding.level_names
-        value = self._evaluated(factor, whole=True)
-        numbers = value.values if isinstance(value, Numbers) else np.full(len(names), np.nan)
+        numbers = np.full(len(names), np.nan)
+        if attribute not in self.used.means:  # a centred number has no value at a level
+            value = self._evaluated(factor, whole=True)
+            numbers = value.values if isinstance(value, Numbers) else numbers
         finite = np.where(np.isfinite(numbers), numbers, np.nan)
         return Response(factor.strip("`"), attribute, names, finite)
 
