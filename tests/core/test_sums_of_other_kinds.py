@@ -9,6 +9,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from gencard.core.answers.margins import PsiMargins
 from gencard.core.answers.noise.reconciled import margins_of
+from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.errors import (
     InvalidFormulaError,
     InvalidInputError,
@@ -17,8 +18,10 @@ from gencard.core.errors import (
     NoEstimateError,
 )
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.answering import answer_of
+from gencard.formulas.answering import answer_of, level_notes
 from gencard.formulas.design import numbers_of
+from gencard.formulas.formulas import read_factors
+from gencard.formulas.numbers import NumbersUsed
 from gencard.formulas.summing import question_needs
 from tests.core.test_answers_of_numbers import (
     CODING,
@@ -370,3 +373,41 @@ class TestCentre:
             covered += np.abs(np.array(answer.coefficients.params) - truth) <= 1.96 * part
         for number in covered:
             assert stats.binomtest(int(number), draws, 0.95).pvalue > 1e-3, covered
+
+
+class TestNotes:
+    @pytest.mark.parametrize(
+        ("text", "kind", "options", "first"),
+        [
+            ("h ~ x", Analysis.LOGISTIC, {}, "x: each level counts as one number"),
+            ("h ~ C(x)", Analysis.LOGISTIC, {}, ""),
+            ("h ~ g + k", Analysis.LOGISTIC, {}, ""),
+            ("g ~ h", Analysis.CROSSTAB, {}, ""),
+            ("x ~ g", Analysis.CROSSTAB, {}, ""),
+            ("y ~ g", Analysis.QUANTILES, {}, "y: each level counts as one number"),
+            ("y ~ g", Analysis.ANOVA, {"test": "kruskal"}, "y: levels count in their order"),
+            ("x ~ y", Analysis.CORRELATION, {"method": "kendall"}, "x, y: levels count in their order"),
+            ("x ~ z", Analysis.POLYCHORIC, {}, "x, z: levels count in their order"),
+            ("k ~ h + g", Analysis.LINEAR, {}, ""),
+        ],
+    )
+    def test_the_first_one_says_which_numbers_go_by_levels(self, records, text, kind, options, first):
+        written = question_needs(text, kind, CODING, missing="drop")
+        cliques = written.cliques if not options else [read_factors(text, CODING).formula.attributes]
+        psi = psi_with(records.dropna(), cliques, written.sums if not options else [])
+        answer = planned(records, text, kind, options=options, psi=psi)
+        notes = [note for note in answer.notes if "level" in note]
+        assert bool(notes) == bool(first)
+        assert not first or answer.notes[0].startswith(first)
+
+    def test_numbers_of_levels_are_listed(self, records):
+        answer = planned(records, "h ~ x + z", Analysis.LOGISTIC)
+        assert answer.notes[0].endswith("(x: 9.5, 29.5, 70; z: -2.75, 0.75, 5.5)")
+
+    def test_long_lists_are_cut_short(self):
+        coding = Coding((Attribute("a", Edges(tuple(range(0, 100, 5)))), *CODING.attributes))
+        written = read_factors("g ~ a", coding)
+        (note,) = level_notes(
+            written, Analysis.MULTINOMIAL, coding, numbers_of(coding), NumbersUsed(), {}
+        )
+        assert note.endswith("(a: 2.5, 7.5, 12.5, ..., 92.5)")

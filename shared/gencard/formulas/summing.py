@@ -153,7 +153,7 @@ class AnswerRequest:
     @property
     def of_ranks(self) -> bool:
         """Whether the analysis is one of the levels in their order."""
-        return bool(_RANKED.intersection((name, str(value)) for name, value in self.options.items()))
+        return takes_ranks(self.options)
 
     def _needed(self, used: NumbersUsed, *, about: Clique = (), pooled: bool = False) -> Needs:
         return needs_of(
@@ -207,6 +207,11 @@ def question_needs(
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
     """
     return AnswerRequest(read_factors(text, coding), kind, coding, {}, where, missing, {}).needs()
+
+
+def takes_ranks(options: Mapping[str, Option]) -> bool:
+    """Whether options of an analysis make it one of the levels in their order."""
+    return bool(_RANKED.intersection((name, str(value)) for name, value in options.items()))
 
 
 def check_missing(missing: str) -> None:

@@ -18,7 +18,6 @@ from gencard.core.answers.design import (
     Question,
     Response,
     occurring,
-    value_notes,
 )
 from gencard.core.answers.exact import cross_products
 from gencard.core.answers.linear import aliased_note
@@ -266,7 +265,7 @@ def _as_answer(
         features.n,
         coefficients_of(names, fit.params, fit.covariance),
         scalars,
-        notes=(*value_notes(question), *aliased_note(features.columns.names, features.columns.kept)),
+        notes=aliased_note(features.columns.names, features.columns.kept),
     )
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from gencard.core.answers.answer import Answer, Table, table_of
-from gencard.core.answers.design import Question, value_notes
+from gencard.core.answers.design import Question
 from gencard.core.answers.exact import centred_products
 from gencard.core.answers.families.levels import (
     attributes_of,
@@ -127,7 +127,6 @@ def components_answer(margins: Margins, question: Question) -> Answer:
             table_of("loadings", attributes, names, loadings),
             table_of("attributes", attributes, ("mean", "std"), moments),
         ),
-        notes=value_notes(question),
     )
 
 

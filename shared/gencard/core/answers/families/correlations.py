@@ -12,7 +12,7 @@ from math import atanh, copysign, sqrt, tanh
 import numpy as np
 from scipy import special
 
-from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
+from gencard.core.answers.answer import Answer, Scalar, Table, coefficients_of, finite, table_of
 from gencard.core.answers.design import Question
 from gencard.core.answers.exact import centred_products
 from gencard.core.answers.families.levels import (
@@ -108,7 +108,7 @@ def _pairs(
             raise NoEstimateError(kind=question.kind, problem=problem)
         tables.append(table)
     n = max(table.n for table in tables)
-    return tables, Answer(question.kind, question.text, n, notes=(CODED, *missing_note(margins, keys)))
+    return tables, Answer(question.kind, question.text, n, notes=missing_note(margins, keys))
 
 
 def _of_sums(margins: Margins, question: Question, attributes: Clique) -> tuple[list[float], Answer]:
@@ -122,7 +122,7 @@ def _of_sums(margins: Margins, question: Question, attributes: Clique) -> tuple[
     for i, j in combinations(range(len(attributes)), 2):
         square = float(centred[i, j] ** 2 / (centred[i, i] * centred[j, j]))
         correlations.append(copysign(min(1.0, sqrt(square)), centred[i, j]))
-    return correlations, Answer(question.kind, question.text, records_of(margins), notes=())
+    return correlations, Answer(question.kind, question.text, records_of(margins))
 
 
 def _correlation(method: str, table: LevelTable) -> float:

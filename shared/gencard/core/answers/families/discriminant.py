@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg, special
 
 from gencard.core.answers.answer import Answer, Scalar, Table, table_of
-from gencard.core.answers.design import Column, Question, independent, value_notes
+from gencard.core.answers.design import Column, Question, independent
 from gencard.core.answers.exact import cross_products
 from gencard.core.answers.families.components import covariances
 from gencard.core.answers.families.levels import (
@@ -162,7 +162,7 @@ def _answer(
         records_of(margins),
         scalars=(*_scalars(analysis), *predicted.scalars),
         tables=(*_tables(analysis, classes.names, features), *predicted.tables(classes.names)),
-        notes=(*value_notes(question), *predicted.notes),
+        notes=predicted.notes,
     )
 
 
