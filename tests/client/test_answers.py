@@ -78,7 +78,7 @@ class TestFromPsi:
 
     def test_it_says_what_it_rests_on(self, agreed):
         text = rich_text(agreed.answer(LINEAR, "linear"))
-        assert text.count("as on the coded records") == 1
+        assert text.count("age: each level counts as one number") == 1
         for words in ("age × health", "exact", agreed.name, "psi SHA-256", "2,000"):
             assert words in text
 
@@ -87,7 +87,9 @@ class TestFromPsi:
         doubled = agreed.answer(LINEAR, "linear", values={"age": [18, 83, 165]})
         np.testing.assert_allclose(doubled.params, 2 * usual.params)
         note = "the analyst gave the levels of age numbers that the schema does not declare"
-        assert doubled.estimates.notes == (*usual.estimates.notes, note)
+        (by_level,), (given, said) = usual.estimates.notes, doubled.estimates.notes
+        assert by_level.endswith("(age: 9, 41.5, 82.5)")
+        assert (given, said) == (by_level.replace("9, 41.5, 82.5", "18, 83, 165"), note)
         assert note in " ".join(rich_text(doubled).split())
         for values in ({"age": [9, 41.5, 82.5]}, {"sex": [3, 4]}):  # the declared ones; not used
             assert (
@@ -290,7 +292,7 @@ class TestShell:
         for source in (agreed.name, kept):
             shown = run(source, LINEAR, "--kind", "linear")
             assert shown.exit_code == 0, shown.output
-            for words in ("C(health)[T.bad]", "std err", "●", "as on the coded records"):
+            for words in ("C(health)[T.bad]", "std err", "●", "age: each level counts"):
                 assert words in shown.stdout
 
     def test_json_and_files(self, run, kept, tmp_path):

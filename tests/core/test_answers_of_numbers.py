@@ -324,7 +324,7 @@ class TestRefusals:
 
 
 class TestCorrelations:
-    @pytest.mark.parametrize("text", ["y ~ x", "~ x + y + z", "~ x + k", "I(2 - 3*y) ~ z + k"])
+    @pytest.mark.parametrize("text", ["y ~ x", "~ x + y + z", "~ x:k + y", "I(2 - 3*y) ~ z + k"])
     def test_they_are_those_of_complete_records(self, records, text):
         answer = asked(records, text, Analysis.CORRELATION)
         names = list(answer.table("correlation").row_names)

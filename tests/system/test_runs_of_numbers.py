@@ -74,7 +74,7 @@ def test_answers_are_those_of_the_file_rounded_to_two_digits(house, records):
         by_sex = records.groupby("sex").pay
         assert np.all(np.abs(means - by_sex.mean()) <= by_sex.sem() / 20)
         by_level = card.run("pay ~ sex", "means", response="levels", progress=False)
-        assert by_level.estimates.notes[0].startswith("as on the coded records")
+        assert by_level.estimates.notes[0].startswith("pay: each level counts as one number")
         assert np.abs(means_of(by_level) - by_sex.mean()).min() > by_sex.sem().max()
         median = card.run("age ~ sex", "quantiles", q=[0.5], progress=False)
         of_file = records.groupby("sex").age.median()
@@ -92,7 +92,7 @@ def test_a_run_with_noise_is_of_sums_with_noise(house, records):
         with state_unchanged(house), pytest.raises(LevelsTooWideError, match="levels"):
             card.run("log(pay + 1) ~ sex", "linear", progress=False)
         by_levels = card.run("pay ~ sex", "poisson", progress=False)
-        assert by_levels.estimates.notes[0].startswith("as on the coded records")
+        assert by_levels.estimates.notes[0].startswith("pay: each level counts as one number")
         answer = card.run("pay ~ sex", "linear", progress=False)
         exact = smf.ols("pay ~ sex", records).fit()
         assert analyst.spends()[0].price.rho == Decimal("0.5")

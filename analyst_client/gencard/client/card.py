@@ -231,8 +231,8 @@ class Card(CardView):
     def answer(self, formula: str, kind: str = "logistic", **options: Unpack[AnswerOptions]) -> "Answer":
         """An analysis of psi: free, and any number of times.
 
-        Where psi is exact, the numbers are those of the coded records; where it has noise, the
-        intervals include it.
+        Where psi is exact, the answer is that of the records; its notes name the numbers that count by
+        levels. Where psi has noise, the intervals include it.
 
         Args:
             formula: Model formula as in R or patsy; see ``Analyst.plan``.

@@ -5,8 +5,10 @@ formula is other numbers to it (``log(income)``), or the attribute itself (``C(a
 it cannot have: that is refused, for an answer as if the function were not there would be wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from fractions import Fraction
+from typing import cast
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from gencard.core.answers.margins import (
     Margins,
     Mask,
     check_determined,
+    records_of,
+    summed,
     within,
 )
 from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
@@ -29,6 +33,7 @@ from gencard.core.errors import (
     InvalidFormulaError,
     InvalidInputError,
 )
+from gencard.core.scale import Scale
 from gencard.core.statistics.formula import (
     Analysis,
     Formula,
@@ -39,10 +44,12 @@ from gencard.core.statistics.formula import (
 from gencard.formulas.conditions import read_condition
 from gencard.formulas.design import Values, numbers_of, read_design, summed_columns
 from gencard.formulas.evaluation import Levels, evaluated
-from gencard.formulas.formulas import read_factors, read_formula
+from gencard.formulas.formulas import read_factors
 from gencard.formulas.functions import NotUsableError
-from gencard.formulas.numbers import Needs, NumbersUsed
-from gencard.formulas.summing import AnswerRequest, dropped_of
+from gencard.formulas.numbers import Needs, NumbersUsed, centred_numbers, is_categorical
+from gencard.formulas.summing import AnswerRequest, dropped_of, takes_ranks
+
+_Numbers = Mapping[str, tuple[float, ...]]
 
 
 def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
@@ -98,6 +105,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
         raise InvalidInputError(field="bootstrap", problem=problem)
     if used.summed:
         used, part, needs, notes = request.summed(margins, used)
+        used = replace(used, means=_means(part, written, coding, used))
     else:
         part = _part(margins, formula, coding, values, where, missing)
         needs = Needs(sufficient_cliques(formula, kind, coding.domain))
@@ -115,7 +123,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     )
     if used.summed:
         question = replace(question, needs=cliques, sums=needs.sums)
-    notes = (*notes, *_grouped_note(used), *_values_note(formula, where, coding, values))
+    notes = (*notes, *_centred_note(used), *_values_note(formula, where, coding, values))
     if bootstrap is None:
         answer = answered(question, part)
         return replace(answer, notes=(*answer.notes, *notes))
@@ -131,6 +139,22 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     wider = tuple(coding.domain.canonical(wider_clique(part, clique)) for clique in cliques)
     answer = bootstrapped(analysis, whole, wider, bootstrap)
     return replace(answer, notes=(*answer.notes, *notes))
+
+
+def _means(part: Margins, written: Written, coding: Coding, used: NumbersUsed) -> dict[str, Fraction]:
+    """The means that ``center`` subtracts, of the records that count; without records 0."""
+    means, records = {}, Fraction(records_of(part))
+    for name in centred_numbers(written, used.summed):
+        scale = cast("Scale", cast("Edges", coding.attribute(name).coding).scale)
+        total = Fraction(summed(part).sums((name,), ()).item())
+        means[name] = Fraction(scale.step) * (scale.centre + total / records) if records else Fraction(0)
+    return means
+
+
+def _centred_note(used: NumbersUsed) -> tuple[str, ...]:
+    """A note on the means that are subtracted."""
+    means = ", ".join(f"{float(mean):.10g} from {name}" for name, mean in used.means.items())
+    return (f"center subtracts means of the records of the answer: {means}",) if means else ()
 
 
 def _histogram_answer(margins: Margins, text: str, request: AnswerRequest) -> Answer | None:
@@ -158,15 +182,6 @@ def _histogram_means(margins: Margins, coding: Coding, names: Clique) -> dict[st
         if histogram is not None and isinstance(one, Edges) and one.scale is not None:
             means[name] = level_means(one, histogram)
     return means
-
-
-def _grouped_note(used: NumbersUsed) -> tuple[str, ...]:
-    """A note on numbers whose levels count."""
-    names = ", ".join(used.grouped)
-    note = (
-        f"{names}: each level counts as one number, so that effects inside levels are not in the answer"
-    )
-    return (note,) if names else ()
 
 
 def _values_note(formula: Formula, where: str, coding: Coding, values: Values | None) -> tuple[str, ...]:
@@ -197,19 +212,96 @@ def read_question(
     Raises:
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
     """
-    formula, how, own_options = (
-        read_formula(text, coding),
-        kind_of(kind, options or ()),
-        dict(options or {}),
-    )
+    written = read_factors(text, coding)
+    formula, how, own_options = written.formula, kind_of(kind, options or ()), dict(options or {})
     columns = summed_columns(text, coding, used)
+    declared = numbers_of(coding, values)
+    notes = level_notes(written, kind, coding, declared, used, own_options)
     if not how.has_design:
-        numbers = transformed_numbers(text, how, coding, values)
-        return Question(kind, text, formula, coding, numbers, options=own_options, columns=columns)
+        numbers = transformed_numbers(text, how, coding, values, centred=frozenset(used.means))
+        return Question(
+            kind, text, formula, coding, numbers, options=own_options, columns=columns, notes=notes
+        )
     design = read_design(text, coding, values=values, observed=observed, used=used)
-    numbers = numbers_of(coding, values)
     columns = {name: one for name, one in columns.items() if name == formula.response}
-    return Question(kind, text, formula, coding, numbers, design, own_options, columns=columns)
+    return Question(
+        kind, text, formula, coding, declared, design, own_options, columns=columns, notes=notes
+    )
+
+
+_IN_ORDER = {
+    Analysis.POLYCHORIC: ("response", "terms"),
+    **dict.fromkeys((Analysis.ORDINAL, Analysis.KAPLAN_MEIER, Analysis.COX), ("response",)),
+}
+"""Sides of formulas whose levels count in their order."""
+
+_OF_MODELS = {Analysis.LINEAR: ("response", "terms"), Analysis.POISSON: ("response", "terms")}
+"""Sides of models whose levels are numbers; of all others, the terms."""
+
+_MOST_NUMBERS = 12
+
+
+def level_notes(
+    written: Written,
+    kind: Analysis,
+    coding: Coding,
+    numbers: _Numbers,
+    used: NumbersUsed,
+    options: Mapping[str, Option],
+) -> tuple[str, ...]:
+    """Say which attributes count by levels of several values, and with which numbers.
+
+    Args:
+        numbers: Of all levels.
+        used: Numbers that count as the records have them.
+    """
+    how = kind_of(kind)
+    of_numbers = _OF_MODELS.get(kind, ("terms",)) if how.has_design else how.numbers
+    of_order = _IN_ORDER.get(kind, ())
+    if takes_ranks(options):
+        of_numbers, of_order = (), of_numbers
+    factors = {
+        "response": [] if written.response is None else [written.response],
+        "terms": [factor for term in written.terms for factor in term],
+    }
+    groups = {
+        text: _several_values(written, coding, [one for side in sides for one in factors[side]])
+        for text, sides in (("numbers", of_numbers), ("order", of_order))
+    }
+    by_order = groups["order"] - used.attributes
+    by_number = groups["numbers"].union(used.grouped) - used.attributes - by_order
+    order = coding.domain.attributes
+    return (
+        *_number_note([name for name in order if name in by_number], numbers),
+        *_order_note([name for name in order if name in by_order]),
+    )
+
+
+def _several_values(written: Written, coding: Coding, factors: Sequence[str]) -> frozenset[str]:
+    """The attributes of some factors that are numbers with a level of several values."""
+    names = {name for one in factors if not is_categorical(one) for name in written.attributes[one]}
+    codings = {name: coding.attribute(name).coding for name in names}
+    return frozenset(
+        name
+        for name, one in codings.items()
+        if isinstance(one, Edges) and any(low != high for low, high in one.ends)
+    )
+
+
+def _number_note(names: Sequence[str], numbers: _Numbers) -> tuple[str, ...]:
+    listed = "; ".join(f"{name}: {_listed(numbers[name])}" for name in names)
+    text = "each level counts as one number, so that effects inside levels are not in the answer"
+    return (f"{', '.join(names)}: {text} ({listed})",) if names else ()
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    known = [f"{number:.6g}" for number in numbers if np.isfinite(number)]
+    return ", ".join(known if len(known) <= _MOST_NUMBERS else [*known[:3], "...", known[-1]])
+
+
+def _order_note(names: Sequence[str]) -> tuple[str, ...]:
+    text = "levels count in their order, without the order of values inside them"
+    return (f"{', '.join(names)}: {text}",) if names else ()
 
 
 def _part(
@@ -233,13 +325,19 @@ _INFINITE = (
 )
 _TWICE = "the attribute appears in two forms; use one of them"
 
-_Numbers = Mapping[str, tuple[float, ...]]
-
 
 def transformed_numbers(
-    text: str, kind: AnalysisKind, coding: Coding, values: Values | None = None
+    text: str,
+    kind: AnalysisKind,
+    coding: Coding,
+    values: Values | None = None,
+    *,
+    centred: Set[str] = frozenset(),
 ) -> dict[str, tuple[float, ...]]:
     """``numbers_of``, where an attribute in a function has the function's values, NaN where it has none.
+
+    Args:
+        centred: Attributes that are summed and centred: a level of theirs has no value.
 
     Raises:
         InvalidFormulaError: A function that this kind of analysis cannot have.
@@ -252,10 +350,14 @@ def transformed_numbers(
     first: dict[str, str] = {}
     for side, factors in sides.items():
         for factor in factors:
-            name, way = _way(text, factor, formula, coding, numbers)
+            own = formula.attributes[factor]
+            if len(own) == 1 and own[0] in centred:
+                name, way = own[0], None
+            else:
+                name, way = _way(text, factor, formula, coding, numbers)
             if way is not None and side not in kind.numbers:
                 raise _wrong(text, factor, _COMPARED)
-            if first.setdefault(name, factor) != factor and (way or name in transformed):
+            if first.setdefault(name, factor) != factor and (way or name in {*transformed, *centred}):
                 raise _wrong(text, factor, _TWICE)
             if way is not None:
                 transformed[name] = way

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from math import prod
 from operator import mul
 from typing import Any
@@ -307,16 +308,18 @@ class _Maker:
         factor = self.written.response
         attribute = self.written.attributes[factor][0]
         names = self.coding.attribute(attribute).coding.level_names
-        value = self._evaluated(factor, whole=True)
-        numbers = value.values if isinstance(value, Numbers) else np.full(len(names), np.nan)
+        numbers = np.full(len(names), np.nan)
+        if attribute not in self.used.means:  # a centred number has no value at a level
+            value = self._evaluated(factor, whole=True)
+            numbers = value.values if isinstance(value, Numbers) else numbers
         finite = np.where(np.isfinite(numbers), numbers, np.nan)
         return Response(factor.strip("`"), attribute, names, finite)
 
 
 def summed_columns(text: str, coding: Coding, used: NumbersUsed) -> dict[str, Column]:
-    """The response, and terms of one factor each, as columns where they are summed numbers."""
+    """The response, and the factors of terms, as columns where they are summed numbers."""
     written, columns = read_factors(text, coding), {}
-    for factor in (written.response, *(term[0] for term in written.terms if len(term) == 1)):
+    for factor in (written.response, *chain.from_iterable(written.terms)):
         function = used.function(factor, written.attributes[factor]) if factor else None
         names = [name for name in function or () if name != CONSTANT]
         if factor and function and len(names) == 1:

@@ -49,12 +49,14 @@ class NumbersUsed:
         made: Numbers that only records have: functions of one number, by the factor, and products of
             several, by their factors joined with ":". For each, the factors that are multiplied, each
             with its attribute.
+        means: Of the numbers that ``center`` subtracts a mean from, over the records that count.
     """
 
     response: str = ""
     terms: Clique = ()
     grouped: Clique = ()
     made: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    means: Mapping[str, Fraction] = field(default_factory=dict)
 
     @property
     def summed(self) -> frozenset[str]:
@@ -79,7 +81,9 @@ class NumbersUsed:
         """
         if factor in self.made:
             return {factor: Fraction(1)}
-        return linear_function(factor, self.summed) if self.summed.intersection(attributes) else None
+        if not self.summed.intersection(attributes):
+            return None
+        return linear_function(factor, self.summed, self.means)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +109,55 @@ def is_wide(coding: Coding, name: str) -> bool:
     return attribute.derivation is None and any(low != high for low, high in attribute.coding.ends)
 
 
-def linear_function(code: str, numbers: Set[str]) -> Mapping[str, Fraction] | None:
+def linear_function(
+    code: str, numbers: Set[str], means: Mapping[str, Fraction] | None = None
+) -> Mapping[str, Fraction] | None:
     """The coefficients of a linear function of some attributes, that of ``CONSTANT`` included.
+
+    Args:
+        means: What ``center`` subtracts from an attribute; by default 0, as long as it is not known.
 
     Returns:
         None where it is another function, or one of other attributes, too.
 
     >>> linear_function("I(2 * age - 3)", {"age"})
     {'age': Fraction(2, 1), '': Fraction(-3, 1)}
+    >>> linear_function("center(age)", {"age"}, {"age": Fraction(40)})
+    {'age': Fraction(1, 1), '': Fraction(-40, 1)}
     """
     try:
         tree, quoted = parsed(code)
     except NotUsableError:
         return None
-    return _LinearReader(numbers, quoted).of(tree)
+    return _LinearReader(numbers, quoted, means or {}).of(tree)
+
+
+def least_number(factor: str, name: str, coding: Coding) -> Fraction:
+    """The least value that a linear function of one number may have by the schema."""
+    scale = cast("Scale", cast("Edges", coding.attribute(name).coding).scale)
+    ends = [Fraction(scale.cells[0]), Fraction(scale.cells[-1])]
+    functions = [linear_function(factor, {name}, {name: mean}) or {} for mean in ends]
+    return min(one.get(CONSTANT, Fraction(0)) + one[name] * end for one in functions for end in ends)
+
+
+def centred_numbers(written: Written, numbers: Set[str]) -> Clique:
+    """The numbers whose mean ``center`` subtracts in some factor."""
+    return tuple(
+        sorted(
+            name
+            for name in numbers
+            for factor, own in written.attributes.items()
+            if name in own
+            and linear_function(factor, numbers) != linear_function(factor, numbers, {name: Fraction(1)})
+        )
+    )
 
 
 class _LinearReader:
-    def __init__(self, numbers: Set[str], quoted: Mapping[str, str]) -> None:
-        self._numbers, self._quoted = numbers, quoted
+    def __init__(
+        self, numbers: Set[str], quoted: Mapping[str, str], means: Mapping[str, Fraction]
+    ) -> None:
+        self._numbers, self._quoted, self._means = numbers, quoted, means
 
     def of(self, node: ast.expr) -> dict[str, Fraction] | None:
         match node:
@@ -135,7 +169,16 @@ class _LinearReader:
                 return self._named(name)
             case ast.Call(args=[inner]) if function_of(node) in _SAME and not node.keywords:
                 return self.of(inner)
+            case ast.Call(args=[inner]) if function_of(node) == "center" and not node.keywords:
+                return self._centred(self.of(inner))
         return self._of_operation(node)
+
+    def _centred(self, function: dict[str, Fraction] | None) -> dict[str, Fraction] | None:
+        if function is None or set(function) == {CONSTANT}:
+            return None
+        slopes = {name: one for name, one in function.items() if name != CONSTANT}
+        mean = sum((one * self._means.get(name, 0) for name, one in slopes.items()), Fraction(0))
+        return slopes | {CONSTANT: -mean}
 
     def _of_operation(self, node: ast.expr) -> dict[str, Fraction] | None:
         match node:
@@ -350,9 +393,12 @@ def needs_of(
     in_pairs = kind in SUMMED_TERMS or several
     pairs = combinations_with_replacement(parts, 2) if in_pairs else zip(parts, parts, strict=True)
     wanted = [((*one[0], *other[0]), one[1] | other[1]) for one, other in pairs]
+    if kind is Analysis.POISSON:
+        wanted += [((), frozenset(chain.from_iterable(written.formula.terms)))]
     if name := used.response:
         wanted += [((name, *number), cells) for number, cells in parts]
-        wanted += [((name, name), frozenset() if in_pairs or pooled else cells) for _, cells in parts]
+        squared = parts if kind is not Analysis.POISSON else ()
+        wanted += [((name, name), frozenset() if in_pairs or pooled else cells) for _, cells in squared]
     elif written.response is not None:
         levels = written.attributes[written.response]
         wanted += [(number, cells.union(levels)) for number, cells in parts]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from gencard.core.answers.design import Option
 from gencard.core.answers.margins import Margins, Present, records_of, summed, within
+from gencard.core.answers.stored import STORED_KINDS
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
@@ -20,6 +21,7 @@ from gencard.formulas.numbers import (
     is_categorical,
     is_coded,
     is_wide,
+    least_number,
     needs_of,
     numbers_used,
     population_of,
@@ -34,14 +36,11 @@ _RANKED = {
 }
 """Options of analyses of ranks: those of the levels in their order."""
 
-_OF_RESPONSES = {*SUMMED_KINDS, Analysis.POISSON}
-"""Kinds of which the response is a number, never an order of levels."""
-
-_OF_LEVELS = (
-    "Write the response as a linear function of one attribute, with no condition on its levels; have a "
-    "checked run answer it (card.run), which takes log, sqrt and powers of the records' numbers; or "
-    "give its levels numbers with values={...}, which the answer says."
+_LINEAR = "Write the response as a linear function of one attribute, with no condition on its levels;"
+_RUN = (
+    " have a checked run answer it (card.run), which takes log, sqrt and powers of the records' numbers;"
 )
+_VALUES = " or give its levels numbers with values={...}, which the answer says."
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +148,12 @@ class AnswerRequest:
     @property
     def _drop(self) -> bool:
         """Whether records without a value of the formula are left out; pairs need the same records."""
-        return self.missing == "drop" or self.kind is Analysis.CORRELATION
+        return self.missing == "drop" or self.kind in {Analysis.CORRELATION, Analysis.COMPONENTS}
 
     @property
     def of_ranks(self) -> bool:
         """Whether the analysis is one of the levels in their order."""
-        return bool(_RANKED.intersection((name, str(value)) for name, value in self.options.items()))
+        return takes_ranks(self.options)
 
     def _needed(self, used: NumbersUsed, *, about: Clique = (), pooled: bool = False) -> Needs:
         return needs_of(
@@ -163,11 +162,17 @@ class AnswerRequest:
 
     def _check_response(self, used: NumbersUsed) -> None:
         factor = self.written.response
-        if factor is None or used.response or self.kind not in _OF_RESPONSES or self.of_ranks:
+        if factor is None or self.kind not in SUMMED_KINDS or self.of_ranks:
+            return
+        if used.response:
+            if self.kind is Analysis.POISSON and least_number(factor, used.response, self.coding) < 0:
+                problem = "a Poisson response must be 0 or more, and the schema permits numbers below 0"
+                raise InvalidInputError(field="formula", problem=problem)
             return
         own = self._wide(factor)
         if own and not (is_categorical(factor) and not self._cuts(factor)):
-            raise LevelsTooWideError(attribute=min(own), cliques=factor, advice=_OF_LEVELS)
+            advice = f"{_LINEAR}{_RUN if self.kind in STORED_KINDS else ''}{_VALUES}"
+            raise LevelsTooWideError(attribute=min(own), cliques=factor, advice=advice)
 
     def cut(self) -> set[str]:
         """Wide numbers that a comparison in a term cuts inside a level: the levels count instead."""
@@ -202,6 +207,11 @@ def question_needs(
         InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
     """
     return AnswerRequest(read_factors(text, coding), kind, coding, {}, where, missing, {}).needs()
+
+
+def takes_ranks(options: Mapping[str, Option]) -> bool:
+    """Whether options of an analysis make it one of the levels in their order."""
+    return bool(_RANKED.intersection((name, str(value)) for name, value in options.items()))
 
 
 def check_missing(missing: str) -> None:

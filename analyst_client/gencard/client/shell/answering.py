@@ -73,8 +73,8 @@ def answer(
 ) -> None:
     """Answer an analysis from psi: free, any number of times, and offline for a saved release.
 
-    The answer is exactly that of the coded records where psi is exact. Where psi has noise, the
-    intervals include it.
+    The answer is exactly that of the records where psi is exact; its notes name the numbers that count
+    by levels. Where psi has noise, the intervals include it.
     """
     _check_names(csv, plot)
     options = dict(map(_option, option or ()))

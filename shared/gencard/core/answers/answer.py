@@ -16,8 +16,6 @@ EXACT = "exact"
 NOISE = "noise"
 """The table of what noise adds to standard errors, and of its spread in numbers without an interval."""
 
-CODED = "as on the coded records, with levels as declared in the schema"
-
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
@@ -133,7 +131,7 @@ class Answer:
     tables: tuple[Table, ...] = ()
     rests_on: tuple[Clique, ...] = ()
     noise: str = EXACT
-    notes: tuple[str, ...] = (CODED,)
+    notes: tuple[str, ...] = ()
     sums: tuple[str, ...] = field(default=(), metadata=written(omit=True))
 
     def __getitem__(self, name: str) -> float | None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.answers.answer import CODED
 from gencard.core.answers.margins import Margins, Mask
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
@@ -321,6 +320,7 @@ class Question:
         needs: Marginals that determine the answer, if they are not those of the formula alone.
         sums: Sums that determine it, too.
         own_scales: Of numbers that are no attributes: functions of the records' numbers.
+        notes: Which attributes count by levels of several values, and with which numbers.
     """
 
     kind: Analysis
@@ -335,6 +335,7 @@ class Question:
     needs: tuple[Clique, ...] | None = None
     sums: tuple[Sum, ...] = ()
     own_scales: Mapping[str, Scale] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def scales(self) -> dict[str, Scale]:
@@ -387,8 +388,3 @@ def occurring(margins: Margins, clique: Clique) -> Mask:
     one from draw to draw.
     """
     return np.asarray((margins.counts(clique) != 0) | (margins.variances(clique) != 0))
-
-
-def value_notes(question: Question) -> tuple[str, ...]:
-    """What the numbers of an answer are: those of the records, or those of levels."""
-    return () if question.is_summed else (CODED,)

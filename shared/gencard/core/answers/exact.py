@@ -13,7 +13,7 @@ References:
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from math import lcm
 
 import numpy as np
@@ -142,6 +142,38 @@ def gram_of(margins: Margins, columns: Sequence[Column], scales: Mapping[str, Sc
         if one is not other:
             np.add.at(products, np.ix_(other.block.places, one.block.places), inside.T)
     return Gram(products, tuple(divisors), common)
+
+
+def cross_products(
+    margins: Margins, columns: Sequence[Column], others: Sequence[Column], scales: Mapping[str, Scale]
+) -> Whole:
+    """Inner products of columns with others, in fractions; raises as ``gram_of``.
+
+    Returns:
+        Shape ``(columns, others)``.
+    """
+    products = np.full((len(columns), len(others)), Fraction(0), dtype=object)
+    for one, other in product(_parts(columns, scales), tuple(_parts(others, scales))):
+        table, unit = _table(margins, scales, one, other)
+        inside = block_products(one.block, other.block, table, _dot)
+        factors = np.multiply.outer(np.array(one.factors), np.array(other.factors)) * unit
+        np.add.at(products, np.ix_(one.block.places, other.block.places), inside * factors)
+    return products
+
+
+def centred_products(gram: Gram) -> Whole:
+    """Products about the means, in fractions, of all columns but the first, which is a constant of 1.
+
+    Returns:
+        Shape ``(columns - 1, columns - 1)``.
+    """
+    places = range(1, len(gram.divisors))
+    records = gram.product(0, 0)
+    centred = [
+        [gram.product(i, j) - gram.product(0, i) * gram.product(0, j) / records for j in places]
+        for i in places
+    ]
+    return np.array(centred, dtype=object).reshape(len(places), -1)
 
 
 def blocks_of(columns: Sequence[Column], scales: Mapping[str, Scale]) -> tuple[Block, ...]:

@@ -153,7 +153,8 @@ def answered(question: Question, margins: Margins) -> Answer:
 def _resting(answer: Answer, question: Question, margins: Margins) -> Answer:
     sources = tuple(dict.fromkeys(margins.source(clique) for clique in question.cliques))
     sums = tuple(str(one) for one in question.sums)
-    return replace(answer, rests_on=sources, sums=sums, noise=_noise(margins, question))
+    notes = (*question.notes, *answer.notes)
+    return replace(answer, rests_on=sources, sums=sums, noise=_noise(margins, question), notes=notes)
 
 
 def _noise(margins: Margins, question: Question) -> str:

@@ -4,14 +4,22 @@ The likelihood of each depends on the records through :math:`X'y`, which the mar
 terms give, and through the joint table of the features alone (McCullagh and Nelder, 1989, 2.2.4).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 import numpy as np
 from scipy import special, stats
 
-from gencard.core.answers.answer import CODED, Answer, Scalar, coefficients_of, finite
-from gencard.core.answers.design import Design, Question, Response, occurring
+from gencard.core.answers.answer import Answer, Scalar, coefficients_of, finite
+from gencard.core.answers.design import (
+    INTERCEPT,
+    Column,
+    Design,
+    Question,
+    Response,
+    occurring,
+)
+from gencard.core.answers.exact import cross_products
 from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Occupied, records_of
 from gencard.core.answers.newton import Columns, Maximum, columns_of, diverging_levels, maximum, sums_of
@@ -37,13 +45,20 @@ class Features:
     n: float
 
 
-def features_of(margins: Margins, design: Design, weights: FloatArray) -> Features:
-    """The features, and their products with functions of the response's level."""
+def features_of(margins: Margins, design: Design, sums: FloatArray) -> Features:
+    """The features, and their products with functions of the response.
+
+    Args:
+        sums: Of the columns of the design times each function, shape ``(functions, columns)``.
+    """
     cells = margins.occupied(design.attributes)
     columns = columns_of(design, cells)
-    response = design.required_response()
-    whole = sums_of(margins, design, response.attribute, weights)[:, columns.kept]
-    return Features(cells, columns, whole @ columns.back, records_of(margins))
+    return Features(cells, columns, sums[:, columns.kept] @ columns.back, records_of(margins))
+
+
+def _level_sums(margins: Margins, design: Design, weights: FloatArray) -> FloatArray:
+    """The same sums of functions of the response's level, with their values at each level."""
+    return sums_of(margins, design, design.required_response().attribute, weights)
 
 
 def logistic_answer(margins: Margins, question: Question) -> Answer:
@@ -58,7 +73,7 @@ def logistic_answer(margins: Margins, question: Question) -> Answer:
     events = events_of(margins, response)
     shares = margins.counts((response.attribute,))
     _check_varies(events, shares)
-    features = features_of(margins, design, events[None])
+    features = features_of(margins, design, _level_sums(margins, design, events[None]))
     fit = _multinomial(features, (), "logistic", question)
     ones = float(shares @ events)
     return _answer(question, features, fit, features.columns.kept_names, (features.n - ones, ones))
@@ -73,7 +88,7 @@ def multinomial_answer(margins: Margins, question: Question) -> Answer:
     if len(levels) < 2:
         raise InvalidInputError(field="formula", problem="the response has a single level")
     weights = np.eye(len(counts))[levels[1:]]
-    features = features_of(margins, design, weights)
+    features = features_of(margins, design, _level_sums(margins, design, weights))
     names = tuple(
         f"{response.name}={response.levels[level]}:{column}"
         for level in levels[1:]
@@ -90,13 +105,15 @@ def poisson_answer(margins: Margins, question: Question) -> Answer:
         InvalidInputError: A level of the response stands for no number, or for one below 0.
         NoEstimateError: The response is 0 in all records of a column.
     """
+    if question.summed_response is not None:
+        return _poisson_of_sums(margins, question, question.summed_response)
     design = question.model()
     response = design.required_response()
     values = response.numbers(margins)
     counts = margins.counts((response.attribute,))
     if np.any((values < 0) & occurring(margins, (response.attribute,))):
         raise InvalidInputError(field="formula", problem="a Poisson response must be 0 or more")
-    features = features_of(margins, design, values[None])
+    features = features_of(margins, design, _level_sums(margins, design, values[None]))
     total, n = float(values @ counts), features.n
     constant = float(special.gammaln(values + 1) @ counts)
     fit = _poisson(features, total / n, constant, question)
@@ -107,6 +124,32 @@ def poisson_answer(margins: Margins, question: Question) -> Answer:
     names = features.columns.kept_names
     scalars = (*_fit_scalars(fit.llf, null, len(names), 1, n), Scalar("deviance", finite(deviance)))
     return _as_answer(question, features, back, names, scalars)
+
+
+LIKELIHOOD_LEFT_OUT = "deviance and likelihood are left out: sums of the response do not determine them"
+
+
+def _poisson_of_sums(margins: Margins, question: Question, column: Column) -> Answer:
+    """Poisson regression of a response that is summed: the sums of each term are all that it needs.
+
+    The likelihood has another part, a sum of a function of each record's number. It is the same in each
+    model, so that their ratio is known.
+    """
+    design = question.model()
+    n = records_of(margins)
+    if n <= 0:
+        raise NoEstimateError(kind="poisson", problem="there are no records")
+    one = Column(INTERCEPT, (), np.ones(()))
+    products = cross_products(margins, (*design.columns, one), [column], question.scales)
+    *sums, total = products[:, 0].astype(np.float64).tolist()
+    features = features_of(margins, design, np.array([sums]))
+    fit = _poisson(features, total / n, 0.0, question)
+    null = total * log(total / n) - total
+    names = features.columns.kept_names
+    scalars = _fit_scalars(fit.llf, null, len(names), 1, n)
+    ratio = tuple(scalar for scalar in scalars if scalar.name == "llr")
+    answer = _as_answer(question, features, fit.linear(features.columns.back), names, ratio)
+    return replace(answer, notes=(*answer.notes, LIKELIHOOD_LEFT_OUT))
 
 
 def events_of(margins: Margins, response: Response) -> FloatArray:
@@ -222,7 +265,7 @@ def _as_answer(
         features.n,
         coefficients_of(names, fit.params, fit.covariance),
         scalars,
-        notes=(CODED, *aliased_note(features.columns.names, features.columns.kept)),
+        notes=aliased_note(features.columns.names, features.columns.kept),
     )
 
 

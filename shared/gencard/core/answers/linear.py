@@ -22,7 +22,6 @@ from gencard.core.answers.design import (
     block_products,
     independent,
     union_of,
-    value_notes,
 )
 from gencard.core.answers.exact import Gram, LinearFit, gram_of, least_squares
 from gencard.core.answers.margins import Margins, records_of
@@ -79,7 +78,7 @@ def linear_answer(margins: Margins, question: Question) -> Answer:
         fit.n,
         coefficients_of(names, fit.params, covariance, fit.degrees),
         _scalars(fit),
-        notes=(*value_notes(question), *aliased_note(design.names, fit.kept)),
+        notes=aliased_note(design.names, fit.kept),
     )
 
 

@@ -18,7 +18,7 @@ from functools import reduce
 import numpy as np
 from scipy import special, stats
 
-from gencard.core.answers.answer import CODED, Answer, Scalar, coefficients_of, finite
+from gencard.core.answers.answer import Answer, Scalar, coefficients_of, finite
 from gencard.core.answers.design import Design, Question, observed_levels, occurring
 from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Mask, Occupied, records_of
@@ -56,7 +56,7 @@ def loglinear_answer(margins: Margins, question: Question) -> Answer:
         n,
         coefficients_of(names, back.params, back.covariance),
         scalars,
-        notes=(CODED, *aliased_note(columns.names, columns.kept)),
+        notes=aliased_note(columns.names, columns.kept),
     )
 
 

@@ -18,7 +18,7 @@ from math import log
 import numpy as np
 from scipy import special, stats
 
-from gencard.core.answers.answer import CODED, Answer, Scalar, coefficients_of, finite
+from gencard.core.answers.answer import Answer, Scalar, coefficients_of, finite
 from gencard.core.answers.design import INTERCEPT, Question, occurring
 from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Occupied
@@ -87,7 +87,7 @@ def ordinal_answer(margins: Margins, question: Question) -> Answer:
         float(cells.counts.sum()),
         coefficients_of(labels, fit.params, fit.covariance),
         _scalars(fit.llf, of_levels[observed], len(labels)),
-        notes=(CODED, *aliased_note(columns.names, columns.kept)),
+        notes=aliased_note(columns.names, columns.kept),
     )
 
 

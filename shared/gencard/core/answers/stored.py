@@ -21,14 +21,17 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import level_values
-from gencard.core.statistics.formula import SUMMED_KINDS, SUMMED_TERMS, Analysis
+from gencard.core.statistics.formula import SUMMED_TERMS, Analysis
 from gencard.core.types import FloatArray, IntArray
 
 STORED, LEVELS = "stored", "levels"
 CHOICES = (LEVELS, STORED, "coded")
 """What the option ``response`` may be; "coded" is the word of before for levels."""
 
-STORED_KINDS = {*SUMMED_KINDS, Analysis.QUANTILES}
+STORED_KINDS = {
+    *(Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA),
+    *(Analysis.LINEAR, Analysis.CORRELATION, Analysis.QUANTILES),
+}
 """Kinds whose runs take numbers as the records have them."""
 
 ERRORS = "standard errors"

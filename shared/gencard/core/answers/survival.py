@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, table_of
+from gencard.core.answers.answer import Answer, Scalar, Table, coefficients_of, table_of
 from gencard.core.answers.design import INTERCEPT, Question
 from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Occupied
@@ -140,7 +140,7 @@ def cox_answer(margins: Margins, question: Question) -> Answer:
         float(spells.counts.sum()),
         coefficients_of(columns.kept_names, linear_fit.params, linear_fit.covariance),
         (Scalar("llf", fit.llf), Scalar("llnull", null), Scalar("nevents", events)),
-        notes=(CODED, *aliased_note(columns.names, columns.kept)),
+        notes=aliased_note(columns.names, columns.kept),
     )
 
 

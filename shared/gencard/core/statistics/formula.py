@@ -136,10 +136,15 @@ class Analysis(StrEnum):
     COX = "cox"
 
 
-SUMMED_TERMS = {Analysis.LINEAR, Analysis.CORRELATION}
+_SUMMED_IN_PAIRS = {Analysis.LINEAR, Analysis.CORRELATION, Analysis.COMPONENTS}
+
+SUMMED_TERMS = {*_SUMMED_IN_PAIRS, Analysis.DISCRIMINANT}
 """Kinds that sum numbers of terms, not only of the response."""
 
-SUMMED_KINDS = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, *SUMMED_TERMS}
+SUMMED_KINDS = {
+    *(Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, Analysis.POISSON),
+    *_SUMMED_IN_PAIRS,
+}
 """Kinds whose response is summed."""
 
 _JOINT = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.POISSON}

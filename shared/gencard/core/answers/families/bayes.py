@@ -8,7 +8,7 @@ from math import log
 import numpy as np
 from scipy import special
 
-from gencard.core.answers.answer import CODED, Answer, Scalar, Table, table_of
+from gencard.core.answers.answer import Answer, Scalar, Table, table_of
 from gencard.core.answers.design import Question
 from gencard.core.answers.families.contingency import freedom
 from gencard.core.answers.families.levels import (
@@ -103,7 +103,7 @@ def naive_bayes_answer(margins: Margins, question: Question) -> Answer:
         records_of(margins),
         scalars=(baseline, *predicted.scalars),
         tables=(*_model_tables(model, shown), *predicted.tables(classes.names)),
-        notes=(CODED, *predicted.notes),
+        notes=predicted.notes,
     )
 
 

@@ -7,7 +7,7 @@ from math import nan, sqrt
 import numpy as np
 from scipy import special
 
-from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
+from gencard.core.answers.answer import Answer, Scalar, Table, coefficients_of, finite, table_of
 from gencard.core.answers.design import Column, Question, occurring
 from gencard.core.answers.families import groups as by_group
 from gencard.core.answers.families.groups import Comparable, Difference, GroupMeans, Groups, SummedGroups
@@ -50,7 +50,7 @@ def compared(margins: Margins, question: Question, term: Clique) -> Compared:
     response = response_of(question)
     keys = {response: numbers(question, response)}
     table = level_table(margins, question, term, (response,), keys, signed=True)
-    notes = (CODED, *missing_note(margins, keys))
+    notes = missing_note(margins, keys)
     answer = Answer(question.kind, question.text, table.n, notes=notes)
     return Compared(Groups(table.counts, table.columns.keys), table.rows.names, answer)
 
@@ -150,7 +150,7 @@ def quantiles_answer(margins: Margins, question: Question) -> Answer:
             table_of("quantiles", table.rows.names, columns, inside),
             table.table("cumulative shares", shares),
         ),
-        notes=(CODED, *note, *missing_note(margins, keys)),
+        notes=(*note, *missing_note(margins, keys)),
     )
 
 

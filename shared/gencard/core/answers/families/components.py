@@ -7,6 +7,7 @@ import numpy as np
 
 from gencard.core.answers.answer import Answer, Table, table_of
 from gencard.core.answers.design import Question
+from gencard.core.answers.exact import centred_products
 from gencard.core.answers.families.levels import (
     attributes_of,
     check_complete,
@@ -14,6 +15,7 @@ from gencard.core.answers.families.levels import (
     has_noise,
     level_names,
     number,
+    number_gram,
     numbers,
 )
 from gencard.core.answers.margins import Margins, records_of
@@ -135,13 +137,17 @@ def covariances(
 
     Raises:
         InvalidInputError: An attribute has no numbers, or somebody has a level without one.
-        NoEstimateError: There are fewer than two records.
+        NoEstimateError: There are fewer than two records, or a summed number does not vary.
     """
-    keys = {name: numbers(question, name) for name in attributes}
-    check_complete(margins, keys)
     n = records_of(margins)
     if n <= 1:
         raise NoEstimateError(kind=question.kind, problem="there are fewer than two records")
+    if question.columns:
+        gram = number_gram(margins, question, attributes)
+        sums = np.array([float(gram.product(0, 1 + place)) for place in range(len(attributes))])
+        return sums / n, centred_products(gram).astype(np.float64) / (n - 1)
+    keys = {name: numbers(question, name) for name in attributes}
+    check_complete(margins, keys)
     values = [np.nan_to_num(key) for key in keys.values()]
     counts = [margins.counts((name,)) for name in attributes]
     means = np.array([value @ count / n for value, count in zip(values, counts, strict=True)])

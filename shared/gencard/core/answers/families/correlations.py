@@ -6,23 +6,23 @@ ties.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations
 from math import atanh, copysign, sqrt, tanh
 
 import numpy as np
 from scipy import special
 
-from gencard.core.answers.answer import CODED, Answer, Scalar, Table, coefficients_of, finite, table_of
-from gencard.core.answers.design import INTERCEPT, Column, Question
-from gencard.core.answers.exact import gram_of
+from gencard.core.answers.answer import Answer, Scalar, Table, coefficients_of, finite, table_of
+from gencard.core.answers.design import Question
+from gencard.core.answers.exact import centred_products
 from gencard.core.answers.families.levels import (
     LevelTable,
     attributes_of,
-    check_complete,
     choice,
     level,
     level_table,
     missing_note,
+    number_gram,
     numbers,
     order,
     test_scalar,
@@ -108,7 +108,7 @@ def _pairs(
             raise NoEstimateError(kind=question.kind, problem=problem)
         tables.append(table)
     n = max(table.n for table in tables)
-    return tables, Answer(question.kind, question.text, n, notes=(CODED, *missing_note(margins, keys)))
+    return tables, Answer(question.kind, question.text, n, notes=missing_note(margins, keys))
 
 
 def _of_sums(margins: Margins, question: Question, attributes: Clique) -> tuple[list[float], Answer]:
@@ -117,31 +117,12 @@ def _of_sums(margins: Margins, question: Question, attributes: Clique) -> tuple[
     Raises:
         NoEstimateError: There are no records, or an attribute has a single value.
     """
-    n = records_of(margins)
-    keys = {name: numbers(question, name) for name in attributes if name not in question.columns}
-    check_complete(margins, keys)
-    columns = [Column(INTERCEPT, (), np.ones(()))]
-    for name in attributes:
-        levels = Column(name, (name,), np.nan_to_num(keys[name])) if name in keys else None
-        columns.append(levels or question.columns[name])
-    gram = gram_of(margins, columns, question.scales)
-    whole = range(1, len(columns))
-    records = gram.product(0, 0)
-    if n <= 0 or records <= 0:
-        raise NoEstimateError(kind=question.kind, problem="there are no records")
-    centred = {
-        (i, j): gram.product(i, j) - gram.product(0, i) * gram.product(0, j) / records
-        for i, j in combinations_with_replacement(whole, 2)
-    }
-    for place in whole:
-        if not centred[place, place] > 0:
-            problem = f"'{attributes[place - 1]}' does not vary"
-            raise NoEstimateError(kind=question.kind, problem=problem)
+    centred = centred_products(number_gram(margins, question, attributes))
     correlations = []
-    for i, j in combinations(whole, 2):
+    for i, j in combinations(range(len(attributes)), 2):
         square = float(centred[i, j] ** 2 / (centred[i, i] * centred[j, j]))
         correlations.append(copysign(min(1.0, sqrt(square)), centred[i, j]))
-    return correlations, Answer(question.kind, question.text, n, notes=())
+    return correlations, Answer(question.kind, question.text, records_of(margins))
 
 
 def _correlation(method: str, table: LevelTable) -> float:

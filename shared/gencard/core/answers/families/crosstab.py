@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from gencard.core.answers.answer import (
-    CODED,
     Answer,
     Coefficients,
     Scalar,
@@ -112,12 +111,12 @@ def _two_way(
         ]
     if min(tested.counts.shape) < 2:
         note = "one side of the table has a single level, so no test is possible"
-        return replace(answer, tables=tuple(tables), notes=(CODED, note))
+        return replace(answer, tables=tuple(tables), notes=(note,))
     tables += [
         tested.table("expected", contingency.expected_counts(tested.counts)),
         tested.table("standardized_resids", contingency.adjusted_residuals(tested.counts)),
     ]
-    notes = (CODED, *(() if is_noisy else _notes(counts)))
+    notes = () if is_noisy else _notes(counts)
     answer = replace(answer, scalars=_independence(tested.counts), notes=notes)
     if counts.shape != (2, 2):
         return replace(answer, tables=tuple(tables))

@@ -6,17 +6,24 @@ References:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from scipy import linalg, special
 
-from gencard.core.answers.answer import CODED, Answer, Scalar, Table, table_of
-from gencard.core.answers.design import Question, independent
+from gencard.core.answers.answer import Answer, Scalar, Table, table_of
+from gencard.core.answers.design import Column, Question, independent
+from gencard.core.answers.exact import cross_products
 from gencard.core.answers.families.components import covariances
 from gencard.core.answers.families.levels import (
     LevelTable,
+    Predicted,
+    TableSide,
     attributes_of,
     class_tables,
+    level_table,
+    number_columns,
+    number_gram,
     numbers,
     predictions,
     response_of,
@@ -121,6 +128,9 @@ def discriminant_answer(margins: Margins, question: Question) -> Answer:
         NoEstimateError: One class, or attributes that determine each other inside the classes.
     """
     response, features = response_of(question), attributes_of(question, 2)[1:]
+    if question.columns:
+        classes, analysis = _of_sums(margins, question, response, features)
+        return _answer(margins, question, classes, analysis, Predicted(None, _OF_RECORDS))
     tables = class_tables(margins, question, response, [(name,) for name in features])
     classes, analysis = tables[0].rows, _discriminant(margins, question, features, tables)
     values = [numbers(question, name) for name in features]
@@ -132,14 +142,46 @@ def discriminant_answer(margins: Margins, question: Question) -> Answer:
         return scores
 
     predicted = predictions(margins, response, features, classes.places, scores)
+    return _answer(margins, question, classes, analysis, predicted)
+
+
+_OF_RECORDS = "accuracy is not given: it needs the numbers of each record together, not their sums"
+
+
+def _answer(
+    margins: Margins,
+    question: Question,
+    classes: TableSide,
+    analysis: Discriminant,
+    predicted: Predicted,
+) -> Answer:
+    features = attributes_of(question, 2)[1:]
     return Answer(
         question.kind,
         question.text,
         records_of(margins),
         scalars=(*_scalars(analysis), *predicted.scalars),
         tables=(*_tables(analysis, classes.names, features), *predicted.tables(classes.names)),
-        notes=(CODED, *predicted.notes),
+        notes=predicted.notes,
     )
+
+
+def _of_sums(
+    margins: Margins, question: Question, response: str, features: Clique
+) -> tuple[TableSide, Discriminant]:
+    """The classes, and their analysis by numbers as the records have them where they are summed."""
+    table = level_table(margins, question, (response,), ())
+    classes, sizes = table.rows, table.counts[:, 0]
+    gram, columns = number_gram(margins, question, features), number_columns(margins, question, features)
+    indicators = np.eye(margins.domain.size(response))[classes.places]
+    each = [Column(name, (response,), own) for name, own in zip(classes.names, indicators, strict=True)]
+    sums = cross_products(margins, each, columns[1:], question.scales)
+    places = range(1, len(columns))
+    within = np.array([[gram.product(i, j) for j in places] for i in places], dtype=object)
+    for own, size in zip(sums, sizes.tolist(), strict=True):
+        within -= np.multiply.outer(own, own) / Fraction(size)
+    by_class = sums.astype(np.float64) / sizes[:, None]
+    return classes, _checked(question, sizes, by_class, within.astype(np.float64))
 
 
 def _discriminant(
@@ -155,7 +197,14 @@ def _discriminant(
     )
     centred = by_class - means
     within = covariance * (records_of(margins) - 1) - (centred.T * sizes) @ centred
-    if len(sizes) < 2 or len(independent(within)) < len(features) or sizes.sum() <= len(sizes):
+    return _checked(question, sizes, by_class, within)
+
+
+def _checked(
+    question: Question, sizes: FloatArray, by_class: FloatArray, within: FloatArray
+) -> Discriminant:
+    """Raises NoEstimateError where the numbers do not tell classes apart."""
+    if len(sizes) < 2 or len(independent(within)) < len(within) or sizes.sum() <= len(sizes):
         problem = "there is only one class, or attributes are collinear within the classes"
         raise NoEstimateError(kind=question.kind, problem=problem)
     return Discriminant(sizes, by_class, within)

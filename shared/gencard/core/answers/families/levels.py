@@ -8,7 +8,8 @@ import numpy as np
 from scipy import special
 
 from gencard.core.answers.answer import Scalar, Table, finite, table_of
-from gencard.core.answers.design import Question, occurring
+from gencard.core.answers.design import INTERCEPT, Column, Question, occurring
+from gencard.core.answers.exact import Gram, centred_products, gram_of
 from gencard.core.answers.families.contingency import Test
 from gencard.core.answers.margins import Margins, Mask
 from gencard.core.domain import Clique
@@ -190,6 +191,31 @@ def check_complete(margins: Margins, keys: Keys) -> None:
         raise InvalidInputError(field="formula", problem=problem)
 
 
+def number_gram(margins: Margins, question: Question, attributes: Clique) -> Gram:
+    """Inner products of a constant and numbers, as the records have them where they are summed.
+
+    Raises:
+        InvalidInputError: An attribute has no numbers, or somebody has a level without one.
+        NoEstimateError: There are no records, or an attribute has a single value.
+    """
+    gram = gram_of(margins, number_columns(margins, question, attributes), question.scales)
+    if gram.product(0, 0) <= 0:
+        raise NoEstimateError(kind=question.kind, problem="there are no records")
+    for name, square in zip(attributes, np.diag(centred_products(gram)), strict=True):
+        if not square > 0:
+            raise NoEstimateError(kind=question.kind, problem=f"'{name}' does not vary")
+    return gram
+
+
+def number_columns(margins: Margins, question: Question, attributes: Clique) -> tuple[Column, ...]:
+    """A constant, then the numbers of attributes; those that are not summed go by levels."""
+    keys = {name: numbers(question, name) for name in attributes if name not in question.columns}
+    check_complete(margins, keys)
+    by_levels = {name: Column(name, (name,), np.nan_to_num(key)) for name, key in keys.items()}
+    columns = {**by_levels, **question.columns}
+    return Column(INTERCEPT, (), np.ones(())), *(columns[name] for name in attributes)
+
+
 def attributes_of(question: Question, least: int = 1) -> Clique:
     """All attributes of the formula, each once, the response first.
 
@@ -256,10 +282,12 @@ class Predicted:
 
     Args:
         confusion: Records by true class and predicted class; None where they are not determined.
+        why: Note on why they are not.
         log_loss: Mean of the negative logarithm of the true class's probability, in nats.
     """
 
     confusion: FloatArray | None
+    why: str = _UNDETERMINED
     log_loss: float = np.nan
 
     @property
@@ -271,7 +299,7 @@ class Predicted:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (_UNDETERMINED,) if self.confusion is None else ()
+        return (self.why,) if self.confusion is None else ()
 
     def tables(self, classes: tuple[str, ...]) -> tuple[Table, ...]:
         """The confusion matrix, true classes in rows."""
@@ -308,4 +336,4 @@ def predictions(
     confusion = np.zeros((len(classes), len(classes)))
     np.add.at(confusion, (true, np.argmax(logs, axis=1)), counts)
     loss = -float(counts @ logs[np.arange(len(true)), true] / counts.sum())
-    return Predicted(confusion, loss)
+    return Predicted(confusion, log_loss=loss)

@@ -7,7 +7,7 @@ The derivative of U by each count says what noise on it does; that of the inform
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 
@@ -186,7 +186,7 @@ def _choice_curvature(cells: Cells, shares: FloatArray, along: FloatArray) -> Cu
 
 def count_equations(
     blocks: tuple[Block, ...],
-    response: Block | None,
+    response: tuple[Block, ...] | None,
     cells: Cells,
     params: FloatArray,
     domain: Domain,
@@ -197,7 +197,7 @@ def count_equations(
        \sum_x n(x)\, x_j - \sum_x e^{x \beta} x_j = 0
 
     Args:
-        response: Its number at each level; None for the log-linear model.
+        response: Its number in each cell, in parts; None for the log-linear model.
     """
     rates = np.exp(np.clip(cells.matrix @ params, -500, 500))
     means = rates if response is None else rates * cells.counts
@@ -205,7 +205,8 @@ def count_equations(
         gradients = blocks
     else:
         fitted_block = cells.block(-rates[:, None] * cells.matrix)
-        gradients = (fitted_block, *(product_of(block, response, domain) for block in blocks))
+        pairs = product(blocks, response)
+        gradients = (fitted_block, *(product_of(block, part, domain) for block, part in pairs))
 
     def curvature(along: FloatArray) -> Curvature:
         forms = (cells.matrix @ along.T) ** 2

@@ -126,11 +126,10 @@ def _choice_noise(
 def poisson_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
     """The equations of an answer by ``poisson_answer``."""
     design, coefficients = question.model(), estimated(answer)
-    response = design.required_response()
     places = places_of(design, coefficients)
     return count_equations(
         kept_blocks(design, places),
-        one_number(response.attribute, response.numbers(margins)),
+        blocks_of([response_column(question, design, margins)], question.scales),
         _cells(margins, design, places),
         np.array(coefficients.params),
         margins.domain,
