@@ -76,17 +76,20 @@ def test_the_answer_of_the_guide_is_that_of_the_file(controller, survey) -> None
     assert np.allclose(answer.bse[fitted.params.index], fitted.bse, rtol=1e-9)
 
 
-def test_the_demonstration_prints_the_regression_of_the_file(survey, tmp_path) -> None:
+def test_the_demonstration_prints_regressions_of_the_file(survey, tmp_path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     command = [sys.executable, "-c", WITHOUT_AUDITS]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (answered,) = regressions(lines_of_text(done.stdout))
+    answered, confirmed = regressions(lines_of_text(done.stdout))
     check_regression(answered, ols(demo.FORMULA, survey).fit())
+    check_regression(confirmed, ols(demo.RUN_FORMULA, survey).fit(), rounded=True)
     (apart,) = re.findall(r"largest relative difference (\S+)\.", done.stdout)
     assert float(apart) < 1e-9
+    (rounding,) = re.findall(r"at most (\S+) standard errors away", done.stdout)
+    assert float(rounding) <= 0.05
 
 
 def run(page: Path, in_place: dict[str, str], controller: LocalController, tmp_path: Path) -> str:
