@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 HEADER = ["coef", "std err", "t", "P>|t|", "[0.025", "0.975]"]
+"""Of a linear model; others have z in place of t."""
+
 _NUMBER = re.compile(r"[<-]?[\d,]*\.?\d+(?:e[-+]?\d+)?")
 
 
@@ -29,7 +31,7 @@ def regressions(lines: Iterable[list[str]]) -> list[dict[str, list[str]]]:
     tables: list[dict[str, list[str]]] = []
     inside = False
     for cells in lines:
-        if [cell for cell in cells if cell] == HEADER:
+        if [cell.replace("z", "t") for cell in cells if cell] == HEADER:
             tables.append({})
             inside = True
         elif inside and len(cells) == 1 + len(HEADER) and all(map(_NUMBER.fullmatch, cells[1:])):
