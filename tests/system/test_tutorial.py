@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.shell.main import app as steward_shell
 from tests.printed import check_regression, lines_of_text, regressions
 from tests.system.house import House
+from tests.system.receivers import free_port
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 SHELLS = {"gencard": analyst_shell, "gencard-controller": steward_shell}
@@ -72,12 +72,6 @@ def permit_runs(house: House) -> None:
     house.stop()
     house.settings_file.write_text(text)
     house.start()
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("localhost", 0))
-        return int(one.getsockname()[1])
 
 
 def output_of(printed: list[tuple[str, str]], *words: str) -> str:
