@@ -48,6 +48,7 @@ def _on_scale(
 
 _CENTS = _on_scale("0.01", "-1 0 0.05 1 100", "0 0.1 100", "above")
 _QUARTERS = _on_scale("0.25", "-2 -0.5 1 2", clamps="below")
+_DEBTS = _on_scale("0.25", "-5000.5 -1000 -99.75 -0.25", "-100", "above")
 _WHOLE = _on_scale("5", "0 10 100", "10", "above below")
 _SEEN = _on_scale("1", " ".join(str(int(day)) for day in _DAYS), clamps="above below", dates=True)
 _LEFT = _on_scale("1", "-36524 0 15774 18262", "15774", dates=True)
@@ -74,6 +75,7 @@ CODING = Coding(
         Attribute("aged", _AGED),
         Attribute("left", _LEFT),
         Attribute("left_at", _HOUR),
+        Attribute("debt", _DEBTS),
     )
 )
 READINGS = {
@@ -101,6 +103,7 @@ _LEFT_AT = (
 """Instants in UTC."""
 
 _BORN = ("2000-02-28", "2000-02-29", "1983-02-28", "1983-03-01", "2002-02-27", "1935-03-01")
+_OWED = "-5000.5 -5000.375 -999.875 -100.126 -100.125 -100 -99.875 -0.374 -0.25 0.000 12.345"
 _HALVES = "-1 -0.004 -0.005 0 0.004 0.005 0.0149 0.045 0.1 0.105 1.005 2.675 99.994 99.995 1e6"
 _AT_HALVES = _HALVES.split()
 """Values at halves of a cent and beside them."""
@@ -127,6 +130,7 @@ _VALUES = {
         pa.timestamp("us", tz="UTC"),
     ),
     "aged": pa.array([*map(dt.date.fromisoformat, (*_BORN, "1700-01-01", "2050-01-01")), None]),
+    "debt": pa.array([*map(Decimal, _OWED.split()), None], pa.decimal128(12, 3)),
 }
 
 

@@ -5,7 +5,9 @@
 Adult and the census sample, under schemas as ``init`` drafts them, and 1,000,000 made-up records
 (``benchmarks.awkward_records``; 5,000 with ``--quick``): all two-way marginals from CSV, Parquet,
 DuckDB, PostgreSQL and Spark. Then the same records with an undeclared value of each attribute: each
-must be refused alone and by its name, and the others counted. Exit code 1 where anything differs.
+must be refused alone and by its name, and the others counted. Last a table of the twenty made-up
+columns: codes and units of each record, counts by level and by cell of the histogram, sums of units and
+of their squares. Exit code 1 where anything differs.
 """
 
 import datetime as dt
@@ -20,14 +22,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from benchmarks import adult, awkward_records, bench, census, engine_rows
+from gencard.controller.records.encoding import scales_of
 from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Vault
+from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Reading
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, UndeclaredLevelError
@@ -74,6 +80,28 @@ class Row(NamedTuple):
     lacking: str = ""
 
 
+class Column(NamedTuple):
+    """What one source makes of one attribute; records are ordered by all their codes and numbers.
+
+    Args:
+        codes: SHA-256 of the codes of all records, in hex.
+        counts: Of the levels, then of the histogram's cells.
+        units: SHA-256 of the units of all records, in hex; empty without a step.
+        sums: Of the records with a value: their number, the sums of units and of squares.
+    """
+
+    codes: str
+    counts: tuple[int, ...]
+    units: str = ""
+    sums: tuple[int, ...] = ()
+
+    def differences(self, other: "Column") -> str:
+        """Names of what is not equal, with commas between them."""
+        return ", ".join(
+            name for name, *both in zip(self._fields, self, other, strict=True) if both[0] != both[1]
+        )
+
+
 def run(quick: bool) -> bench.Result:
     made_up = awkward_records.awkward(_FEW if quick else _MANY)
     datasets: list[Callable[[], Records]] = [
@@ -97,7 +125,11 @@ def run(quick: bool) -> bench.Result:
             own, expected = rows_of(records, parent, socket)
             rows += own
             targets += _targets(records.name, own, expected)
-    return bench.Result([_table(rows)], targets, {"rows": [one._asdict() for one in rows]})
+        small = Records("", awkward_records.awkward(_FEW), *datasets[-1]()[2:])
+        columns = columns_of(small, parent, socket)
+    targets.append(bench.Target("columns that differ", different_columns(columns), 0, "at most"))
+    tables = [_table(rows), column_table(small, columns)]
+    return bench.Result(tables, targets, {"rows": [one._asdict() for one in rows]})
 
 
 def rows_of(
@@ -151,6 +183,77 @@ def refusals(records: RecordSource, coding: Coding) -> dict[str, str]:
 
 def _words(error: GencardError) -> str:
     return f"{type(error).__name__} {error.fields.get('attribute', '')}"
+
+
+def columns_of(
+    given: Records, parent: Path, socket: str, sources: Sequence[str] = SOURCES
+) -> dict[str, dict[str, Column] | str]:
+    """For each source its columns by attribute, or why it lacks them."""
+    made: dict[str, dict[str, Column] | str] = {}
+    with _written(given.records, parent) as folder:
+        for source in sources:
+            if source not in FILES and (reason := engine_rows.lacking(source)):
+                made[source] = reason
+                continue
+            with _opened(source, folder, given, socket) as records:
+                made[source] = _columns(records, given.coding)
+    return made
+
+
+def _columns(records: RecordSource, coding: Coding) -> dict[str, Column]:
+    names, scales = coding.domain.attributes, scales_of(coding)
+    records.version(_SALT)
+    dataset, numbers = records.read(names, tuple(scales), most_records=_FEW)
+    order = np.lexsort([*numbers.values(), *dataset.codes.T][::-1])
+    sums = [Sum(of) for name in scales for of in ((name,), (name, name))]
+    summed = records.summed(sums, tuple(scales))
+    totals = dict(zip(sums, summed.totals(), strict=True))
+    cells = dict(zip(scales, summed.fine_counts(), strict=True))
+    columns = {}
+    for name, codes, counts in zip(
+        names, dataset.codes.T, records.count([(name,) for name in names]), strict=True
+    ):
+        column = Column(_digest(codes[order]), tuple(counts.tolist()))
+        if name in scales:
+            units = scales[name].units(scales[name].adjusted(numbers[name][order]))
+            first, squares = totals[Sum((name,))], totals[Sum((name, name))]
+            column = column._replace(
+                counts=(*column.counts, *cells[name].tolist()),
+                units=_digest(units),
+                sums=(*first.counts, *first.values, *squares.values),
+            )
+        columns[name] = column
+    return columns
+
+
+def _digest(numbers: NDArray[np.integer]) -> str:
+    return sha256(numbers.astype(np.int64).tobytes()).hexdigest()
+
+
+def different_columns(made: Mapping[str, Mapping[str, Column] | str]) -> int:
+    """Number of columns that some source reads otherwise than the first one."""
+    read = [columns for columns in made.values() if not isinstance(columns, str)]
+    return sum(any(one[name].differences(read[0][name]) for one in read) for name in read[0])
+
+
+def column_table(given: Records, made: Mapping[str, Mapping[str, Column] | str]) -> bench.Table:
+    """A row for each attribute: what the first source makes of it, and what others make otherwise."""
+    first = next(columns for columns in made.values() if not isinstance(columns, str))
+    rows: list[tuple[bench.Cell, ...]] = []
+    for name, column in first.items():
+        kind = given.records.schema.field(name).type if name in given.records.column_names else ""
+        sums = column.sums or ("", "", "")
+        cells = [
+            "-" if isinstance(columns, str) else columns[name].differences(column) or "equal"
+            for columns in made.values()
+        ]
+        counts = _digest(np.array(column.counts))
+        rows.append((name, str(kind), column.codes[:6], counts[:6], column.units[:6], *sums, *cells))
+    values = ("codes", "counts", "units", "with value", "sum of units", "sum of squares")
+    columns = ("column", "type", *values, *made)
+    lacking = "; ".join(one for one in made.values() if isinstance(one, str))
+    title = f"The same {len(first)} columns in each source" + (f" ({lacking})" if lacking else "")
+    return bench.Table(title, columns, rows)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def main() -> None:
     dist.mkdir(exist_ok=True)
     page = dist / "first_hour.html"
     page.write_text(html(executed()), encoding="utf-8")
-    take_picture(page, PICTURES / "notebook.png", width=840, height=6_000)
+    take_picture(page, PICTURES / "notebook.png", width=840, height=7_000)
     if folder:
         report = dist / "report.html"
         write_report(folder, str(report))

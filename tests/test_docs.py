@@ -36,6 +36,7 @@ from gencard.wire.documents.receipt import receipt_of_document, receipt_statemen
 from gencard.wire.documents.schema_document import coding_document, coding_of_document
 from gencard.wire.signatures.canonical import json_bytes, time_of
 from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of, sign, verify
+from tests.printed import lines_of_text, regressions
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_WORDS = 16_350
@@ -232,6 +233,12 @@ def test_pages_written_by_hand_stay_short():
     }
     written = [page for page in PAGES if page.name not in others]
     assert sum(len(page.read_text(encoding="utf-8").split()) for page in written) <= MOST_WORDS
+
+
+def test_coefficients_are_shown_where_a_test_computes_them():
+    """``test_tutorial`` compares those of the tutorial; another page needs such a test first."""
+    shown = {page.name for page in PAGES if regressions(lines_of_text(page.read_text(encoding="utf-8")))}
+    assert shown == {"tutorial.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -4,8 +4,11 @@ import re
 import shutil
 from importlib import import_module
 
+import numpy as np
 import pytest
 from matplotlib.image import imread
+
+from tests.printed import check_regression, lines_of_page, regressions
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +48,21 @@ def test_each_step_of_the_first_hour_shows_its_result(docs, notebook):
         "Exact statistics",
     ):
         assert words in page
+
+
+def test_its_numbers_are_those_of_the_survey(docs, notebook):
+    """Coefficients equal least squares; means of 10,000 rows are within four standard errors."""
+    survey = import_module("statsmodels.api").datasets.fair.load_pandas().data
+    page = docs.html(notebook)
+    (answered,) = regressions(lines_of_page(page))
+    formula = "affairs ~ rate_marriage + religious"
+    check_regression(answered, import_module("statsmodels.formula.api").ols(formula, survey).fit())
+    means = re.findall(r"(?m)^(\d) +([\d.]+) +(\d+)$", "\n".join(docs.texts(notebook)))
+    groups = survey.groupby("rate_marriage").affairs.agg(["mean", "std", "count"])
+    assert [int(level) for level, *_ in means] == groups.index.tolist()
+    for (_, mean, count), (truth, deviation, records) in zip(means, groups.to_numpy(), strict=True):
+        assert float(mean) == pytest.approx(truth, abs=4 * deviation / np.sqrt(int(count)))
+        assert int(count) == pytest.approx(10_000 * records / len(survey), abs=4 * np.sqrt(int(count)))
 
 
 def test_the_page_loads_nothing_from_elsewhere(docs, notebook):

@@ -14,7 +14,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.output_checks.card_sums import NumberedRecords, ReleasedNumbers, judged_sums
 from gencard.core.output_checks.influence import of_means, of_person_means
 from gencard.core.output_checks.rules import USUAL_RULES, Rule
-from tests.core.test_sums import number
+from tests.core.tiny_domains import number
 
 PAY = number("pay", [1, 1_000], [1, 1], missing=True)  # 3 is a level of its own, then 4 to 1003
 AGE = number("age", [50, 50], [1, 1], missing=True)

@@ -15,7 +15,8 @@ from gencard.core.statistics.measure import measure
 from gencard.core.statistics.numbers_agree import check_numbers_agree, population_counts
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.unit_sums import UnitSums
-from tests.core.test_sums import _adds, columns_of, number, numbers_in, one_sum, possible_records
+from tests.core.test_sums import columns_of, numbers_in, one_sum
+from tests.core.tiny_domains import added_by, number, possible_records
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class TestRecords:
             counts = population_counts(psi, one, source.coding)
             assert counts is not None
             for place in np.ndindex(counts.shape):
-                assert counts[place] == sum(_adds(one.sum, (), place, r) for r in source.records)
+                assert counts[place] == sum(added_by(one.sum, (), place, r) for r in source.records)
 
     @settings(max_examples=200)
     @given(measured(), st.data())

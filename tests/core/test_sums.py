@@ -2,52 +2,37 @@
 
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations_with_replacement, product
-from math import prod
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import bench, number_prices
 from gencard.core.card.noise import gaussian, laplace
 from gencard.core.card.sums import Sum, product_ends
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.derivation import Derivation
 from gencard.core.errors import InvalidCodingError, InvalidInputError, UnknownAttributeError
-from gencard.core.scale import DAY, Scale
+from gencard.core.scale import Scale
 from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.rank import rank
 from gencard.core.statistics.sum_noise import LARGEST_SCALE, sensitivity, sum_noise
 from gencard.core.statistics.unit_sums import UnitSums, fine_cells
+from gencard.core.types import IntArray
 from tests.core.seeded_noise import SeededNoise
+from tests.core.tiny_domains import (
+    added_by,
+    functions_of,
+    largest_change,
+    number,
+    one_holds_two,
+    possible_records,
+    rank_of,
+)
 
 RELATIONS = ("add-remove", "replace-one")
-
-
-def number(
-    name: str,
-    cells: list[int],
-    levels: list[int],
-    *,
-    missing: bool,
-    step: str = "1",
-    until_midnight: bool = False,
-) -> Attribute:
-    """An attribute on a scale.
-
-    Args:
-        cells: Numbers of values of the histogram's cells.
-        levels: Numbers of cells of the levels.
-        until_midnight: The numbers are the last minutes of the day, so that the last edge is no value.
-    """
-    unit = Decimal(step)
-    first = DAY - sum(cells) if until_midnight else 3 * unit
-    starts = [first + sum(cells[:place]) * unit for place in range(len(cells))]
-    last = Decimal(DAY) if until_midnight else first + (sum(cells) - 1) * unit
-    firsts = [starts[sum(levels[:place])] for place in range(len(levels))]
-    scale = Scale(unit, (*map(Decimal, starts), last), times=until_midnight)
-    return Attribute(name, Edges.of_scale(firsts, scale, missing=missing))
 
 
 @st.composite
@@ -100,94 +85,6 @@ def one_sum(draw: st.DrawFn, coding: Coding) -> Sum:
     return Sum(tuple(of), tuple(by), tuple(present)).in_order_of(coding.domain)
 
 
-def possible_records(coding: Coding) -> list[dict[str, tuple[int, int, int | None]]]:
-    """Each record that a schema allows: level, cell of the histogram, and units, None if missing."""
-    return [
-        dict(zip(coding.domain.attributes, record, strict=True))
-        for record in product(*(_values(one) for one in coding.attributes))
-    ]
-
-
-def _values(attribute: Attribute) -> list[tuple[int, int, int | None]]:
-    own = attribute.coding
-    if isinstance(own, Labels):
-        return [(code, code, None if code == len(own.labels) else 0) for code in range(own.size)]
-    assert own.scale is not None
-    (low, _), first = own.scale.unit_ends, own.scale.centre
-    units = np.arange(low, own.scale.last - first + 1)
-    values = [float(Fraction(own.scale.step) * (first + int(unit))) for unit in units]
-    cells = [
-        max(i for i, edge in enumerate(own.scale.cells[:-1]) if float(edge) <= one) for one in values
-    ]
-    levels = [max(i for i, edge in enumerate(own.edges[:-1]) if edge <= one) for one in values]
-    found = list(zip(levels, cells, units.tolist(), strict=True))
-    return [*found, (len(own.edges) - 1, len(own.scale.cells) - 1, None)] if own.missing else found
-
-
-def functions_of(
-    coding: Coding, marginals: list[tuple[str, ...]], histograms: list[str], sums: list[Sum]
-) -> list[list[int]]:
-    """Each released number as a row: what one record of each possible kind adds to it."""
-    records = possible_records(coding)
-    size = {one.name: one.coding.size for one in coding.attributes}
-    rows = [
-        [
-            int(all(record[name][0] == code for name, code in zip(clique, cell, strict=True)))
-            for record in records
-        ]
-        for clique in marginals
-        for cell in product(*(range(size[name]) for name in clique))
-    ]
-    for name in histograms:
-        rows += [
-            [int(one[name][1] == cell) for one in records] for cell in range(fine_cells(coding, name))
-        ]
-    for one in sums:
-        for of in {(), one.of}:
-            for cell in product(*(range(size[name]) for name in one.by)):
-                rows.append([_adds(one, of, cell, record) for record in records])
-    return rows
-
-
-def _adds(one: Sum, of: tuple[str, ...], cell: tuple[int, ...], record: dict) -> int:
-    if any(record[name][2] is None for name in (*one.of, *one.present)):
-        return 0
-    inside = all(record[name][0] == code for name, code in zip(one.by, cell, strict=True))
-    return inside * prod(record[name][2] for name in of)
-
-
-def rank_of(rows: list[list[int]]) -> int:
-    """Over the field of a large prime, which is the rank over the rationals for numbers so small."""
-    prime = 2**61 - 1
-    matrix, found = [[entry % prime for entry in row] for row in rows], 0
-    for column in range(len(rows[0])):
-        pivot = next((i for i in range(found, len(matrix)) if matrix[i][column]), None)
-        if pivot is None:
-            continue
-        matrix[found], matrix[pivot] = matrix[pivot], matrix[found]
-        inverse = pow(matrix[found][column], -1, prime)
-        matrix[found] = [entry * inverse % prime for entry in matrix[found]]
-        for i, row in enumerate(matrix):
-            if i != found and row[column]:
-                matrix[i] = [
-                    (x - row[column] * y) % prime for x, y in zip(row, matrix[found], strict=True)
-                ]
-        found += 1
-    return found
-
-
-def one_holds_two(coding: Coding) -> bool:
-    """Whether on some scale exactly one level, or one cell, holds two values and the others one."""
-    for one in coding.attributes:
-        if isinstance(one.coding, Edges):
-            records = [entry for entry in _values(one) if entry[2] is not None]
-            for place in (0, 1):
-                parts = sorted(np.unique([entry[place] for entry in records], return_counts=True)[1])
-                if parts[-1] == 2 and parts[:-1] == [1] * (len(parts) - 1):
-                    return True
-    return False
-
-
 class TestPrice:
     @settings(max_examples=400)
     @given(cards())
@@ -222,6 +119,29 @@ class TestPrice:
         assert rank(digits, [("digit",)], (), by_digit) == 10 + 10
 
 
+class TestEveryTinyDomain:
+    """Prices and changes by brute force on each domain of a benchmark, in its small part."""
+
+    def test_no_price_is_below_the_rank_and_no_change_above_the_sensitivity(self):
+        result = number_prices.run(quick=True)
+        bench.show(result.tables)
+        assert all(target.met for target in result.targets)
+        (_, *features) = result.figures["cards"]
+        assert all(number > 10 for _, number in features), features
+
+    @pytest.mark.parametrize(
+        ("name", "less"),
+        [
+            ("rank", lambda *card: rank(*card) - 1),
+            ("sensitivity", lambda *how, counted: sensitivity(*how, counted=counted) / 2),
+        ],
+    )
+    def test_one_less_would_be_noticed(self, monkeypatch, name, less):
+        monkeypatch.setattr(number_prices, name, less)
+        coding = Coding((number("a", [1, 2], [1, 1], missing=True), Attribute("b", Labels(("x", "y")))))
+        assert any(one.over for one in number_prices.compared(coding, quick=True))
+
+
 @st.composite
 def records(draw: st.DrawFn) -> tuple[Coding, list[Sum], list[dict[str, tuple[int, int, int | None]]]]:
     coding = draw(codings())
@@ -242,10 +162,10 @@ class TestRecords:
         for one, cells in zip(sums, adding.totals(), strict=True):
             places = list(product(*(range(coding.domain.size(name)) for name in one.by)))
             assert list(cells.values) == [
-                sum(_adds(one, one.of, place, r) for r in some) for place in places
+                sum(added_by(one, one.of, place, r) for r in some) for place in places
             ]
             assert list(cells.counts) == [
-                sum(_adds(one, (), place, r) for r in some) for place in places
+                sum(added_by(one, (), place, r) for r in some) for place in places
             ]
         for name, counts in zip(numbers_in(coding), adding.fine_counts(), strict=True):
             assert counts.tolist() == [
@@ -291,9 +211,8 @@ class TestNoise:
             privacy = (laplace if norm == 1 else gaussian)(1, neighbouring=relation)
             privacy = privacy.for_person(most_records) if most_records > 1 else privacy
             bound = sensitivity(ends, cells, privacy, counted=counted)
-            worst = worst_change(
-                products, cells, most_records, relation, largest if counted else 0, norm
-            )
+            moved = units_and_counts(products, cells, largest if counted else 0)
+            worst = largest_change(moved, most_records, replaced=relation == "replace-one", norm=norm)
             assert worst <= bound
             if not counted:
                 assert worst == bound
@@ -320,21 +239,11 @@ class TestNoise:
         assert alone.counts_scale == 0
 
 
-def worst_change(products, cells, most_records, relation, largest, norm):
-    """The largest norm, or squared norm, of a change; counts are in units of ``largest``, if not 0."""
+def units_and_counts(products: tuple[int, ...], cells: int, largest: int) -> IntArray:
+    """What each record adds to the cells' sums, then to their counts, in units of ``largest``."""
     kinds = list(product(range(cells), products))
-    persons = set()
-    for some in range(most_records + 1):
-        for records_of_one in combinations_with_replacement(kinds, some):
-            moved = [0] * (2 * cells)
-            for cell, value in records_of_one:
-                moved[cell] += value
-                moved[cells + cell] += largest
-            persons.add(tuple(moved))
-    changes = np.array(sorted(persons))
-    if relation == "replace-one":
-        changes = (changes[:, None] - changes[None]).reshape(-1, 2 * cells)
-    return int((np.abs(changes) ** norm).sum(axis=1).max())
+    sums = [[value * (cell == own) for own, value in kinds] for cell in range(cells)]
+    return np.array(sums + [[largest * (cell == own) for own, _ in kinds] for cell in range(cells)])
 
 
 class TestNames:

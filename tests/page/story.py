@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 from playwright.sync_api import Page, expect
 
 from gencard.client import Card
@@ -38,7 +39,7 @@ south = frame[frame.region == "south"]
 output.scalar("very bad in the south", (south.health == "very bad").mean())
 """
 ANALYSES = {"programs": [sha256(PROGRAM.encode())], "reviewed_runs": 2, "program_numbers": 40}
-POLICY = "stewards = 2\nanalyses = { reviewed_runs = 2, program_numbers = 40 }\n"
+POLICY = "stewards = 2\nanalyses = { reviewed_runs = 2, program_numbers = 40, columns = ['age'] }\n"
 NOTIFY = """
 [notify]
 quiet_seconds = 0
@@ -83,6 +84,7 @@ def on_stage(folder: Path, pictures: Path | None) -> Iterator[Cast]:
     with smtp_receiver(folder / "mail") as mail, chromium_running() as browser:
         house = page_house(folder, POLICY)
         few_are_very_ill(folder / "survey.csv")
+        with_ages_in_years(house)
         password = secret_file(folder / "mail" / "password", PASSWORD)
         with house.settings_file.open("a") as settings:
             told = {"port": mail.port, "password": password, "authority": mail.authority}
@@ -104,6 +106,14 @@ def few_are_very_ill(file: Path) -> None:
     frame = survey(400)
     kept = (frame.health != "very bad") | (frame.index % 5 == 0)
     frame[kept].to_csv(file, index=False)
+
+
+def with_ages_in_years(house: PageHouse) -> None:
+    """Declare a step, so that programs get ages as the file has them."""
+    schema = house.folder / "schema.toml"
+    text, count = re.subn(r"(?m)^edges = .*$", r"\g<0>\nstep = 1", schema.read_text())
+    assert count == 1
+    schema.write_text(text)
 
 
 def eventually(true: Callable[[], object], seconds: float = 30.0) -> None:
@@ -219,6 +229,8 @@ def an_answer_is_released(cast: Cast, card: Card, folder: Path) -> None:
     page = cast.sam.open("/answers")
     page.locator("main tbody a").first.click()
     expect(page.get_by_role("heading", name="health by region")).to_be_visible()
+    mean = pd.read_csv(folder / "survey.csv").age.mean()
+    expect(page.get_by_role("cell", name=f"{mean:.5g}", exact=True)).to_be_visible()
     page.get_by_label("Withhold health by region/south/very bad").check()
     cast.picture(page, "answer", top="form#release")
     _decide(page, "Release all numbers that are not withheld", "all counts are large but one")

@@ -1,5 +1,6 @@
 """The pages' sessions, run as they stand, on the survey of the demonstration."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -12,14 +13,22 @@ import pandas as pd
 import pytest
 from statsmodels.formula.api import ols
 
-from examples import local_controller
+from examples import demo, local_controller
 from examples.fair_survey import write_records
 from examples.local_controller import LocalController
 from gencard.client import Analyst
+from tests.printed import check_regression, lines_of_text, regressions
 
 ROOT = Path(__file__).resolve().parents[2]
 AUDIT = {'card.audit("smuggler")': 'card.audit("smuggler", runs=6)'}
 """What a test shortens."""
+
+WITHOUT_AUDITS = """
+from examples import demo
+demo.audit = lambda *_: None
+raise SystemExit(demo.main())
+"""
+"""The demonstration without its audits, which print no estimates."""
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +74,22 @@ def test_the_answer_of_the_guide_is_that_of_the_file(controller, survey) -> None
     fitted = ols(formula, survey).fit()
     assert np.allclose(answer.params[fitted.params.index], fitted.params, rtol=1e-9)
     assert np.allclose(answer.bse[fitted.params.index], fitted.bse, rtol=1e-9)
+
+
+def test_the_demonstration_prints_regressions_of_the_file(survey, tmp_path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    command = [sys.executable, "-c", WITHOUT_AUDITS]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    answered, confirmed = regressions(lines_of_text(done.stdout))
+    check_regression(answered, ols(demo.FORMULA, survey).fit())
+    check_regression(confirmed, ols(demo.RUN_FORMULA, survey).fit(), rounded=True)
+    (apart,) = re.findall(r"largest relative difference (\S+)\.", done.stdout)
+    assert float(apart) < 1e-9
+    (rounding,) = re.findall(r"at most (\S+) standard errors away", done.stdout)
+    assert float(rounding) <= 0.05
 
 
 def run(page: Path, in_place: dict[str, str], controller: LocalController, tmp_path: Path) -> str:

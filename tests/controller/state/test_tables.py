@@ -36,7 +36,14 @@ from gencard.controller.records.tables.table import Table
 
 CLIQUES = [("age", "sex"), ("grade", "day"), ("day",), ("sex", "age", "grade"), ("born", "alive")]
 CLIQUES += [("city", "income", "born"), ("income", "alive"), ("word", "price")]
-CLIQUES += [("cost", "fee"), ("paid", "rate"), ("count", "seen"), ("aged", "sex"), ("left", "left_at")]
+CLIQUES += [
+    ("cost", "fee"),
+    ("paid", "rate"),
+    ("count", "seen"),
+    ("aged", "sex"),
+    ("left", "left_at"),
+    ("debt", "rate"),
+]
 SALT = b"salt"
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it starts sooner
 NO_NUMBERS = ("1_000", "+-5", "\u20035", "9" * 400, "1e999", "0x1", "5f", "")
@@ -102,7 +109,7 @@ class TestBothSources:
 
     def test_the_same_records_are_read(self, both):
         names, uncoded = ("sex", "age", "born"), ("age", "day", "born", "income")
-        uncoded += ("cost", "paid", "fee", "rate", "count", "seen", "aged", "left", "left_at")
+        uncoded += ("cost", "paid", "fee", "rate", "count", "seen", "aged", "left", "left_at", "debt")
         (first, numbers), (second, others) = (
             source.read(names, uncoded, most_records=5_000) for source in both
         )
@@ -119,7 +126,7 @@ class TestBothSources:
         first, second = (source.adjustments() for source in both)
         assert first == second
         on_scale = ["cost", "paid", "fee", "rate", "count", "seen", "aged"]
-        assert list(first) == [*on_scale, "left", "left_at"]
+        assert list(first) == [*on_scale, "left", "left_at", "debt"]
         assert all(any((one.rounded, one.above, one.below)) for one in map(first.get, on_scale))
 
     def test_too_many_records_are_refused(self, both):
