@@ -29,6 +29,7 @@ from gencard.core.psi_risk.risk import (
     failing_counts,
     failing_table,
     failing_tables,
+    long_tails,
     psi_risk,
     small_cells,
 )
@@ -68,18 +69,20 @@ def look(job: RiskJob, progress: Progress) -> RiskResult:
     records = records_over(job.cliques, job.records)
     failing = failing_tables(records, job.own, job.transform, coding)
     risk = psi_risk(records, job.cliques, progress=progress)
-    fine = _fine_counts(job.records, job.histograms)
-    histograms = (small_cells((name,), counts, risk.threshold) for name, counts in fine.items())
+    fine = _fine_counts(job.records, tuple(dict.fromkeys((*job.histograms, *job.with_step))))
+    histograms = (small_cells((name,), fine[name], risk.threshold) for name in job.histograms)
     own = () if job.numbers is None else _failing_numbers(job.numbers, fine, coding)
-    return RiskResult(replace(risk, failing=(*failing, *own), histograms=tuple(histograms)))
+    tails = long_tails(coding, {name: fine[name] for name in job.with_step}, len(records), job.influence)
+    failing = (*failing, *own)
+    return RiskResult(replace(risk, failing=failing, histograms=tuple(histograms), tails=tails))
 
 
-def _fine_counts(records: Records, histograms: Clique) -> dict[str, IntArray]:
-    """Counts of the cells of histograms, by attribute."""
-    if not histograms:
+def _fine_counts(records: Records, names: Clique) -> dict[str, IntArray]:
+    """Counts of the fine cells of attributes with a step, by attribute."""
+    if not names:
         return {}
     with opened(records) as source:
-        return dict(zip(histograms, source.summed((), histograms).fine_counts(), strict=True))
+        return dict(zip(names, source.summed((), names).fine_counts(), strict=True))
 
 
 def _failing_numbers(

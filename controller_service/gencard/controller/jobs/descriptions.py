@@ -168,9 +168,8 @@ class Descriptions:
         before: Before,
     ) -> AnswerJob:
         """One checked run, which is judged beside all that was released of the same records."""
-        records, analyses = self._records(dataset_entry, version), dataset_entry.policy.analyses
-        rules = analyses.rules.of_persons(dataset_entry.schema.most_records)
-        stored = analyses.stored
+        records, rules = self._records(dataset_entry, version), dataset_entry.run_rules
+        stored = dataset_entry.policy.analyses.stored
         return AnswerJob(records, question, privacy, numbers, before, rules, stored)
 
     def keep(
@@ -210,19 +209,23 @@ class Descriptions:
         *,
         histograms: Clique = (),
         before: Before = NOTHING,
+        with_step: Clique = (),
     ) -> RiskJob:
         """Describe a look at the risk of tables of the present records; see ``RiskJob``.
 
         Args:
             own: Exact terms of the card; None if it has none.
             before: What was released of the same records, beside which exact sums are judged.
+            with_step: Attributes with a step that the exact terms name.
         """
-        version = dataset_entry.version
+        version, limit = dataset_entry.version, dataset_entry.run_rules.influence
         records, marginals = self._records(dataset_entry, version), own.marginals if own else ()
         transform = AS_COUNTED if own is None else own.transform
         has_numbers = own is not None and own.numbers
         numbers = self.measure(dataset_entry, version, own, before) if own and has_numbers else None
-        return RiskJob(records, tuple(cliques), marginals, transform, histograms, numbers)
+        return RiskJob(
+            records, tuple(cliques), marginals, transform, histograms, numbers, with_step, limit
+        )
 
     def run_black_box(
         self,

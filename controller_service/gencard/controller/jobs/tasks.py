@@ -422,6 +422,8 @@ class RiskJob:
         transform: Checks and rounding of the card.
         histograms: Those that are released, the card's own among them.
         numbers: The card's own histograms and sums, as its measurement would judge them.
+        with_step: Attributes with a step that the exact terms name.
+        influence: Largest influence of a record that the policy permits; None for any.
     """
 
     records: Records
@@ -430,6 +432,8 @@ class RiskJob:
     transform: Transform
     histograms: Clique = ()
     numbers: MeasureJob | None = None
+    with_step: Clique = ()
+    influence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

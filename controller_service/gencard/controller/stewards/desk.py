@@ -138,7 +138,8 @@ class Desk(Deciding):
         if action.kind not in (Kind.APPROVE, Kind.COUNTER):
             return
         dropped = {frozenset(clique) for clique in action.arguments.get("drop", ())}
-        tables = self.risks.failing(who, action.resource)
+        report = self.risks.examined(who, action.resource)
+        tables = () if report is None else report.failing
         left = [one for one in tables if one.statistic or frozenset(one.clique) not in dropped]
         if left:
             names = "; ".join(one.statistic or ", ".join(one.clique) for one in left)
