@@ -128,12 +128,11 @@ class Descriptions:
     def compare(
         self,
         dataset_entry: DatasetEntry,
-        version: str,
         measures: Sequence[Evaluation],
         *,
         rows_file: Path,
         psi: bytes,
-        cliques: Sequence[Clique],
+        card: CardTerms,
         seed: int,
     ) -> CompareJob:
         """Records and holdout are named only where a measure looks at them."""
@@ -141,20 +140,21 @@ class Descriptions:
         policy, holdout = dataset_entry.policy, dataset_entry.holdout
         records = other = None
         if Need.RECORDS in needs:
-            records = self._records(dataset_entry, version)
+            records = self._records(dataset_entry, card.version)
         if Need.HOLDOUT in needs and holdout is not None:
             other = self._records(replace(dataset_entry, data=holdout.data), holdout.version)
         return CompareJob(
             rows_file,
             tuple(measure.name for measure in measures),
             psi,
-            tuple(cliques),
+            card.terms.marginals,
             dataset_entry.schema,
             dataset_entry.declared,
             AllowedTogether(tuple(policy.forbidden), policy.measuring(noisy=False).largest_order),
             seed,
             records,
             other,
+            card.derivations,
         )
 
     def answer(

@@ -285,6 +285,7 @@ class CompareJob:
         together: Attributes that the policy allows to be combined.
         records: None if no evaluation reads them.
         holdout: None if no evaluation reads it, or there is none.
+        derivations: Whether numbers of derived attributes are those of their sources.
     """
 
     rows_file: Path
@@ -297,6 +298,7 @@ class CompareJob:
     seed: int
     records: Records | None
     holdout: Records | None
+    derivations: bool = False
 
 
 @dataclass(frozen=True, slots=True)
