@@ -210,6 +210,52 @@ def signed(analyst: Analyst) -> int:
     return sum(card.state in USABLE for card in analyst.cards())
 
 
+@every_way
+@pytest.mark.parametrize("privacy", [ENOUGH, LITTLE], ids=["enough", "little"])
+def test_noise_is_said_before_the_signature(at, way, privacy):
+    said = way(at, FORMULA, privacy)
+    assert signed(at.analyst) == 1
+    effect = dict(at.analyst.plan("survey", FORMULA, kind=KIND, **privacy).lines())["Noise"]
+    if way is not propose_without_an_analysis:
+        assert effect in said, "the same words everywhere"
+    else:
+        assert "spent ~ sex (linear): " in said
+    drowns = "will probably drown this analysis (NOISE_DROWNS)"
+    assert (drowns in said) is (privacy is LITTLE)
+
+
+@every_way
+def test_a_response_whose_levels_are_too_wide_is_refused_before_the_signature(at, way):
+    before = len(at.analyst.cards())
+    with pytest.raises(LevelsTooWideError):
+        way(at, "log(spent + 1) ~ sex", ENOUGH)
+    assert len(at.analyst.cards()) == before
+
+
+@every_way
+def test_an_offer_without_the_sums_of_the_response_is_not_signed(at, way):
+    """The policy has sums with noise only: exact counts of levels would not give the answer."""
+    if way is propose_without_an_analysis:
+        pytest.skip("nothing is said of an analysis that is not named")
+    with pytest.raises(NotAcceptedError, match="sum of spent by sex"):
+        way(at, FORMULA, NO_NOISE)
+    assert signed(at.analyst) == 0
+
+
+@every_way
+def test_no_other_mechanism_is_signed_without_a_question(noisy, way, monkeypatch, capsys):
+    """Exact counts were asked for, and noise is offered; who is asked sees it as a change."""
+    if way in (synthesize_when_asked, plan_and_propose, propose_for_an_analysis):
+        pytest.skip("an analyst who reads the changes may sign them")
+    monkeypatch.setenv("COLUMNS", "4000")
+    with noisy.analyst() as analyst:
+        at = At(noisy, analyst, monkeypatch, capsys)
+        with pytest.raises(NotAcceptedError, match="measures with gaussian"):
+            way(at, FORMULA, NO_NOISE)
+        assert signed(analyst) == 0
+        end_all(analyst)
+
+
 def test_plan_price_and_offer_have_the_same_effects(at):
     """As lines, in the shell, and as JSON, with the errors that are predicted side by side."""
     plan = at.analyst.plan("survey", FORMULA, kind=KIND, **ENOUGH)
