@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.files.rows import read_numbered, write_rows
+from gencard.client.report.card_report import CardReport
 from gencard.client.report.fidelity import FidelityReport
 from gencard.client.report.findings import sentence
 from gencard.client.report.utility import utility_report
@@ -27,6 +28,7 @@ from gencard.wire.signatures.canonical import json_bytes
 from tests.client.test_report import NASTY, Page, text_of
 from tests.client.test_views import rich_text
 from tests.core.test_number_fidelity import coded, psi_of, scaled
+from tests.wire.samples import CARD, RECEIPT
 
 CODING = Coding(
     (
@@ -83,6 +85,22 @@ class Given:
 
 NEAR = report(records(seed=2))
 FAR = report(records(seed=2) | {"med": np.minimum(records(seed=2)["med"] + 120, 5000)})
+
+
+def card_report(fidelity_report, **changes):
+    """The report of a card in which nothing but fidelity was evaluated."""
+    given = {
+        "card": CARD,
+        "digest": "ab" * 32,
+        "state": "released",
+        "receipt": RECEIPT,
+        "reader": "steward",
+        "findings": {"fidelity": FidelityFinding(fidelity_report.facts)},
+        "audits": (),
+        "left_out": (),
+        "coding": CODING,
+    }
+    return CardReport(**given | changes)
 
 
 class TestWords:
@@ -202,9 +220,31 @@ class TestPages:
         assert "numbers" not in without.document()
         assert "svg" not in {tag for tag, _ in Page(without.html).elements}
 
+    def test_the_report_of_a_card_has_the_table_and_figure_of_fidelity(self):
+        one = card_report(FAR)
+        assert one.lines()[: len(FAR.unseen)] == FAR.lines()[: len(FAR.unseen)]
+        assert all(text_of(one.html).count(words) == 1 for words in FAR.unseen)
+        page, own = Page(one.html), Page(FAR.html)
+        rows, drawn = (
+            [attributes for tag, attributes in each.elements if tag in ("svg", "tr")]
+            for each in (page, own)
+        )
+        figures = [each for each in drawn if "aria-label" in each and "numbers" in each["aria-label"]]
+        assert len(figures) == 1
+        assert figures[0] in rows
+        for line in FAR.numbers.lines(300):
+            for cell in line:
+                assert cell.removesuffix(" !") in text_of(one.html)
+                assert cell in rich_text(one) or NASTY in cell
+        ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+        assert len(ids) == len(set(ids))
+        assert ids.index("fidelity-group") < ids.index("numbers") < ids.index("risk-group")
+        assert "numbers" not in card_report(FAR, coding=None).html.partition("<main>")[2].split('id="')
+        assert card_report(FAR, findings={}).numbers is None
+
     @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
     def test_a_browser_draws_them(self, utility, tmp_path):
-        for name, one in (("fidelity", FAR), ("utility", utility)):
+        for name, one in (("fidelity", FAR), ("utility", utility), ("report", card_report(FAR))):
             one.save_html(tmp_path / f"{name}.html")
             picture = tmp_path / f"{name}.png"
             options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1000,2400"]

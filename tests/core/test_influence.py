@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from gencard.core.output_checks.influence import (
     Correlated,
-    least_group,
     of_contrasts,
     of_correlation,
     of_means,
@@ -18,6 +17,7 @@ from gencard.core.output_checks.influence import (
     waits,
 )
 from gencard.core.output_checks.rules import Colour, Rules
+from gencard.core.psi_risk.risk import least_group
 
 RECORDS = st.integers(12, 40)
 SEEDS = st.integers(0, 2**32 - 1)

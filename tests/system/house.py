@@ -115,6 +115,20 @@ name = "age"
 edges = [16, 30, 45, 65, 95]
 """
 
+SPENDING = SCHEMA.replace(
+    'name = "age"\nedges = [16, 30, 45, 65, 95]\n',
+    'name = "spent"\nedges = [0, 100, 1_000, 100_000]\nstep = "1"\nfine = 50\n',
+)
+"""Schema of ``spending``."""
+
+
+def spending() -> pd.DataFrame:
+    """Return a survey of 900 with one expenditure of 90,000 among others of about 100."""
+    records = survey(900).drop(columns="age")
+    records["spent"] = np.random.default_rng(1).integers(50, 150, 900)
+    records.loc[7, "spent"] = 90_000
+    return records
+
 
 @dataclass
 class House:

@@ -1,14 +1,18 @@
 """The risk of psi at the desk: looked at once at a time, kept for stewards, dropped with the card."""
 
 import json
+import re
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from google.longrunning import operations_pb2, operations_pb2_grpc
 from google.protobuf import empty_pb2
 from sqlalchemy import text
+from typer.testing import CliRunner
 
 from gencard.client import Steward as Visitor
+from gencard.controller.shell.main import app
 from gencard.controller.state.log import event_of
 from gencard.core.errors import (
     CardStateError,
@@ -22,8 +26,8 @@ from gencard.v1 import steward_pb2
 from gencard.v1.steward_pb2_grpc import StewardServiceStub
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import RiskState
-from tests.system.house import build
-from tests.system.raw_calls import eventually
+from tests.system.house import SPENDING, build, spending
+from tests.system.raw_calls import configure, eventually
 from tests.system.stewards import Steward
 from tests.system.test_s25_checks import COUNTS, housed
 
@@ -38,6 +42,16 @@ SAM, EVA, ANA, AUD = (
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     built = build(tmp_path_factory.mktemp("risk"))
+    built.edit({"automatic": "false"})
+    try:
+        yield built.start()
+    finally:
+        built.stop()
+
+
+@pytest.fixture(scope="module")
+def tailed(tmp_path_factory):
+    built = build(tmp_path_factory.mktemp("tails"), spending(), SPENDING)
     built.edit({"automatic": "false"})
     try:
         yield built.start()
@@ -275,5 +289,67 @@ class TestChecks:
             (table,) = desk.risks.view(SAM, card.name).report.failing
             assert table.checks == ("freedom", "zeros")
             assert (table.levels, table.records) == (("male", "bad"), 0)
+        finally:
+            built.stop()
+
+
+class TestLongTails:
+    """One expenditure of 90,000 among 900 of about 100: answers about it wait for a steward."""
+
+    WAIT = re.compile(
+        r"One record moves means of spent by more than analyses\.influence permits in groups of fewer "
+        r"than about ([\d,]+) records, and they wait for a steward; with a last edge of (\d+) and "
+        r'above = "highest", of fewer than (\d+)\.'
+    )
+
+    @pytest.fixture
+    def sam(self, tailed):
+        with Visitor.connect(tailed.address, folder=tailed.person("sam")) as sam:
+            yield sam
+
+    def run(self, *arguments):
+        result = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "300"})
+        assert result.exit_code == 0, result.output
+        return " ".join(result.output.split())
+
+    def proposed(self, tailed, *marginals):
+        with tailed.analyst() as ana:
+            return ana.propose("survey", [*marginals], purpose="risk", rows=100).name
+
+    def test_risk_review_and_approval_say_the_sentence_of_check(self, tailed, sam):
+        name, config = self.proposed(tailed, ("sex", "spent")), ("-c", tailed.settings_file)
+        assert sam.review(name).tails == (), "not examined"
+        (line,) = sam.risk(name, progress=False).report.tail_lines
+        least, edge, fewer = (int(one.replace(",", "")) for one in self.WAIT.fullmatch(line).groups())
+        spent = spending().spent
+        for most, size in ((90_000, least), (edge, fewer)):
+            clamped = np.minimum(spent, most)
+            assert 0.7 < size / ((clamped.max() - clamped.mean()) / clamped.std()) ** 2 < 1.5
+        review = sam.review(name)
+        assert ("Answers", line) in review.lines()
+        assert "all tables" not in str(review.lines()), "the card has no checks"
+        assert line in sam.risk(name)._repr_html_().replace("&quot;", '"').replace("&#34;", '"')
+        assert line in self.run("check", *config)
+        assert line in self.run("risk", name, *config)
+        assert line in self.run("approve", name, *config, "--reason", "seen")
+
+    def test_numbers_that_no_exact_term_names_are_not_judged(self, tailed, sam):
+        name = self.proposed(tailed, ("sex", "health"))
+        assert sam.risk(name, progress=False).report.tails == ()
+
+    def test_another_limit_outdates_the_look_and_none_judges_nothing(self, tmp_path):
+        built = build(tmp_path, spending(), SPENDING)
+        built.edit({"automatic": "false"})
+        try:
+            desk = built.start().controller.controller_state.desk(operations=built.controller.operations)
+            name = self.proposed(built, ("sex", "spent"))
+            look(desk, name)
+            assert desk.risks.view(SAM, name).report.tails
+            configure(built, "datasets.policy", analyses='{ influence = "off" }')
+            built.controller.reload(built.settings())
+            assert desk.risks.view(SAM, name).state is RiskState.OUTDATED
+            look(desk, name)
+            view = desk.risks.view(SAM, name)
+            assert (view.state, view.report.tails) == (RiskState.READY, ())
         finally:
             built.stop()

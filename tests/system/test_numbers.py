@@ -406,6 +406,25 @@ class TestPlacedByPsi:
         assert measure["sentence"].startswith(f"Not seen: {self.WORDS}")
         assert measure["found"]["facts"]["numbers"]["figures"]
 
+    @pytest.mark.parametrize("person", ["sam", "aud"])
+    def test_the_report_of_others_has_them_too_without_fetching_rows(self, placed, house, person):
+        """The controller compares the numbers of rows of its own with psi."""
+        _, card, release, _ = placed
+        mine = card.report(release.name, progress=False)
+        with house.analyst(person) as reader:
+            report = reader.card(card.name).report(release.name, progress=False)
+        assert report.reader != mine.reader
+        assert report.lines()[0] == mine.lines()[0]
+        assert report.lines()[0] == ("Not seen", f"{self.WORDS}; distances are between levels")
+        tables = report.numbers.table, mine.numbers.table
+        assert [one.known for one in tables[0].figures] == [one.known for one in tables[1].figures]
+        assert tables[0] != tables[1], "other rows"
+        assert tables[0].unexplained == ()
+        for one in (report, mine):
+            assert 'id="numbers"' in one.html
+            assert "Differences of numbers" in one.html
+            assert ("spent", "mean") in [line[:2] for line in one.numbers.lines(10)]
+
     def test_release_frame_and_each_file_replay_to_the_byte(self, placed, house, tmp_path):
         _, card, release, folder = placed
         assert card.replay(release)

@@ -16,7 +16,7 @@ from gencard.controller.records.schema_file import PLACEHOLDER, read_schema
 from gencard.controller.shell.main import app, run_shell
 from gencard.core.card.budget import Price
 from gencard.core.errors import InvalidInputError, StaleEtagError, UndeclaredLevelError
-from tests.system.house import SCHEMA, build, survey
+from tests.system.house import SPENDING, build, spending
 from tests.system.raw_calls import configure
 from tests.system.test_s25_checks import COUNTS, RUNS, housed
 
@@ -74,12 +74,8 @@ def test_check_names_tables_and_levels_with_small_cells(tmp_path, monkeypatch):
 def test_check_names_numbers_of_which_one_record_moves_most_means(tmp_path, monkeypatch):
     """One expenditure of 90,000 among 900 of about 100."""
     monkeypatch.setenv("COLUMNS", "200")
-    records = survey(900).drop(columns="age")
-    records["spent"] = np.random.default_rng(1).integers(50, 150, 900)
-    records.loc[7, "spent"] = 90_000
-    number = 'name = "spent"\nedges = [0, 100, 1_000, 100_000]\nstep = "1"\nfine = 50\n'
-    schema = SCHEMA.replace('name = "age"\nedges = [16, 30, 45, 65, 95]\n', number)
-    house = build(tmp_path, records, schema)
+    records = spending()
+    house = build(tmp_path, records, SPENDING)
     result = CliRunner().invoke(app, ["check", "--config", str(house.settings_file)])
     said = " ".join(result.output.split())
     assert "means of spent by more than analyses.influence permits" in said

@@ -6,9 +6,10 @@ from typing import Self, Unpack
 from uuid import uuid4
 
 from gencard.client import catalogue
+from gencard.client.answers.question import Question
 from gencard.client.arguments import checked, instance
 from gencard.client.card import Card
-from gencard.client.card_view import LIST_HEADS, list_line
+from gencard.client.card_view import LIST_HEADS, PlannedAnalysis, list_line
 from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry
 from gencard.client.checking.history import Checkpoint, LogWatch
 from gencard.client.checking.signing import checked_answer
@@ -17,14 +18,10 @@ from gencard.client.connection.credentials import Credentials, address_in
 from gencard.client.display import Listed
 from gencard.client.planning import Consent, Plan, rows_of, usual_purpose
 from gencard.client.release import Release
-from gencard.client.terms import Marginals, Measured, measured_with, proposed
+from gencard.client.terms import Marginals, Measured, proposed
 from gencard.core.card.budget import Price, Spend
-from gencard.core.card.noise import AddedNoise
-from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.contract import rng_of
-from gencard.core.statistics.formula import analysis_of
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codec import message_of
@@ -105,10 +102,6 @@ class Party:
         return self._connection.credentials.identity()
 
 
-_MADE_UP = 0
-"""The seed of records that predict noise: a plan says the same each time."""
-
-
 class Analyst(Party):
     """A connection to a controller. Use it in a ``with`` block, or close it.
 
@@ -134,7 +127,7 @@ class Analyst(Party):
         return catalogue.list_generators(self._connection)
 
     @checked()
-    def propose(
+    def propose(  # noqa: PLR0913 - what a person may want to say of one card
         self,
         dataset: str,
         marginals: Marginals,
@@ -144,6 +137,9 @@ class Analyst(Party):
         rows: int | None = None,
         audit: AuditTerms = USUAL_AUDIT,
         dry_run: bool = False,
+        formula: str | None = None,
+        kind: str = "logistic",
+        missing: str = "level",
         **measured: Unpack[Measured],
     ) -> Card:
         """Propose a card. The result holds an offer, or waits for a steward.
@@ -157,14 +153,23 @@ class Analyst(Party):
             rows: Most rows in one release; default: the policy's limit.
             audit: Settings of audits under the card.
             dry_run: Compute offer and price only; nothing is stored, no record is read.
+            formula: Analysis that the card is for: the offer says what noise and levels do to it.
+            kind: Type of the analysis, as in ``plan``.
+            missing: As in ``plan``.
             measured: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
 
         Raises:
             InvalidInputError, TooLargeError: What is wrong with the proposal.
+            InvalidFormulaError, UnknownAttributeError: What is wrong with the formula.
+            LevelsTooWideError: No card determines the analysis.
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
+        entry = self.dataset(dataset)
+        where, aim = measured.get("where") or "", None
+        if formula is not None:
+            aim = PlannedAnalysis.of(Question(formula, kind, where=where, missing=missing), entry.coding)
         proposal = proposed(
-            self.dataset(dataset),
+            entry,
             marginals,
             measured,
             purpose=purpose,
@@ -179,7 +184,8 @@ class Analyst(Party):
         )
         with catalogue.suggesting_generators(self._connection, generator):
             answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
-        return Card(self._connection, checked_answer(card_of(answer.card), proposal))
+        negotiation = checked_answer(card_of(answer.card), proposal)
+        return Card(self._connection, negotiation, aim=aim, entry=entry)
 
     @checked()
     def price(
@@ -270,32 +276,23 @@ class Analyst(Party):
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
         from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
-        from gencard.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
-        from gencard.formulas.summing import question_needs  # noqa: PLC0415 - loads pandas
 
-        analysis, entry = analysis_of(kind), self.dataset(dataset)
-        where = measured.get("where") or ""
-        needs = question_needs(formula, analysis, entry.coding, where=where, missing=missing)
-        numbers: tuple[Histogram | Sum, ...] = (*map(Histogram, needs.histograms), *needs.sums)
-        statistics = (*needs.cliques, *numbers)
-        ask = partial(self.propose, entry.name, statistics, generator=generator, rows=rows, **measured)
+        entry, where = self.dataset(dataset), measured.get("where") or ""
+        aim = PlannedAnalysis.of(Question(formula, kind, where=where, missing=missing), entry.coding)
+        statistics = (*aim.marginals, *aim.numbers)
+        ask = partial(
+            self.propose,
+            entry.name,
+            statistics,
+            generator=generator,
+            rows=rows,
+            formula=formula,
+            kind=kind,
+            missing=missing,
+            **measured,
+        )
         offer = ask(purpose="plan", dry_run=True)
-        prediction = None
-        if isinstance(offer.terms.privacy, AddedNoise) and entry.records:
-            held = measured_with(offer.terms, entry.coding)
-            prediction = predicted(
-                formula,
-                analysis,
-                entry.coding,
-                held,
-                entry.records,
-                rng=rng_of(_MADE_UP),
-                where=where,
-                missing=missing,
-            )
-        read = read_formula(formula, entry.coding)
-        drops = missing == "drop"
-        return Plan(read, analysis, needs.cliques, entry.coding, offer, ask, drops, numbers, prediction)
+        return Plan(read_formula(formula, entry.coding), aim, entry.coding, offer, ask)
 
     @checked()
     def synthesize(  # noqa: PLR0913 - what a person may want to say of one analysis

@@ -9,22 +9,21 @@ from uuid import uuid4
 
 from gencard.client.answers.question import AnswerOptions, Question
 from gencard.client.arguments import checked, choice, level_values, text, values_of_before
-from gencard.client.card_view import CardView
+from gencard.client.card_view import CardView, OfferEffects, PlannedAnalysis, effects_of
 from gencard.client.catalogue import CatalogueEntry, get_dataset, suggesting_generators
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
 from gencard.client.connection.connection import Connection, ProgressDisplay
-from gencard.client.display import Listed
+from gencard.client.display import Listed, Part
 from gencard.client.files.psi_tables import NamedPsi, PsiTables
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
 from gencard.client.waiting import ANSWERED, wait_for
 from gencard.core.card import card as core_card
 from gencard.core.card.card import CardState
-from gencard.core.card.terms import AuditTerms
+from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.dataset import Dataset
-from gencard.core.derived_cells import invented_words
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
@@ -48,11 +47,23 @@ if TYPE_CHECKING:
 class Card(CardView):
     """A card in the state in which it was last read; ``refresh`` reads it again.
 
+    ``aim`` is the analysis that it is for, if that is known here: no card names it.
     ``accept``, ``counter`` and ``terminate`` return the card, so that they can be chained.
     """
 
-    def __init__(self, connection: Connection, negotiation: core_card.Card) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        negotiation: core_card.Card,
+        *,
+        aim: PlannedAnalysis | None = None,
+        entry: CatalogueEntry | None = None,
+    ) -> None:
         super().__init__(negotiation)
+        self.aim = aim
+        if entry is not None:
+            self.entry = entry
+        self._effects: tuple[Proposal, PlannedAnalysis | None, OfferEffects] | None = None
         self._proposal = negotiation.proposed
         self._connection = connection
         self._agreement: Agreement | None = None
@@ -62,15 +73,44 @@ class Card(CardView):
         """The dataset's entry in the catalogue."""
         return get_dataset(self._connection, self.terms.dataset)
 
+    @checked(formula=text, kind=text)
+    def for_analysis(self, formula: str, kind: str = "logistic", missing: str = "level") -> "Card":
+        """Return the card, whose offer then says what noise and levels do to an analysis.
+
+        Args:
+            formula: Model formula; see ``Analyst.plan``.
+            kind: Type of analysis.
+            missing: "level" or "drop", as in ``Analyst.plan``.
+
+        Raises:
+            InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
+                with the formula, or with what it needs.
+            LevelsTooWideError: No card determines it.
+        """
+        question = Question(formula, kind, where=self.terms.where, missing=missing)
+        self.aim = PlannedAnalysis.of(question, self.entry.coding)
+        return self
+
+    @property
+    def effects(self) -> OfferEffects:
+        """Effects of noise and levels on ``aim``, or on groups of the numbers that have sums."""
+        if self._effects is None or self._effects[:2] != (self.terms, self.aim):
+            effects = effects_of(self.terms, self.entry, self.aim)
+            self._effects = self.terms, self.aim, effects
+        return self._effects[2]
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether there is an offer that may still be signed."""
+        return self._negotiation.offer is not None and self.state is CardState.OFFERED
+
     def lines(self) -> list[tuple[str, str]]:
-        """The card in names and values; an offer says which values of its rows are invented."""
-        lines = super().lines()
-        if self._negotiation.offer is None or self.state is not CardState.OFFERED:
-            return lines
-        coding, terms = self.entry.coding, self.terms
-        names = [name for name in coding.domain.attributes if any(name in one for one in terms.cliques)]
-        words = invented_words(coding, tuple(names), terms.histograms)
-        return [*lines, ("Numbers", words)] if words else lines
+        """The card in names and values; an offer says what noise and levels do."""
+        return [*super().lines(), *(self.effects.lines() if self._is_open else [])]
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        title, (facts, *others) = super()._panel()
+        return title, [facts, *(self.effects.grids() if self._is_open else []), *others]
 
     def refresh(self) -> "Card":
         """Read the card again.

@@ -1,20 +1,34 @@
-"""The displayed form of a card: terms, price, changes and next step."""
+"""The displayed form of a card: terms, price, changes, next step, and effects on an analysis."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
 
+from gencard.client.answers.question import Question
+from gencard.client.catalogue import CatalogueEntry
 from gencard.client.checking.signing import card_of_statement
-from gencard.client.display import LEFT_OUT, Diff, Displayable, Facts, Part
-from gencard.client.terms import stddevs
+from gencard.client.display import LEFT_OUT, Diff, Displayable, Facts, Grid, Part, named
+from gencard.client.terms import measured_with, stddevs
 from gencard.core.card.budget import FREE, NO_CLAIM, Price
 from gencard.core.card.card import Card, CardState, Change, Offer, Turn
 from gencard.core.card.mechanism import InsideGenerator
+from gencard.core.card.noise import AddedNoise
 from gencard.core.card.offer_changes import changes_between
+from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import CardTerms, Proposal, Tier
+from gencard.core.coding import Coding
+from gencard.core.derived_cells import invented_words
 from gencard.core.domain import Clique
-from gencard.core.errors import CardStateError
+from gencard.core.errors import CardStateError, GencardError
+from gencard.core.generators.contract import rng_of
 from gencard.core.noise import USUAL_DELTA, epsilon_of, in_words
+from gencard.core.statistics.formula import Analysis, Formula, analysis_of
 from gencard.wire.signatures.canonical import time_text
+
+if TYPE_CHECKING:
+    from gencard.formulas.predicting import Prediction
 
 NEXT = {
     CardState.REQUESTED: "wait() for the controller's steward",
@@ -46,6 +60,162 @@ _FROM = {
 }
 UNIQUES = "replicated uniques are removed; one release only, without replay"
 _MOST_CHANGES = 20
+_PREDICTED = ("Predicted", "Sampling error", "Error by noise")
+_MOST_PREDICTED = 20
+_MADE_UP = 0
+"""The seed of records that predict noise: the same terms have the same prediction."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAnalysis:
+    """An analysis that a card is for, and the smallest Phi that determines it.
+
+    Args:
+        question: The analysis.
+        marginals: Marginals of Phi.
+        numbers: Histograms and sums of Phi.
+    """
+
+    question: Question
+    marginals: tuple[Clique, ...]
+    numbers: tuple[Histogram | Sum, ...]
+
+    @classmethod
+    def of(cls, question: Question, coding: Coding) -> Self:
+        """Find out what an analysis needs.
+
+        Raises:
+            InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
+                with the formula, or with what it needs.
+            LevelsTooWideError: No card determines it.
+        """
+        from gencard.formulas.summing import question_needs  # noqa: PLC0415 - loads pandas
+
+        kind, where, missing = analysis_of(question.kind), question.where, question.missing
+        needs = question_needs(question.formula, kind, coding, where=where, missing=missing)
+        numbers: tuple[Histogram | Sum, ...] = (*map(Histogram, needs.histograms), *needs.sums)
+        return cls(question, needs.cliques, numbers)
+
+    def lacking_in(self, terms: Proposal) -> tuple[Clique, ...]:
+        """Return the marginals that some terms do not determine."""
+        offered = [frozenset(clique) for clique in terms.marginals]
+        return tuple(
+            clique for clique in self.marginals if not any(wide.issuperset(clique) for wide in offered)
+        )
+
+    def lacking_sums_in(self, terms: Proposal) -> tuple[Sum, ...]:
+        """Return the sums that some terms do not determine."""
+        return tuple(one for one in self.numbers if isinstance(one, Sum) and one not in terms.sums)
+
+    def lacking_words(self, terms: Proposal) -> str:
+        """Return the names of the statistics that some terms lack; "" if they lack none."""
+        return ", ".join([*map(named, self.lacking_in(terms)), *map(str, self.lacking_sums_in(terms))])
+
+    def prediction(self, terms: Proposal, entry: CatalogueEntry) -> "Prediction | None":
+        """Return what the noise of some terms would do to the analysis of made-up records.
+
+        Returns:
+            None without noise, if the number of records is not declared, and if the analysis has no
+            standard errors or the terms lack a statistic.
+        """
+        from gencard.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
+
+        noisy = isinstance(terms.privacy, AddedNoise)
+        if not noisy or not entry.records or self.lacking_words(terms):
+            return None
+        held, rng, question = measured_with(terms, entry.coding), rng_of(_MADE_UP), self.question
+        return predicted(
+            question.formula,
+            analysis_of(question.kind),
+            entry.coding,
+            held,
+            entry.records,
+            rng=rng,
+            where=question.where,
+            missing=question.missing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OfferEffects:
+    """Effects of noise and levels on an analysis, as they are known before a card is signed.
+
+    Args:
+        lacking: Statistics that the analysis needs and the terms lack; "" if none.
+        noise: Effect of the noise; "" without noise, or if the terms lack a statistic.
+        invented: Attributes of which rows have invented values; "" if none.
+        prediction: Predicted standard errors; None where there is no prediction.
+    """
+
+    lacking: str
+    noise: str
+    invented: str
+    prediction: "Prediction | None" = None
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The effects in names and values."""
+        named_texts = {"Not determined": self.lacking, "Noise": self.noise, "Numbers": self.invented}
+        return [(name, text) for name, text in named_texts.items() if text]
+
+    def document(self) -> dict[str, Any]:
+        """The effects as an object of JSON types; empty if there are none."""
+        texts = {"lacking": self.lacking, "noise": self.noise, "invented": self.invented}
+        known = {name: text for name, text in texts.items() if text}
+        return {**known, **({} if self.prediction is None else {"prediction": asdict(self.prediction)})}
+
+    def grids(self) -> list[Part]:
+        """The predicted standard error by noise beside the predicted sampling error."""
+        known = self.prediction
+        if known is None or known.noise is None:
+            return []
+        rows = zip(known.names, known.sampling, known.noise, strict=True)
+        shown = [(name, f"{own:.3g}", f"{noise:.3g}") for name, own, noise in rows]
+        return [Grid(_PREDICTED, shown[:_MOST_PREDICTED])]
+
+
+_ASSUMED = (
+    "predicted for independent, evenly spread numbers; skewed or correlated terms can have several "
+    "times that noise"
+)
+_UNKNOWN = "unknown: the number of records is not declared, or nothing here has a standard error"
+
+
+def effects_of(terms: Proposal, entry: CatalogueEntry, aim: PlannedAnalysis | None) -> OfferEffects:
+    """Return the effects of some terms, for plans, prices and offers alike.
+
+    Args:
+        aim: The analysis; None for groups of the numbers that the terms have sums of.
+    """
+    coding = entry.coding
+    names = [name for name in coding.domain.attributes if any(name in one for one in terms.cliques)]
+    invented = invented_words(coding, tuple(names), terms.histograms)
+    if aim is None:
+        lines = [*_of_sums(terms, entry)]
+        return OfferEffects("", "; ".join([*lines, _ASSUMED] if lines else []), invented)
+    lacking, prediction = aim.lacking_words(terms), aim.prediction(terms, entry)
+    noise = ""
+    if isinstance(terms.privacy, AddedNoise) and not lacking:
+        noise = _UNKNOWN if prediction is None else f"{prediction}; {_ASSUMED}"
+    return OfferEffects(lacking, noise, invented, prediction)
+
+
+def _of_sums(terms: Proposal, entry: CatalogueEntry) -> Iterator[str]:
+    """Say what noise does to the groups of each number that has sums, by the finest ones."""
+    if not isinstance(terms.privacy, AddedNoise):
+        return
+    ordered = sorted(terms.sums, key=lambda one: len(one.by))
+    finest = {one.of: one for one in ordered if len(one.of) == 1}
+    for (name,), one in finest.items():
+        formula = str(Formula(name, (one.by,) if one.by else ()))
+        for kind in (Analysis.MEANS, Analysis.LINEAR):
+            prediction = None
+            with suppress(GencardError):
+                question = Question(formula, kind, where=terms.where, missing="drop")
+                aim = PlannedAnalysis.of(question, entry.coding)
+                prediction = aim.prediction(terms, entry)
+            if prediction is not None:
+                yield f"{formula} ({kind}): {prediction}"
+                break
 
 
 class CardView(Displayable):

@@ -11,32 +11,26 @@ from rich.console import Console
 
 from gencard.client.arguments import checked
 from gencard.client.card import Card
-from gencard.client.card_view import CHANGE_HEADS, CHANGED, change_lines
+from gencard.client.card_view import CHANGE_HEADS, CHANGED, PlannedAnalysis, change_lines
 from gencard.client.catalogue import Budget
 from gencard.client.connection.connection import ProgressDisplay
-from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named, plain
+from gencard.client.display import Diff, Displayable, Facts, Grid, Part, plain
 from gencard.client.release import Release
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
-from gencard.core.card.noise import AddedNoise, Mechanism
+from gencard.core.card.noise import Mechanism
 from gencard.core.card.sums import Histogram, Sum
-from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms, Proposal
+from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms
 from gencard.core.coding import Coding
-from gencard.core.derived_cells import invented_words
 from gencard.core.domain import Clique
 from gencard.core.errors import AwaitingStewardError, BudgetExceededError, NotAcceptedError
-from gencard.core.statistics.formula import Analysis, Formula
+from gencard.core.statistics.formula import Analysis, Formula, analysis_of
 from gencard.core.statistics.unit_sums import fine_cells
 
 if TYPE_CHECKING:
     from gencard.formulas.predicting import Prediction
 
 _HEADS = ("Cells", "For")
-_PREDICTED = ("Predicted", "Sampling error", "Error by noise")
-_ASSUMED = (
-    "predicted for independent, evenly spread numbers; skewed or correlated terms can have several "
-    "times that noise"
-)
 _PURPOSES = {Histogram: "values inside levels", Sum: "values of the records"}
 _MOST_MARGINALS = 20
 
@@ -47,26 +41,37 @@ class Plan(Displayable):
 
     Args:
         formula: Response and predictors.
-        kind: Type of analysis.
-        marginals: The smallest Phi.
+        aim: The analysis, and the smallest Phi that determines it.
         coding: The dataset's schema.
         answer: The card that the controller would offer, priced only.
         ask: Proposes these marginals on the dataset.
-        drops_missing: Records with a missing value are left out of the analysis.
-        numbers: The histograms and sums of Phi.
-        prediction: What the noise of the offer would do to the analysis of made-up records; None without
-            noise, and where nothing can be said.
     """
 
     formula: Formula
-    kind: Analysis
-    marginals: tuple[Clique, ...]
+    aim: PlannedAnalysis
     coding: Coding = field(repr=False)
     answer: Card
     ask: Callable[..., Card] = field(repr=False)
-    drops_missing: bool = False
-    numbers: tuple[Histogram | Sum, ...] = ()
-    prediction: "Prediction | None" = None
+
+    @property
+    def kind(self) -> Analysis:
+        """Type of analysis."""
+        return analysis_of(self.aim.question.kind)
+
+    @property
+    def marginals(self) -> tuple[Clique, ...]:
+        """The marginals of the smallest Phi."""
+        return self.aim.marginals
+
+    @property
+    def numbers(self) -> tuple[Histogram | Sum, ...]:
+        """The histograms and sums of the smallest Phi."""
+        return self.aim.numbers
+
+    @property
+    def prediction(self) -> "Prediction | None":
+        """Predicted effect of the noise of the offer; None without noise, or if nothing can be said."""
+        return self.answer.effects.prediction
 
     @checked()
     def propose(self, *, purpose: str, generator: str | None = None, rows: int | None = None) -> Card:
@@ -92,27 +97,12 @@ class Plan(Displayable):
     @property
     def lacking(self) -> tuple[Clique, ...]:
         """Marginals that the offer does not determine; if any, the analysis is impossible."""
-        return self.lacking_in(self.answer.terms)
-
-    def lacking_in(self, terms: Proposal) -> tuple[Clique, ...]:
-        """Marginals that some terms do not determine."""
-        offered = [frozenset(clique) for clique in terms.marginals]
-        return tuple(
-            clique for clique in self.marginals if not any(wide.issuperset(clique) for wide in offered)
-        )
+        return self.aim.lacking_in(self.answer.terms)
 
     @property
     def lacking_sums(self) -> tuple[Sum, ...]:
         """Sums that the offer does not determine; if any, the analysis is impossible."""
-        return self.lacking_sums_in(self.answer.terms)
-
-    def lacking_sums_in(self, terms: Proposal) -> tuple[Sum, ...]:
-        """Sums that some terms do not determine."""
-        return tuple(one for one in self.numbers if isinstance(one, Sum) and one not in terms.sums)
-
-    def lacking_words(self, terms: Proposal) -> str:
-        """Return the names of the statistics that some terms lack; "" if they lack none."""
-        return ", ".join([*map(named, self.lacking_in(terms)), *map(str, self.lacking_sums_in(terms))])
+        return self.aim.lacking_sums_in(self.answer.terms)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -146,30 +136,10 @@ class Plan(Displayable):
             ("Next", self.next_step),
         ]
         if self.missing:
-            names = ", ".join(self.missing)
+            names, drops = ", ".join(self.missing), self.aim.question.missing == "drop"
             note = f"a separate level of {names}; dropping these records would be a different analysis"
-            lines.append(
-                ("Missing", f"records without {names} are left out" if self.drops_missing else note)
-            )
-        if words := self.lacking_words(self.answer.terms):
-            lines.append(("Not determined", words))
-        if isinstance(self.answer.terms.privacy, AddedNoise) and not words:
-            lines.append(("Noise", self._noise_words()))
-        covered = self.coding.domain.covered_by(self.marginals).attributes
-        if invented := invented_words(self.coding, covered, self.answer.terms.histograms):
-            lines.append(("Numbers", invented))
-        return lines
-
-    def _noise_words(self) -> str:
-        """Return the predicted effect of the noise, as a sentence."""
-        known = self.prediction
-        if known is None:
-            return "unknown: the number of records is not declared, or nothing here has a standard error"
-        if known.noise is None:
-            return "will probably drown this analysis (NOISE_DROWNS): take more budget, or fewer terms"
-        low, high = min(known.ratios, default=0.0), max(known.ratios, default=0.0)
-        near = "; it may drown the analysis (NOISE_DROWNS)" if known.near else ""
-        return f"adds {low:.2g} to {high:.2g} sampling errors{near}; {_ASSUMED}"
+            lines.append(("Missing", f"records without {names} are left out" if drops else note))
+        return [*lines, *self.answer.effects.lines()]
 
     def __repr__(self) -> str:
         return f"<Plan {self.formula}: {len(self.marginals)} marginals, {self.price}; {self.next_step}>"
@@ -197,12 +167,7 @@ class Plan(Displayable):
             Facts(self.lines()),
             Grid(("Statistic" if self.numbers else "Marginal", *_HEADS), self._grid()),
         ]
-        if self.prediction is not None and self.prediction.noise is not None:
-            rows = zip(
-                self.prediction.names, self.prediction.sampling, self.prediction.noise, strict=True
-            )
-            shown = [(name, f"{own:.3g}", f"{noise:.3g}") for name, own, noise in rows]
-            parts.append(Grid(_PREDICTED, shown[:_MOST_MARGINALS]))
+        parts += self.answer.effects.grids()
         if self.changes:
             parts += [CHANGED, Diff(CHANGE_HEADS, change_lines(self.changes))]
         return str(self.formula), parts
@@ -214,10 +179,6 @@ _OTHER_MECHANISM = (
     "offer in a terminal."
 )
 _INCOMPLETE = "Nothing was spent. Plan a smaller formula: `gencard plan` shows what the policy offers."
-
-
-_SAID_BEFORE = ("Noise", "Numbers")
-"""Lines of an offer that are said before it is signed without a question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,26 +197,24 @@ class Consent:
         if self.show:
             Console(stderr=True, highlight=False).print(plain(text), soft_wrap=True)
 
-    def ask(self, shown: Plan | Card, lacking: str) -> None:
+    def ask(self, shown: Plan | Card) -> None:
         """Show an offer and ask whether to sign it.
-
-        Args:
-            lacking: Marginals of the formula that it does not determine.
 
         Raises:
             NotAcceptedError: It was declined; nobody can be asked; or, with ``accept``, it does not
                 determine the formula, or measures by another mechanism than the analyst asked for.
         """
+        card = shown.answer if isinstance(shown, Plan) else shown
+        lacking = card.effects.lacking
         if self.accept and lacking:
             problem = f"it does not determine {lacking}, which the formula needs"
             raise NotAcceptedError(problem=problem, advice=_INCOMPLETE)
         if self.accept:
-            check_mechanism(shown.answer if isinstance(shown, Plan) else shown)
+            check_mechanism(card)
             for change in shown.changes:
                 self.say(f"{change.field}: {change.old} → {change.new or 'left out'} ({change.reason})")
-            for name, text in shown.lines():
-                if name in _SAID_BEFORE:
-                    self.say(f"{name}: {text}")
+            for name, text in card.effects.lines():
+                self.say(f"{name}: {text}")
             self.say(f"Price: {shown.price}")
             return
         warning = f"It does not determine {lacking}, which the formula needs. " if lacking else ""
@@ -356,10 +315,12 @@ def _agreed(plan: Plan, mine: Iterable[Card], budget: Budget, consent: Consent, 
     same = (card for card in mine if card.negotiation.proposed == proposal)
     card = next((card for card in same if card.state in OPEN and _is_current(card, plan)), None)
     agreed_offer = None
+    if card is not None:
+        card.aim = plan.aim
     if card is None:
         _check_budget(plan, budget)
         with _noted("Nothing was proposed, signed or spent."):
-            consent.ask(plan, plan.lacking_words(plan.answer.terms))
+            consent.ask(plan)
         agreed_offer = (replace(plan.answer.terms, purpose=purpose), plan.price)
         card = plan.propose(purpose=purpose)
     with _noted(f"Card {card.name} stays open, and nothing is spent; the same call continues with it."):
@@ -367,7 +328,7 @@ def _agreed(plan: Plan, mine: Iterable[Card], budget: Budget, consent: Consent, 
             raise AwaitingStewardError(card=card.name)
         if agreed_offer != (card.terms, card.price):
             _check_budget(card, budget)
-            consent.ask(card, plan.lacking_words(card.terms))
+            consent.ask(card)
         card.accept()
     if card.state in WAITING:
         raise AwaitingStewardError(card=card.name)

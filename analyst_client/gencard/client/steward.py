@@ -93,18 +93,21 @@ class Steward(Party):
         """
         request = pb.GetReviewRequest(name=name)
         review = reading.card_review_of(self._call("GetReview", request).review, name)
-        return replace(review, checks=self._checks(name)) if review.checked else review
+        return self._examined(review) if review.exact else review
 
-    def _checks(self, name: str) -> str:
-        """Whether the tables of a card pass its checks, as far as the records were examined."""
+    def _examined(self, review: CardReview) -> CardReview:
+        """Return the review with what a look at the records says of tables and answers."""
+        name = review.name
         view = self._call("GetRisk", pb.GetRiskRequest(name=name)).review
         if view.state != _READY:
-            return (
+            not_examined = (
                 "not examined. If one cell fails, the measurement is refused and costs one statistic; "
                 f"examine first: gencard steward risk {name}"
             )
-        failing = reading.risk_of(view, name).examined[0].failing_lines
-        return " ".join(failing) if failing else "all tables of this card pass"
+            return replace(review, checks=not_examined) if review.checked else review
+        report, _ = reading.risk_of(view, name).examined
+        checks = " ".join(report.failing_lines) or "all tables of this card pass"
+        return replace(review, checks=checks if review.checked else "", tails=report.tail_lines)
 
     @checked()
     def approve(self, card: str | CardReview, *, reason: str, shown: str | None = None) -> Decision:

@@ -258,11 +258,10 @@ class EvaluationRun:
         self._draw(run, card, dataset_entry, psi, rows)
         job = self.jobs.compare(
             dataset_entry,
-            signed_card(card).version,
             [evaluation_named(name) for name in run.request["measures"]],
             rows_file=rows,
             psi=psi,
-            cliques=offer_of(card).terms.marginals,
+            card=signed_card(card),
             seed=secrets.randbits(63),
         )
         return run.job(tasks.COMPARE, job).findings

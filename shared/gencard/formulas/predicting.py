@@ -26,6 +26,7 @@ from gencard.core.types import FloatArray, IntArray
 from gencard.formulas.answering import answer_of
 
 _MOST_RECORDS = 20_000
+_DROWNS = "will probably drown this analysis (NOISE_DROWNS)"
 _NEAR = 1.25
 """Noise so many times larger drowns what probably drowns: the limit 1/4 becomes 1/5."""
 
@@ -50,6 +51,14 @@ class Prediction:
     sampling: tuple[float, ...]
     noise: tuple[float, ...] | None
     near: bool = False
+
+    def __str__(self) -> str:
+        """One clause, for people."""
+        if self.noise is None:
+            return f"{_DROWNS}: take more budget, or fewer terms"
+        low, high = min(self.ratios, default=0.0), max(self.ratios, default=0.0)
+        near = f"; {_DROWNS}" if self.near else ""
+        return f"adds {low:.2g} to {high:.2g} sampling errors{near}"
 
     @property
     def ratios(self) -> tuple[float, ...]:

@@ -12,8 +12,8 @@ from gencard.client.answers.display import CoefficientPlot, grids
 from gencard.client.display import named, number, percent
 from gencard.client.report import plots
 from gencard.client.report.card_report import CardReport
-from gencard.client.report.findings import EXPLANATIONS, sentence
-from gencard.client.report.pages import rendered
+from gencard.client.report.findings import EXPLANATIONS, result_of
+from gencard.client.report.pages import numbers_section, rendered
 from gencard.client.report.plots import HIGH, INK, STYLE, WIDTH, shortened, svg
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
@@ -155,7 +155,8 @@ def _group(group: Group, report: CardReport) -> dict[str, object]:
     findings = report.available.items()
     sections = [_section(name, one) for name, one in findings if REPORTED[name].group is group]
     left_out = [one for one in report.left_out if one.group is group]
-    parts = {"sections": sections, "left_out": left_out}
+    numbers = numbers_section(report.numbers, "h3") if group is Group.FIDELITY else None
+    parts = {"sections": sections, "left_out": left_out, "numbers": numbers}
     return {"id": str(group), "title": title, "question": question, **parts}
 
 
@@ -165,7 +166,7 @@ def _section(name: str, finding: Finding) -> dict[str, object]:
         "id": name,
         "explanation": explanation,
         "finding": finding,
-        "sentence": sentence(finding).replace(" %", "\N{NO-BREAK SPACE}%"),
+        "sentence": result_of(finding).replace(" %", "\N{NO-BREAK SPACE}%"),
         "plot": plots.drawn(finding, explanation.title),
         "lines": [(label, _number(label, value)) for label, value in finding.lines],
         "tables": _tables(finding),

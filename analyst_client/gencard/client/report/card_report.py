@@ -15,11 +15,14 @@ from gencard.client.display import (
     page_module,
     percent,
 )
-from gencard.client.report.findings import EXPLANATIONS, sentence
+from gencard.client.report.findings import EXPLANATIONS, result_of, sentence, unseen_words
+from gencard.client.report.numbers import NumberReport
 from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import CardTerms
+from gencard.core.coding import Coding
 from gencard.core.evaluation.evaluation import Finding, Group, finding_to_json_object
 from gencard.core.evaluation.registry import EVALUATIONS, REPORTED
+from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.wire.documents.card_document import card_document, json_of
 from gencard.wire.documents.receipt import Receipt
@@ -60,6 +63,7 @@ class CardReport(WrittenAsPage, Displayable):
         findings: By measure, in the order of the report; None where the records do not allow it.
         audits: Of the card, newest first.
         answers: Analyses that the reader put in.
+        coding: The schema, by which numbers are written; without it there is no table of them.
     """
 
     card: CardTerms
@@ -71,6 +75,22 @@ class CardReport(WrittenAsPage, Displayable):
     audits: "tuple[Audit, ...]"
     left_out: tuple[LeftOut, ...]
     answers: "tuple[Answer, ...]" = ()
+    coding: Coding | None = None
+
+    @property
+    def numbers(self) -> NumberReport | None:
+        """Figures of numbers beside psi, as ``fidelity`` has them; None without a number."""
+        finding = self.findings.get("fidelity")
+        if self.coding is None or not isinstance(finding, FidelityFinding):
+            return None
+        table = finding.facts.numbers
+        return None if table is None else NumberReport(table, self.coding)
+
+    @property
+    def unseen(self) -> list[str]:
+        """Effects that the comparison with psi cannot show."""
+        finding = self.findings.get("fidelity")
+        return unseen_words(finding.facts) if isinstance(finding, FidelityFinding) else []
 
     @property
     def available(self) -> dict[str, Finding]:
@@ -148,7 +168,7 @@ class CardReport(WrittenAsPage, Displayable):
         """One line for each evaluation and each audit, under ``HEADS``."""
         for name, one in self.available.items():
             sign = "!" if one.stands_out else "?" if one.undecided else ""
-            yield EXPLANATIONS[name].title, sentence(one), sign
+            yield EXPLANATIONS[name].title, result_of(one), sign
         for audit in self.audits:
             leaked = "!" if audit.verdict == "leakage" else ""
             yield f"Audit of {audit.black_box}", audit.wording, leaked
@@ -165,6 +185,7 @@ class CardReport(WrittenAsPage, Displayable):
 
     def lines(self) -> list[tuple[str, str]]:
         return [
+            *(("Not seen", words) for words in self.unseen),
             ("Card", f"{self.card.name} ({self.state})"),
             ("Release", self.receipt.name),
             ("Rows", f"{self.receipt.rows:,}"),
@@ -173,6 +194,7 @@ class CardReport(WrittenAsPage, Displayable):
             *([("Measured on", MEASURED_ON)] if len(self.unexamined) < _EXAMINABLE else []),
             *_risk_bound(self.card),
             *(("Answer", f"{one.kind}: {one.formula}") for one in self.answers),
+            *(self.numbers.left_out() if self.numbers else []),
         ]
 
     def _release(self) -> dict[str, Any]:
@@ -197,8 +219,9 @@ class CardReport(WrittenAsPage, Displayable):
         }
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
-        left_out = Facts(self.left_out_lines())
-        return "Report", [self.wording, Facts(self.lines()), Grid(HEADS, self.grid()), left_out]
+        numbers = self.numbers.grids() if self.numbers else []
+        tables = [Grid(HEADS, self.grid()), *numbers, Facts(self.left_out_lines())]
+        return "Report", [self.wording, Facts(self.lines()), *tables]
 
 
 _EXAMINABLE = 2

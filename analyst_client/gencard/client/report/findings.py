@@ -159,6 +159,13 @@ def _(finding: tables.FidelityFinding) -> str:
     return " ".join([*unseen, fidelity_result(finding.facts)])
 
 
+def result_of(finding: Finding) -> str:
+    """The finding in words, without what it does not see: a report says that first."""
+    if isinstance(finding, tables.FidelityFinding):
+        return fidelity_result(finding.facts)
+    return sentence(finding)
+
+
 def fidelity_result(facts: Fidelity) -> str:
     """The result of a comparison with psi, without what it does not see."""
     exceeding, total = len(facts.unexplained), len(facts.marginals)

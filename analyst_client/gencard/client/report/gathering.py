@@ -167,6 +167,7 @@ def card_report(
         audits=tuple(known_audits(agreement)),
         left_out=tuple(sorted(gathering.left_out(measures), key=_order)),
         answers=tuple(answers),
+        coding=agreement.coding,
     )
 
 

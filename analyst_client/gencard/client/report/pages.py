@@ -148,7 +148,7 @@ def fidelity_page(
         unseen=unseen,
         beyond=any(marginal.beyond_chance for marginal in ordered),
         lines=lines,
-        numbers=_numbers(numbers),
+        numbers=numbers_section(numbers),
         false_alarms=percent(FALSE_ALARMS),
         marginals=ordered[:MOST_MARGINALS],
         levels=levels,
@@ -166,18 +166,20 @@ def utility_page(
     numbers: NumberReport | None,
 ) -> str:
     """The page as HTML; arguments as in ``UtilityReport``."""
-    return rendered("utility.html.j2", about=about, lines=lines, grid=grid, numbers=_numbers(numbers))
+    section = numbers_section(numbers)
+    return rendered("utility.html.j2", about=about, lines=lines, grid=grid, numbers=section)
 
 
 MOST_FIGURES = 300
 """Rows of the table of numbers; the JSON holds all."""
 
 
-def _numbers(report: NumberReport | None) -> dict[str, object] | None:
+def numbers_section(report: NumberReport | None, heading: str = "h2") -> dict[str, object] | None:
     """The section about numbers; None without a figure."""
     if report is None or not report.table.figures:
         return None
     return {
+        "heading": heading,
         "heads": report.heads,
         "lines": list(report.lines(MOST_FIGURES)),
         "plot": plots.numbers(report),

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from gencard.client.card import Card
-from gencard.client.planning import Plan, check_mechanism
+from gencard.client.planning import Consent, Plan
 from gencard.client.shell.terminal import (
     HERE,
+    AimFormula,
     AsJson,
     Attributes,
     CardName,
@@ -78,8 +79,15 @@ def propose(
     program: Programs = None,
     library: Libraries = None,
     reviewed_runs: ReviewedRuns = 1,
+    formula: AimFormula = None,
+    kind: Kind = Analysis.LOGISTIC,
+    missing: Missing = "level",
     accept: Annotated[
-        bool, typer.Option("--accept", help="Sign the offer even if it differs from the proposal.")
+        bool,
+        typer.Option(
+            "--accept",
+            help="Sign the offer even if it differs from the proposal, but no other mechanism.",
+        ),
     ] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
@@ -96,9 +104,13 @@ def propose(
             purpose=purpose,
             generator=generator,
             rows=rows,
+            formula=formula,
+            kind=kind,
+            missing=missing,
             **how,
         )
         if accept and card.state is CardState.OFFERED:
+            Consent(accept=True, show=True).ask(card)
             card.accept()
         _say(card, as_json)
 
@@ -124,6 +136,9 @@ def price(
     program: Programs = None,
     library: Libraries = None,
     reviewed_runs: ReviewedRuns = 1,
+    formula: AimFormula = None,
+    kind: Kind = Analysis.LOGISTIC,
+    missing: Missing = "level",
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -134,7 +149,16 @@ def price(
     how |= {"analyses": runs(analyses, checked_runs, program, library, reviewed_runs)}
     with connected(connection) as analyst:
         card = analyst.propose(
-            dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **how
+            dataset,
+            marginals,
+            purpose="price",
+            generator=generator,
+            rows=rows,
+            dry_run=True,
+            formula=formula,
+            kind=kind,
+            missing=missing,
+            **how,
         )
         _say(card, as_json)
 
@@ -178,6 +202,9 @@ def cards(
 def accept(
     name: CardName,
     yes: Annotated[bool, typer.Option("--yes", help="Sign without confirmation.")] = False,
+    formula: AimFormula = None,
+    kind: Kind = Analysis.LOGISTIC,
+    missing: Missing = "level",
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -188,11 +215,13 @@ def accept(
     """
     with connected(connection) as analyst:
         card = analyst.card(name)
+        if formula is not None:
+            card.for_analysis(formula, kind, missing)
         if card.state is CardState.OFFERED and card.changes and not yes and is_interactive():
             console.print(card)
             typer.confirm("Sign this offer?", abort=True)
         elif card.state is CardState.OFFERED:
-            check_mechanism(card)
+            Consent(accept=True, show=True).ask(card)
         _say(card.accept(), as_json)
 
 
@@ -235,7 +264,7 @@ def terminate(name: CardName, connection: Folder = HERE, as_json: AsJson = False
 
 def _say(card: Card, as_json: bool) -> None:
     if as_json:
-        say_json(_document(card))
+        say_json({**_document(card), **_effects(card)})
         return
     console.print(card.panel(without="Next"))
     say_next(_next(card, card.name))
@@ -276,6 +305,12 @@ def _runs_price(card: Card) -> Document:
     """Most that runs on the records may cost, where any are granted."""
     granted = card.negotiation.offer is not None and card.terms.analyses != NO_ANALYSES
     return json_of(card, "analyses_price") if granted else {}
+
+
+def _effects(card: Card) -> Document:
+    """Effects of an open offer, if there are any."""
+    effects = card.effects.document() if card.state is CardState.OFFERED else {}
+    return {"effects": effects} if effects else {}
 
 
 def _document(card: Card) -> Document:
@@ -346,4 +381,4 @@ def plan_next(plan: Plan) -> str:
 def _plan_document(plan: Plan) -> Document:
     names = ["kind", "marginals", "price", "changes", "lacking", "missing", "next_step"]
     names += [name for name in ("numbers", "lacking_sums") if getattr(plan, name)]
-    return {"formula": str(plan.formula), **json_of(plan, *names)}
+    return {"formula": str(plan.formula), **json_of(plan, *names), **_effects(plan.answer)}

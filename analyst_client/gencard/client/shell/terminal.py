@@ -137,6 +137,13 @@ Generator = Annotated[str, typer.Option(help="Generator, as `gencard generators`
 Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Default: the policy's limit.")]
 
 
+AimFormula = Annotated[
+    str | None,
+    typer.Option(
+        "--formula",
+        help="Analysis that the card is for: the offer says what noise and levels do to it.",
+    ),
+]
 Missing = Annotated[
     str,
     typer.Option(

@@ -54,25 +54,29 @@ class CardReview(steward.CardReview, Displayable):
 
     Args:
         checks: Whether the tables pass the checks of counts; empty if there are no checks.
+        tails: Sentences about numbers whose answers will wait for a steward.
     """
 
     checks: str = field(default="", metadata=written(private=True))
+    tails: tuple[str, ...] = field(default=(), metadata=written(private=True))
 
     @property
     def name(self) -> str:
         return self.card.name
 
     @property
+    def exact(self) -> bool:
+        """Whether approving would offer exact statistics."""
+        return self.waits and self.price is not None and not (self.price.epsilon or self.price.rho)
+
+    @property
     def checked(self) -> bool:
         """Whether approving would offer exact counts with checks, or sums, which records may fail."""
-        if not self.waits or self.price is None:
-            return False
         requested = self.card.proposed
         now = {change.field: change.new for change in self.changes}
         transform = now.get("transform", str(requested.transform))
-        noisy = bool(self.price.epsilon or self.price.rho)
         has_checks = transform != str(AS_COUNTED) and not _ONLY_ROUNDED.fullmatch(transform)
-        return not noisy and (has_checks or bool(requested.sums))
+        return self.exact and (has_checks or bool(requested.sums))
 
     @property
     def waits(self) -> bool:
@@ -97,6 +101,7 @@ class CardReview(steward.CardReview, Displayable):
             lines.append(("Approve fails", self.refusal))
         if self.checks:
             lines.append(("Checks", self.checks))
+        lines += [("Answers", line) for line in self.tails]
         if self.two:
             lines.append(("Stewards", "two must decide"))
         return [*lines, ("Next", self.next_step), ("Shown", self.shown)]

@@ -40,7 +40,7 @@ class RiskReview(steward.RiskReview, Displayable):
     def _panel(self) -> tuple[str, Sequence[Part]]:
         report, time = self.examined
         parts: list[Part] = [_FOR_STEWARDS, self._extent(report, time), *report.failing_lines]
-        parts += report.histogram_lines
+        parts += [*report.tail_lines, *report.histogram_lines]
         parts += [*_small(report), *_certain(report)]
         if self.worst:
             lines = [(one.known, one.certain, f"{one.records:,}") for one in self.worst]

@@ -17,8 +17,8 @@ from gencard.controller.jobs.tasks import (
 )
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.card.sums import Histogram, cell_names
-from gencard.core.coding import Coding
-from gencard.core.dataset import Dataset
+from gencard.core.coding import Coding, Edges
+from gencard.core.dataset import Dataset, NumbersOf
 from gencard.core.domain import Clique
 from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.evaluation.material import Material
@@ -29,10 +29,14 @@ from gencard.core.psi_risk.risk import (
     failing_counts,
     failing_table,
     failing_tables,
+    long_tails,
     psi_risk,
     small_cells,
 )
-from gencard.core.types import IntArray, Progress
+from gencard.core.scale import Places
+from gencard.core.statistics.places import places_of
+from gencard.core.types import FloatArray, IntArray, Progress
+from gencard.run.levels import Numbers
 from gencard.wire.documents.psi_document import psi_of_document
 
 
@@ -68,18 +72,20 @@ def look(job: RiskJob, progress: Progress) -> RiskResult:
     records = records_over(job.cliques, job.records)
     failing = failing_tables(records, job.own, job.transform, coding)
     risk = psi_risk(records, job.cliques, progress=progress)
-    fine = _fine_counts(job.records, job.histograms)
-    histograms = (small_cells((name,), counts, risk.threshold) for name, counts in fine.items())
+    fine = _fine_counts(job.records, tuple(dict.fromkeys((*job.histograms, *job.with_step))))
+    histograms = (small_cells((name,), fine[name], risk.threshold) for name in job.histograms)
     own = () if job.numbers is None else _failing_numbers(job.numbers, fine, coding)
-    return RiskResult(replace(risk, failing=(*failing, *own), histograms=tuple(histograms)))
+    tails = long_tails(coding, {name: fine[name] for name in job.with_step}, len(records), job.influence)
+    failing = (*failing, *own)
+    return RiskResult(replace(risk, failing=failing, histograms=tuple(histograms), tails=tails))
 
 
-def _fine_counts(records: Records, histograms: Clique) -> dict[str, IntArray]:
-    """Counts of the cells of histograms, by attribute."""
-    if not histograms:
+def _fine_counts(records: Records, names: Clique) -> dict[str, IntArray]:
+    """Counts of the fine cells of attributes with a step, by attribute."""
+    if not names:
         return {}
     with opened(records) as source:
-        return dict(zip(histograms, source.summed((), histograms).fine_counts(), strict=True))
+        return dict(zip(names, source.summed((), names).fine_counts(), strict=True))
 
 
 def _failing_numbers(
@@ -101,7 +107,7 @@ def _failing_numbers(
 
 def _material(job: CompareJob) -> Material:
     rows = RowsFile(job.rows_file).dataset()
-    attributes, coding = rows.domain.attributes, job.schema.coding
+    attributes, coding, psi = rows.domain.attributes, job.schema.coding, psi_of_document(job.psi)
     original, holdout = (
         None if records is None else _read(records, attributes) for records in (job.records, job.holdout)
     )
@@ -113,9 +119,29 @@ def _material(job: CompareJob) -> Material:
         seed=job.seed,
         original=original,
         holdout=holdout,
-        psi=psi_of_document(job.psi).fitted,
+        psi=psi,
+        numbers=_numbers(job, rows, places_of(psi, coding)),
         together=job.together,
+        schema=coding,
     )
+
+
+def _numbers(job: CompareJob, rows: Dataset, places: Mapping[str, Places]) -> NumbersOf:
+    """Numbers of rows as a release has them, drawn with the seed of the evaluations."""
+    coding = job.schema.coding
+
+    def numbers(name: str) -> FloatArray | None:
+        edges = coding.attribute(name).coding
+        if not isinstance(edges, Edges):
+            return None
+        stream = (
+            Numbers.of_rows(job.seed, rows, coding, places)
+            if job.derivations
+            else Numbers(job.seed, places=places)
+        )
+        return stream.of(name, edges, rows.column(name))
+
+    return numbers
 
 
 def _read(records: Records, attributes: Clique) -> Dataset:

@@ -128,12 +128,11 @@ class Descriptions:
     def compare(
         self,
         dataset_entry: DatasetEntry,
-        version: str,
         measures: Sequence[Evaluation],
         *,
         rows_file: Path,
         psi: bytes,
-        cliques: Sequence[Clique],
+        card: CardTerms,
         seed: int,
     ) -> CompareJob:
         """Records and holdout are named only where a measure looks at them."""
@@ -141,20 +140,21 @@ class Descriptions:
         policy, holdout = dataset_entry.policy, dataset_entry.holdout
         records = other = None
         if Need.RECORDS in needs:
-            records = self._records(dataset_entry, version)
+            records = self._records(dataset_entry, card.version)
         if Need.HOLDOUT in needs and holdout is not None:
             other = self._records(replace(dataset_entry, data=holdout.data), holdout.version)
         return CompareJob(
             rows_file,
             tuple(measure.name for measure in measures),
             psi,
-            tuple(cliques),
+            card.terms.marginals,
             dataset_entry.schema,
             dataset_entry.declared,
             AllowedTogether(tuple(policy.forbidden), policy.measuring(noisy=False).largest_order),
             seed,
             records,
             other,
+            card.derivations,
         )
 
     def answer(
@@ -168,9 +168,8 @@ class Descriptions:
         before: Before,
     ) -> AnswerJob:
         """One checked run, which is judged beside all that was released of the same records."""
-        records, analyses = self._records(dataset_entry, version), dataset_entry.policy.analyses
-        rules = analyses.rules.of_persons(dataset_entry.schema.most_records)
-        stored = analyses.stored
+        records, rules = self._records(dataset_entry, version), dataset_entry.run_rules
+        stored = dataset_entry.policy.analyses.stored
         return AnswerJob(records, question, privacy, numbers, before, rules, stored)
 
     def keep(
@@ -210,19 +209,23 @@ class Descriptions:
         *,
         histograms: Clique = (),
         before: Before = NOTHING,
+        with_step: Clique = (),
     ) -> RiskJob:
         """Describe a look at the risk of tables of the present records; see ``RiskJob``.
 
         Args:
             own: Exact terms of the card; None if it has none.
             before: What was released of the same records, beside which exact sums are judged.
+            with_step: Attributes with a step that the exact terms name.
         """
-        version = dataset_entry.version
+        version, limit = dataset_entry.version, dataset_entry.run_rules.influence
         records, marginals = self._records(dataset_entry, version), own.marginals if own else ()
         transform = AS_COUNTED if own is None else own.transform
         has_numbers = own is not None and own.numbers
         numbers = self.measure(dataset_entry, version, own, before) if own and has_numbers else None
-        return RiskJob(records, tuple(cliques), marginals, transform, histograms, numbers)
+        return RiskJob(
+            records, tuple(cliques), marginals, transform, histograms, numbers, with_step, limit
+        )
 
     def run_black_box(
         self,

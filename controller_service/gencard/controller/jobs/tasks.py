@@ -285,6 +285,7 @@ class CompareJob:
         together: Attributes that the policy allows to be combined.
         records: None if no evaluation reads them.
         holdout: None if no evaluation reads it, or there is none.
+        derivations: Whether numbers of derived attributes are those of their sources.
     """
 
     rows_file: Path
@@ -297,6 +298,7 @@ class CompareJob:
     seed: int
     records: Records | None
     holdout: Records | None
+    derivations: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +424,8 @@ class RiskJob:
         transform: Checks and rounding of the card.
         histograms: Those that are released, the card's own among them.
         numbers: The card's own histograms and sums, as its measurement would judge them.
+        with_step: Attributes with a step that the exact terms name.
+        influence: Largest influence of a record that the policy permits; None for any.
     """
 
     records: Records
@@ -430,6 +434,8 @@ class RiskJob:
     transform: Transform
     histograms: Clique = ()
     numbers: MeasureJob | None = None
+    with_step: Clique = ()
+    influence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from gencard.controller.records.tables.address import TableAddress
 from gencard.core.domain import Domain
 from gencard.core.errors import NotFoundError
 from gencard.core.evaluation.material import NOTHING_DECLARED, Declared
+from gencard.core.output_checks.rules import Rules
 from gencard.core.policy import Policy
 from gencard.core.types import VersionKind
 from gencard.wire.documents.schema_document import coding_digest
@@ -68,6 +69,11 @@ class DatasetEntry:
     @property
     def domain(self) -> Domain:
         return self.schema.coding.domain
+
+    @property
+    def run_rules(self) -> Rules:
+        """Rules of checked runs, for persons where each may have several records."""
+        return self.policy.analyses.rules.of_persons(self.schema.most_records)
 
     def covers(self, names: Iterable[str]) -> bool:
         """Whether the version changes with each number of some attributes: all do that have a step."""

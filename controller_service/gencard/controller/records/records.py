@@ -17,12 +17,12 @@ from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.records.vault import check_detected, open_source
 from gencard.controller.settings.settings import DatasetTable
-from gencard.core.card.sums import Histogram, cell_names, scale_of
-from gencard.core.coding import PLAIN, Coding
+from gencard.core.card.sums import Histogram, cell_names
+from gencard.core.coding import PLAIN
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
-from gencard.core.output_checks.influence import least_group
 from gencard.core.policy import NumbersOffer
+from gencard.core.psi_risk.risk import LongTail, long_tails
 from gencard.core.scale import Adjustments
 from gencard.core.types import Counts
 
@@ -131,22 +131,6 @@ class SmallTable:
 
 
 @dataclass(frozen=True, slots=True)
-class LongTail:
-    """A number of which one record moves the means of many groups by more than the policy's limit.
-
-    Args:
-        least: Records below which a group that may hold the most distant value waits for a steward.
-        edge: A last edge with which smaller groups would do; None where no cell begins at one.
-        with_edge: ``least`` with it.
-    """
-
-    name: str
-    least: int
-    edge: str | None
-    with_edge: int
-
-
-@dataclass(frozen=True, slots=True)
 class SmallCells:
     """Cells of a dataset's pairs that hold few records: exact facts, for the steward alone.
 
@@ -192,11 +176,6 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
         numbers = schema.coding.with_step
         fine = source.summed((), numbers).fine_counts() if numbers else []
     limit = policy.analyses.rules.of_persons(schema.most_records).influence
-    tails = [
-        _tail(schema.coding, name, counts, limit)
-        for name, counts in zip(numbers, fine, strict=True)
-        if limit is not None
-    ]
     pair_tables, records = tables[len(singles) :], int(tables[0].sum())
     levels = {one.name: one.coding.level_names for one in schema.coding.attributes}
     histograms = [
@@ -222,27 +201,8 @@ def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
                 filter(lambda one: one.few, [*histograms, *small]), key=lambda one: (one.width, -one.few)
             )
         ),
-        tuple(one for one in tails if _SHARE * one.least > records),
+        long_tails(schema.coding, dict(zip(numbers, fine, strict=True)), records, limit),
     )
-
-
-_SHARE = 10
-"""A column is named if a group of this part of the records would wait because of it."""
-
-
-def _tail(coding: Coding, name: str, counts: Counts, limit: float) -> LongTail:
-    """Size that groups need as the schema is, and with the largest last edge that helps."""
-    cells = scale_of(coding, name).cells
-    edges = np.array(list(map(float, cells)))
-    counts = counts[: len(edges) - 1]
-    values, held = (edges[1:] + edges[:-1]) / 2, np.flatnonzero(counts)
-    values[held[-1:]] = edges[held[-1:] + 1]
-    least = least_group(values, counts, limit)
-    for edge in cells[-2:0:-1]:
-        with_edge = least_group(np.minimum(values, float(edge)), counts, limit)
-        if _SHARE * with_edge <= counts.sum():
-            return LongTail(name, least, f"{edge.normalize():f}", with_edge)
-    return LongTail(name, least, None, least)
 
 
 def _small_table(

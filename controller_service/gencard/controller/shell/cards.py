@@ -18,6 +18,7 @@ from gencard.controller.shell.terminal import (
     controller_state,
     local_desk,
     reason_for_good,
+    say,
     say_json,
 )
 from gencard.controller.state.cards import list_cards
@@ -141,7 +142,10 @@ def revoke(
 
 
 def _decide(desk: LocalDesk, kind: Kind, name: str, reason: str | None, **arguments: Any) -> None:
-    """Decide on a card, and print it."""
+    """Decide on a card, and print it; numbers whose answers will wait come first."""
+    report = desk.desk.risks.examined(desk.who, name) if kind in (Kind.APPROVE, Kind.COUNTER) else None
+    for line in () if report is None else report.tail_lines:
+        say(line)
     if desk.decide(kind, name, reason, **arguments) is None:
         return
     with desk.opened.database.reading() as tx:

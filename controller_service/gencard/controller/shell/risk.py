@@ -65,7 +65,7 @@ def _look(opened: ControllerState, dataset_entry: DatasetEntry, tables: ExactTab
 def _say(report: PsiRisk, worst: Sequence[CertainKey]) -> None:
     small = report.small
     say(f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables")
-    for line in (*report.failing_lines, *report.histogram_lines):
+    for line in (*report.failing_lines, *report.tail_lines, *report.histogram_lines):
         say(line)
     few = f"cells of fewer than {report.threshold}"
     cells = table("Small counts", "table", "cells of 1 record", few, "records in them")

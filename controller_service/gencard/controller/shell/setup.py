@@ -21,7 +21,6 @@ from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
 from gencard.controller.records.catalogue import PREFIX, Catalogue
 from gencard.controller.records.records import (
-    LongTail,
     SmallCells,
     check_records,
     check_rights,
@@ -312,25 +311,12 @@ def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]]) -> None:
     for entry, counted in small:
         if counted.tables:
             _say_small_tables(entry, counted)
-        _say_tails(entry.name, counted.tails)
+        for one in counted.tails:
+            say(f"{entry.name}: {one}")
 
 
 MOST_TABLES = 20
 """Tables with small cells that ``check`` names for each dataset."""
-
-
-def _say_tails(dataset: str, tails: Sequence[LongTail]) -> None:
-    """Say of which numbers answers will wait, and with which last edge they would not."""
-    for one in tails:
-        remedy = (
-            f'; with a last edge of {one.edge} and above = "highest", of fewer than {one.with_edge:,}'
-            if one.edge
-            else ""
-        )
-        say(
-            f"{dataset}: one record moves means of {one.name} by more than analyses.influence permits "
-            f"in groups of fewer than about {one.least:,} records, and they wait for a steward{remedy}."
-        )
 
 
 def _say_small_tables(entry: DatasetTable, counted: SmallCells) -> None:

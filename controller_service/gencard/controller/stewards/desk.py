@@ -139,9 +139,10 @@ class Desk(Deciding):
             return
         dropped = {frozenset(clique) for clique in action.arguments.get("drop", ())}
         without = frozenset(action.arguments.get("without", ()))
+        report = self.risks.examined(who, action.resource)
         left = [
             one
-            for one in self.risks.failing(who, action.resource)
+            for one in (() if report is None else report.failing)
             if without.isdisjoint(one.clique) and (one.statistic or frozenset(one.clique) not in dropped)
         ]
         if left:

@@ -39,7 +39,7 @@ from gencard.core.errors import (
     PermissionDeniedError,
     ServiceUnavailableError,
 )
-from gencard.core.psi_risk.risk import FailingTable, PsiRisk
+from gencard.core.psi_risk.risk import PsiRisk
 from gencard.core.typed_json import PLAIN
 from gencard.wire.documents.card_document import transform_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
@@ -59,6 +59,8 @@ class ExactTables:
         cards: Names of the other cards.
         own: Terms of the card itself, if they are exact.
         before: What was released already, beside which the card's sums are judged.
+        with_step: Attributes with a step that any of the terms names.
+        influence: Largest influence of a record that the policy permits; None for any.
     """
 
     cliques: tuple[Clique, ...]
@@ -67,6 +69,8 @@ class ExactTables:
     own: Proposal | None = None
     histograms: Clique = ()
     before: Before = NOTHING
+    with_step: Clique = ()
+    influence: float | None = None
 
     @property
     def digest(self) -> str:
@@ -82,12 +86,19 @@ class ExactTables:
         if own is not None and own.numbers:
             tables["numbers"] = [*map(str, own.numbers)]
             tables["before"] = sha256(repr(self.before).encode())
+        if self.with_step and self.influence is not None:
+            tables["influence"] = [*self.with_step, repr(self.influence)]
         return digest_of(tables)
 
     def job(self, jobs: Descriptions, dataset_entry: DatasetEntry) -> RiskJob:
         """Describe the look."""
         return jobs.look(
-            dataset_entry, self.cliques, self.own, histograms=self.histograms, before=self.before
+            dataset_entry,
+            self.cliques,
+            self.own,
+            histograms=self.histograms,
+            before=self.before,
+            with_step=self.with_step,
         )
 
 
@@ -183,13 +194,17 @@ class Risks:
         if own is not None and own.sums:
             dataset = dataset_entry.name
             before = released_before(tx, self.cards, dataset=dataset, version=version, but=card.name)
-        return ExactTables(cliques, names, version, own, histograms, before)
+        named = {
+            name for one in exact for clique in (*one.cliques, *one.number_cliques) for name in clique
+        }
+        with_step = tuple(name for name in coding.with_step if name in named)
+        limit = dataset_entry.run_rules.influence
+        return ExactTables(cliques, names, version, own, histograms, before, with_step, limit)
 
-    def failing(self, who: Identity, name: str) -> tuple[FailingTable, ...]:
-        """Tables of a card that fail its checks, as far as the present tables were examined."""
+    def examined(self, who: Identity, name: str) -> PsiRisk | None:
+        """Return the report on a card, if its tables are still those that were examined."""
         view = self.view(who, name)
-        examined = view.state is RiskState.READY and view.report is not None
-        return view.report.failing if examined and view.report is not None else ()
+        return view.report if view.state is RiskState.READY else None
 
     def _terms(self, tx: Connection, card: Card) -> Proposal:
         """Of a proposal that waits, what approving would offer: the policy may grant less."""

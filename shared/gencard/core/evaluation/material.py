@@ -84,6 +84,7 @@ class Material:
         numbers: Numbers of the release, where they are compared with psi.
         seed: Of all draws: the same rows and seed give the same numbers.
         together: Which attributes may be looked at together.
+        schema: The whole schema, which numbers are compared under; None if ``coding`` is it.
     """
 
     synthetic: Dataset
@@ -96,6 +97,7 @@ class Material:
     psi: Psi | None = None
     numbers: NumbersOf | None = None
     together: AllowedTogether = EVERYTHING
+    schema: Coding | None = None
 
     @property
     def records(self) -> Dataset:

@@ -242,7 +242,8 @@ class FidelityFinding(Finding):
 
 def fidelity_finding(material: Material) -> FidelityFinding:
     """Compare the release with psi, and its numbers if they are known and have steps."""
-    coding, attributes = material.coding, material.synthetic.domain.attributes
+    coding = material.schema or material.coding
+    attributes = material.synthetic.domain.attributes
     if material.numbers is None or not numbers_in(coding, attributes):
         return FidelityFinding(fidelity(material.measured, material.synthetic))
     facts = fidelity(material.measured, material.synthetic, coding=coding, numbers=material.numbers)

@@ -238,26 +238,6 @@ def of_contrasts(
     return largest
 
 
-def least_group(values: FloatArray, counts: NDArray[np.number], limit: float) -> int:
-    """Return how many records, nearly, a mean needs that may hold the most distant value of a column.
-
-    With a distance of z standard deviations of the column, the figure of a group of n is nearly
-    z / sqrt(n).
-
-    Args:
-        values: Ascending, shape ``(m,)``.
-        counts: Records of each.
-        limit: The policy's.
-    """
-    values, counts = values[counts > 0], counts[counts > 0]
-    if not len(values):
-        return 0
-    mean = float(np.average(values, weights=counts))
-    spread = float(np.sqrt(np.average((values - mean) ** 2, weights=counts)))
-    away = max(values[-1] - mean, mean - values[0])
-    return int(np.ceil((away / spread / limit) ** 2)) if spread > 0 else 0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Correlated:
     """One side of a correlation.

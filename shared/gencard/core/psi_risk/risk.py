@@ -6,7 +6,7 @@ certain for somebody who knows others of a person, which cells certainly hold so
 was not released, and which attributes can be guessed with confidence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations_with_replacement
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.card.mechanism import AS_COUNTED, Transform
+from gencard.core.card.sums import scale_of
 from gencard.core.coding import Coding, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -28,7 +29,7 @@ from gencard.core.psi_risk.wide import WideTables, wide_tables
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import failing
 from gencard.core.typed_json import PLAIN
-from gencard.core.types import Counts, Progress, ignore_progress
+from gencard.core.types import Counts, FloatArray, Progress, ignore_progress
 
 THRESHOLD = 10
 """Counts below it are called small."""
@@ -203,6 +204,34 @@ def together(tables: tuple[SmallTableCells, ...]) -> SmallTableCells:
 
 
 @dataclass(frozen=True, slots=True)
+class LongTail:
+    """A number of which one record moves the means of many groups by more than the policy's limit.
+
+    Args:
+        least: Records below which a group that may hold the most distant value waits for a steward.
+        edge: A last edge with which smaller groups would do; None where no cell begins at one.
+        with_edge: ``least`` with it.
+    """
+
+    name: str
+    least: int
+    edge: str | None
+    with_edge: int
+
+    def __str__(self) -> str:
+        """One sentence, for a steward."""
+        remedy = (
+            f'; with a last edge of {self.edge} and above = "highest", of fewer than {self.with_edge:,}'
+            if self.edge
+            else ""
+        )
+        return (
+            f"One record moves means of {self.name} by more than analyses.influence permits in groups "
+            f"of fewer than about {self.least:,} records, and they wait for a steward{remedy}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PsiRisk:
     """Risk of exact tables.
 
@@ -225,6 +254,7 @@ class PsiRisk:
         failing: Tables of the card that fail its checks, and sums that fail the rules: the measurement
             would be refused.
         histograms: Fine cells of each histogram that is released.
+        tails: Numbers that the exact terms name of which groups of a tenth of the records wait.
     """
 
     attributes: Clique
@@ -241,6 +271,7 @@ class PsiRisk:
     wide: WideTables
     failing: tuple[FailingTable, ...] = field(default=(), metadata=written(omit=True))
     histograms: tuple[SmallTableCells, ...] = field(default=(), metadata=written(omit=True))
+    tails: tuple[LongTail, ...] = field(default=(), metadata=written(omit=True))
 
     @property
     def wrong(self) -> int:
@@ -264,6 +295,11 @@ class PsiRisk:
             f"fewer than {self.threshold} records, {one.single:,} of them one."
             for one in self.histograms
         )
+
+    @property
+    def tail_lines(self) -> tuple[str, ...]:
+        """Sentences for a steward about numbers whose answers will wait by the influence rule."""
+        return tuple(map(str, self.tails))
 
     @property
     def not_covered(self) -> tuple[str, ...]:
@@ -357,3 +393,58 @@ def small_pairs(released: ReleasedTables, threshold: int) -> tuple[tuple[int, ..
             small = small_cells(pair, released.marginal(pair), threshold).small
             counts[row, column] = counts[column, row] = small
     return tuple(tuple(map(int, row)) for row in counts)
+
+
+_SHARE = 10
+"""A number is named if a group of this part of the records would wait because of it."""
+
+
+def long_tails(
+    coding: Coding, fine: Mapping[str, Counts], records: int, limit: float | None
+) -> tuple[LongTail, ...]:
+    """Return the numbers of which groups of a tenth of the records wait by the influence rule.
+
+    Args:
+        fine: Counts of the fine cells of attributes with a step, by name.
+        records: Number of records of the dataset.
+        limit: Largest influence that the policy permits; None for any.
+    """
+    if limit is None:
+        return ()
+    tails = (_tail(coding, name, counts, limit) for name, counts in fine.items())
+    return tuple(one for one in tails if _SHARE * one.least > records)
+
+
+def _tail(coding: Coding, name: str, counts: Counts, limit: float) -> LongTail:
+    """Return the size that groups need, as the schema is and with the largest last edge that helps."""
+    cells = scale_of(coding, name).cells
+    edges = np.array(list(map(float, cells)))
+    counts = counts[: len(edges) - 1]
+    values, held = (edges[1:] + edges[:-1]) / 2, np.flatnonzero(counts)
+    values[held[-1:]] = edges[held[-1:] + 1]
+    least = least_group(values, counts, limit)
+    for edge in cells[-2:0:-1]:
+        with_edge = least_group(np.minimum(values, float(edge)), counts, limit)
+        if _SHARE * with_edge <= counts.sum():
+            return LongTail(name, least, f"{edge.normalize():f}", with_edge)
+    return LongTail(name, least, None, least)
+
+
+def least_group(values: FloatArray, counts: NDArray[np.number], limit: float) -> int:
+    """Return how many records, nearly, a mean needs that may hold the most distant value of a column.
+
+    With a distance of z standard deviations of the column, the figure of a group of n is nearly
+    z / sqrt(n).
+
+    Args:
+        values: Ascending, shape ``(m,)``.
+        counts: Records of each.
+        limit: The policy's.
+    """
+    values, counts = values[counts > 0], counts[counts > 0]
+    if not len(values):
+        return 0
+    mean = float(np.average(values, weights=counts))
+    spread = float(np.sqrt(np.average((values - mean) ** 2, weights=counts)))
+    away = max(values[-1] - mean, mean - values[0])
+    return int(np.ceil((away / spread / limit) ** 2)) if spread > 0 else 0
