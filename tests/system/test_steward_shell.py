@@ -15,7 +15,12 @@ from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import PLACEHOLDER, read_schema
 from gencard.controller.shell.main import app, run_shell
 from gencard.core.card.budget import Price
-from gencard.core.errors import InvalidInputError, StaleEtagError, UndeclaredLevelError
+from gencard.core.errors import (
+    CardStateError,
+    InvalidInputError,
+    StaleEtagError,
+    UndeclaredLevelError,
+)
 from tests.system.house import SPENDING, build, spending
 from tests.system.raw_calls import configure
 from tests.system.test_s25_checks import COUNTS, RUNS, housed
@@ -245,6 +250,9 @@ def test_what_is_rejected_is_over(run, asked):
     assert "terminated" in run("reject", asked.name, "--remark", "Not now.")
     with pytest.raises(StaleEtagError):
         asked.terminate()
+    assert ("Ended by", "the controller's steward: Not now.") in asked.refresh().lines()
+    with pytest.raises(CardStateError, match=r"Ended by the controller's steward: Not now\."):
+        asked.wait(for_="agreed")
 
 
 def test_the_risk_of_a_card_is_shown_and_the_log_says_who_looked(run, asked, watched_house):

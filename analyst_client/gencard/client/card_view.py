@@ -51,6 +51,7 @@ _WAITS_FOR = {
     CardState.AUDITING: "its audit",
     CardState.SUSPENDED: "the controller's steward",
 }
+_ENDED_BY = dict.fromkeys(("reject", "revoke"), "the controller's steward")
 CHANGED = "The offer differs from the proposal:"
 CHANGE_HEADS = ("Field", "Proposed", "Offered", "Reason")
 _FROM = {
@@ -327,6 +328,15 @@ class CardView(Displayable):
         history = self._negotiation.history
         return history[-1].time if history else None
 
+    @property
+    def ended_by(self) -> str:
+        """Who ended the card, and the remark on it; empty if nobody did."""
+        if self.state not in (CardState.TERMINATED, CardState.REVOKED) or not self._negotiation.history:
+            return ""
+        last = self._negotiation.history[-1]
+        words = _ENDED_BY.get(last.action, "the analyst")
+        return f"{words}: {last.remark}" if last.remark else f"{words}, without a remark"
+
     def _waits(self) -> str:
         return (
             self.waits_for if self.since is None else f"{self.waits_for}, since {time_text(self.since)}"
@@ -338,6 +348,7 @@ class CardView(Displayable):
         lines = [
             ("State", str(self.state) if self.name else "priced only"),
             *([("Waits for", self._waits())] if self.waits_for else []),
+            *([("Ended by", self.ended_by)] if self.ended_by else []),
             ("Next", self.next_step),
             *terms.about,
             ("Marginals", _marginals(terms.marginals) or "none"),

@@ -90,7 +90,8 @@ def _reached(card: CardView, target: str) -> bool:
     if target == ANSWERED:
         return card.state not in WAITING
     if card.state in _ENDED:
-        raise CardStateError(state=card.state, advice=f"Next: {card.next_step}.")
+        why = f"Ended by {card.ended_by}. " if card.ended_by else ""
+        raise CardStateError(state=card.state, advice=f"{why}Next: {card.next_step}.")
     if card.state is CardState.OFFERED:
         raise WrongTurnError(turn=card.turn, advice=f"Answer the offer first: {card.next_step}.")
     if target == AGREED:
