@@ -9,7 +9,7 @@ The best of the four counts.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache, partial
@@ -484,18 +484,48 @@ ATTACKS: tuple[Attack, ...] = (
 """Attacks on numbers as the file has them."""
 
 
+_LEVEL = 0.01
+"""Probability that runs without a leak miss one of the targets."""
+
+
 def run(quick: bool) -> bench.Result:
-    """Each question, file, size and limit in a line."""
+    """Each question, file, size and limit in a line; then each question of all files together."""
     rows = [
         (str(probe), name, records, limit, one.targets, one.ends["told"], one.ends["waits"],
-         one.ends["refused"], one.differs, round(one.prior, 2),
-         round(one.best[1] / len(one.groups), 2) if one.groups else None, one.best[0])
+         one.ends["refused"], one.differs, round(one.prior, 2), _share(one), one.best[0])
         for probe in PROBES
         for (name, records, limit), one in _results(probe, quick).items()
     ]  # fmt: skip
     columns = ("question", "file", "n", "limit", "targets", "told", "wait", "refused", "differ",
                "prior", "right", "attacker")  # fmt: skip
-    return bench.Result((bench.Table("Largest number of the file", columns, rows),), (), {})
+    outcomes = [(attack, attack.run(quick)) for attack in ATTACKS]
+    above = [attack for attack, one in outcomes if attack.p_value(one) < _LEVEL / len(ATTACKS)]
+    return bench.Result(
+        (
+            bench.Table("Largest number of the file", columns, rows),
+            bench.Table("Questions of all files together", _COLUMNS, list(_of_questions(quick))),
+        ),
+        (bench.Target("attacks above their bound", len(above), 0, "at most"),),
+        {"above": [attack.name for attack in above]},
+    )
+
+
+_COLUMNS = ("question", "limit", "targets", "told", "wait", "refused", "end differs, %", "prior",
+            "right", "above the prior", "most")  # fmt: skip
+
+
+def _of_questions(quick: bool) -> Iterator[tuple[bench.Cell, ...]]:
+    for probe, (limit, most) in product(PROBES, LIMITS.items()):
+        one = together(one for key, one in _results(probe, quick).items() if key[2] == limit)
+        ends = (one.ends["told"], one.ends["waits"], one.ends["refused"])
+        differs, right = round(100 * one.differs / one.targets, 1), _share(one)
+        above = None if right is None else round(right - one.prior, 2)
+        yield str(probe), limit, one.targets, *ends, differs, round(one.prior, 2), right, above, most
+
+
+def _share(one: Ended) -> float | None:
+    """Right guesses of the best attacker, of the answers that were told."""
+    return round(one.best[1] / len(one.groups), 2) if one.groups else None
 
 
 if __name__ == "__main__":
