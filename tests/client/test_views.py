@@ -1,5 +1,6 @@
 """How objects show themselves, and how little an import costs."""
 
+import io
 import json
 import subprocess
 import sys
@@ -10,14 +11,16 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from rich.panel import Panel
 
 import gencard.client
 from gencard.client import all_marginals, card_view, histogram, mean, total
 from gencard.client.card_view import NEXT
-from gencard.client.catalogue import CatalogueEntry, ShownPolicy
-from gencard.client.display import Listed, notebook_bar
+from gencard.client.catalogue import _HEADS, CatalogueEntry, ShownPolicy
+from gencard.client.display import Diff, Entries, Listed, notebook_bar
 from gencard.client.shell.catalogue import _document
 from gencard.client.shell.terminal import moment_said
+from gencard.client.stewards.card_review import WIDEST_MAP, together_grid
 from gencard.client.terms import phi_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
@@ -27,6 +30,7 @@ from gencard.core.coding import Attribute, Edges, Labels, Reading
 from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain
 from gencard.core.scale import Scale
+from gencard.wire.steward import Together
 from tests.client.fake_world import CODING
 from tests.client.test_report import Page, text_of
 
@@ -229,6 +233,50 @@ def test_names_are_where_they_are_said_to_be():
         assert getattr(gencard.client, name).__name__ == name
     with pytest.raises(AttributeError):
         _ = gencard.client.Analist
+
+
+def printed(part, width=80):
+    """The lines of a part in a terminal of this width, in a panel as results have it."""
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(Panel(part.rich(), expand=False))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    return [line.strip("│╭╰─╮╯ ") for line in lines]
+
+
+class TestEightyColumns:
+    """A terminal of usual width breaks no interval, code or name, however many attributes there are."""
+
+    @pytest.mark.parametrize("attributes", [1, 15, 100])
+    def test_levels_of_a_dataset(self, attributes):
+        days = Edges(tuple(range(9_131, 11_000, 365)), decimals=0, dates=True)
+        labels = Labels(("a long label of several words", "another one"), missing=True)
+        declared = [
+            DeclaredAttribute(Attribute(f"attribute_{k}", days if k % 2 else labels, f"About {k}."))
+            for k in range(attributes)
+        ]
+        entry = CatalogueEntry("datasets/d", "D", "", "sam", "ab", tuple(declared))
+        lines = printed(Entries(_HEADS, entry.levels()))
+        for one in declared:
+            names = one.attribute.coding.level_names[:8]
+            assert all(any(name in line for line in lines) for name in (one.name, *names))
+        if attributes > 1:
+            assert "attribute_1  date, 5 levels" in " ".join(lines)
+
+    @pytest.mark.parametrize("attributes", [1, 8, WIDEST_MAP])
+    def test_attributes_beside_attributes(self, attributes):
+        names = tuple(f"attribute_{k}" for k in range(attributes))
+        square = tuple(tuple(row >= column for column in range(attributes)) for row in range(attributes))
+        lines = printed(together_grid(Together(names, square, square, ())))
+        assert [name for name in names if not any(name in line for line in lines)] == []
+        assert max(line.count("*") for line in lines) == attributes
+
+    def test_changes(self):
+        code = "TWO_STEWARDS_REQUIRED"
+        long = "; ".join(f"attribute_{k}, attribute_{k + 1}" for k in range(20))
+        lines = printed(Diff(("What", "Was", "Is", "Why"), [("marginals", long, long, code)]))
+        assert any(code in line for line in lines)
+        assert any("marginals" in line for line in lines)
 
 
 class TestTables:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from gencard.client.connection.connection import Connection, pages
-from gencard.client.display import Displayable, Facts, Grid, Listed, Part
+from gencard.client.display import Displayable, Entries, Facts, Listed, Part
 from gencard.core import catalogue as core_catalogue
 from gencard.core.card.budget import FREE, Price, Spend, counted
 from gencard.core.card.noise import CURRENCIES, NOISES
@@ -19,7 +19,8 @@ from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.wire.codec import prepare, value_of
 
-_HEADS = ("Attribute", "Type", "Levels", "", "Missing", "Description")
+_MOST_LEVELS = 8
+_HEADS = ("Attribute", "Type", "Levels", "Description")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -85,13 +86,14 @@ class CatalogueEntry(core_catalogue.CatalogueEntry, Displayable):
         """The number of records in words."""
         return "not declared" if self.records is None else f"{self.records:,}, as declared"
 
-    def levels(self) -> Iterator[tuple[str, ...]]:
-        """Attribute, type, number of levels, their names, rule of missing values, description."""
+    def levels(self) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...], str]]:
+        """Attribute; type, number of levels and rule of missing values; names of levels; description."""
         for one in self.attributes:
             names = one.attribute.coding.level_names
-            names_text = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-            number = str(len(names))
-            yield one.name, one.type, number, names_text, one.missing, one.attribute.description
+            missing = (f"missing: {one.missing}",) if one.missing else ()
+            facts = (one.type, f"{len(names)} level{'' if len(names) == 1 else 's'}", *missing)
+            more = ("…",) if len(names) > _MOST_LEVELS else ()
+            yield one.name, facts, (*names[:_MOST_LEVELS], *more), one.attribute.description
 
     def lines(self) -> list[tuple[str, str]]:
         """Records, groups of labels and policy; for an entry of a list, how to read it."""
@@ -106,7 +108,7 @@ class CatalogueEntry(core_catalogue.CatalogueEntry, Displayable):
         return [*facts, *groups, *self.policy.lines()]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
-        levels = [Grid(_HEADS, self.levels())] if self.coding.attributes else []
+        levels = [Entries(_HEADS, self.levels())] if self.coding.attributes else []
         return self.title or self.id, [self.description, *levels, Facts(self.lines())]
 
     def __repr__(self) -> str:

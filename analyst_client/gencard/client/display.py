@@ -16,11 +16,14 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape as markup_escape
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from gencard.client.arguments import checked
 from gencard.client.files.folder import write_bytes
@@ -31,6 +34,8 @@ from gencard.core.types import UNDEFINED, Progress
 Item = TypeVar("Item")
 
 _LONGEST_CELL = 60
+_WHOLE = 24
+"""Most characters of a cell that is never broken."""
 _NARROWEST = 16
 """Least width, in characters, of a column of prose."""
 
@@ -94,9 +99,69 @@ class Grid:
         for head in self.heads:
             right = self.numbers and len(table.columns) > 0
             table.add_column(plain(head), overflow="fold", justify="right" if right else "left")
-        for line in self.lines:
-            table.add_row(*map(plain, line))
+        return _filled(table, self.heads, self.lines)
+
+
+def _filled(table: Table, heads: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
+    """The table with its rows; a short code or name is not broken where others can be."""
+    rows = [tuple(line) for line in lines]
+    for line in rows:
+        table.add_row(*map(plain, line))
+    for column, cells in zip(table.columns, zip(heads, *rows, strict=True), strict=True):
+        longest = max(map(len, cells))
+        if longest <= _WHOLE and not any(" " in cell for cell in cells):
+            column.no_wrap, column.min_width = True, longest
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Things with a name, a few facts each, and levels: a table in notebooks, blocks in terminals.
+
+    Args:
+        heads: Of the columns of ``lines``: the name, the facts, then levels and a description.
+        lines: Levels are a tuple.
+    """
+
+    heads: Sequence[str]
+    lines: Iterable[tuple[str, Sequence[str], Sequence[str], str]]
+
+    def html(self) -> str:
+        lines = [
+            (name, ", ".join(facts), ", ".join(levels), description)
+            for name, facts, levels, description in self.lines
+        ]
+        return Grid(self.heads, lines).html()
+
+    def rich(self) -> Table:
+        table = Table.grid()
+        table.add_column(overflow="fold")
+        for name, facts, levels, description in self.lines:
+            table.add_row(f"[bold]{plain(name)}[/]  [dim]{plain(', '.join(facts))}[/]")
+            table.add_row(Padding(_Several(levels), (0, 0, 0, 4)))
+            if description:
+                table.add_row(Padding(plain(description), (0, 0, 0, 4)))
         return table
+
+
+@dataclass(frozen=True, slots=True)
+class _Several:
+    """Texts after each other; a line ends between two of them."""
+
+    texts: Sequence[str]
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        line = ""
+        for place, text in enumerate(self.texts):
+            printed = Text.from_markup(plain(text)).plain + ("," if place + 1 < len(self.texts) else "")
+            if line and cell_len(f"{line} {printed}") > options.max_width:
+                yield Text(line, overflow="fold")
+                line = ""
+            line = f"{line} {printed}" if line else printed
+        yield Text(line, overflow="fold")
+
+    def __rich_measure__(self, _console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, min(sum(cell_len(text) + 2 for text in self.texts), options.max_width))
 
 
 LEFT_OUT = "left out"
@@ -130,9 +195,7 @@ class Diff:
         table = Table(header_style="bold")
         for head, style in zip(self.heads, ("", "red", "green", *[""] * len(self.heads)), strict=False):
             table.add_column(plain(head), overflow="fold", style=style)
-        for line in self.lines:
-            table.add_row(*map(plain, line))
-        return table
+        return _filled(table, self.heads, self.lines)
 
 
 def _mark(tag: str, text: str) -> str:
@@ -140,7 +203,7 @@ def _mark(tag: str, text: str) -> str:
     return f'<{tag} style="color:color-mix(in srgb,{_COLOURS[tag]} 60%,currentColor)">{text}</{tag}>'
 
 
-Part = str | Facts | Grid | Diff
+Part = str | Facts | Grid | Diff | Entries
 """A paragraph or a table."""
 
 

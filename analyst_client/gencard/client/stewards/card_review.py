@@ -22,7 +22,7 @@ WIDEST_MAP = 16
 
 _MOST_PAIRS = 12
 _ONLY_ROUNDED = re.compile(r"rounding \d+")
-_HERE, _BEFORE, _BOTH, _NONE = "here", "before", "both", "·"
+_HERE, _BEFORE, _BOTH, _NONE = "+", "o", "*", "·"
 
 
 def first_line(first: FirstDecision) -> str:
@@ -40,7 +40,7 @@ def together_grid(together: Together) -> Grid:
         for row, (number, name) in enumerate(zip(numbers, together.attributes, strict=True))
     ]
     padded = [(*line, *[""] * (len(numbers) + 2 - len(line))) for line in lines]
-    return Grid(("", "", *numbers), padded)
+    return Grid(("", "", *numbers), padded, numbers=True)
 
 
 def _together(together: Together, row: int, column: int) -> str:
@@ -111,7 +111,10 @@ class CardReview(steward.CardReview, Displayable):
         if self.changes:
             parts += ["Approving changes the proposal:", Diff(CHANGE_HEADS, change_lines(self.changes))]
         if 0 < len(self.together.attributes) <= WIDEST_MAP:
-            parts += ["Attributes that are in one table of this card or of cards granted before:"]
+            parts += [
+                f"Attributes that are in one table of this card ({_HERE}), of cards granted before "
+                f"({_BEFORE}), of both ({_BOTH}):"
+            ]
             parts += [together_grid(self.together)]
         if new := [named(pair) for pair in self.together.new_pairs()]:
             more = f" and {len(new) - _MOST_PAIRS} more" if len(new) > _MOST_PAIRS else ""
