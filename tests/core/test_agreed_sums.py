@@ -1,14 +1,17 @@
 """Noisy sums of one number by several attributes agree on one total: weighted least squares of all."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from gencard.core.answers.design import Block
 from gencard.core.answers.margins import PsiMargins
+from gencard.core.answers.noise.differences import MOST_MOVED
 from gencard.core.answers.noise.reconciled import NoisyMargins, covariance_of, margins_of
 from gencard.core.card.sums import Sum
 from gencard.core.domain import Clique
-from gencard.core.errors import LackingMarginalsError
+from gencard.core.errors import LackingMarginalsError, NoiseDrownsError
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import Measurement, Psi, SumMeasurement
 from gencard.formulas.answering import answer_of
@@ -146,3 +149,19 @@ def test_the_noise_that_an_answer_states_is_that_of_its_draws(records):
     share = covered / (draws * len(truth))
     assert 0.92 < share < 0.98
     assert np.allclose(np.mean(parts, axis=0) / np.std(values, axis=0), 1, atol=0.15)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_noise_in_squares_of_a_term_drowns_what_divides_by_them(records, share):
+    needs = question_needs("k ~ z", Analysis.LINEAR, CODING)
+    exact = psi_with(records, needs.cliques, needs.sums)
+    marginals = tuple(replace(one, stddev=0.01) for one in exact.measurements)
+    units = 2 * (records.z - 2)  # steps from the middle of the edges
+    spread = share * len(records) * units.var()
+    sums = (replace(one, stddev=spread if one.sum.of == ("z", "z") else 0.01) for one in exact.sums)
+    margins = margins_of(Psi(exact.domain, marginals, (), (), tuple(sums)), CODING)
+    if share < MOST_MOVED:
+        assert answer_of("k ~ z", Analysis.LINEAR, margins, CODING).coefficients is not None
+    else:
+        with pytest.raises(NoiseDrownsError):
+            answer_of("k ~ z", Analysis.LINEAR, margins, CODING)
