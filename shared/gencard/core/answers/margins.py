@@ -166,16 +166,27 @@ class PsiMargins:
         """
         if self.coding is None:
             raise LackingMarginalsError.of([by])
-        coding = self.coding
-        missing = {one.name for one in coding.attributes if one.coding.missing}
-        population = missing & {*of, *present}
-        usable = [one for one in _sum_sources(self.psi, coding) if one.gives(of, by, population)]
+        population = self.population(of, present)
+        usable = [one for one in self.sum_sources(of, population) if {*by} <= {*one.by}]
         if not usable:
             wanted = Sum(of, by, tuple(sorted(population - {*of}))) if of or population else None
-            lacking = wanted.in_order_of(coding.domain) if wanted else None
+            lacking = wanted.in_order_of(self.coding.domain) if wanted else None
             raise LackingMarginalsError.of([] if lacking else [by], [lacking] if lacking else [])
-        chosen = min(usable, key=lambda one: (one.variance_of(by, self.domain), len(one.values)))
-        return replace(chosen, dropped=tuple(population.intersection(chosen.by)))
+        return min(usable, key=lambda one: (one.variance_of(by, self.domain), len(one.values)))
+
+    def population(self, of: Clique, present: Clique) -> frozenset[str]:
+        """The attributes of some sums that a record may lack, and then does not count."""
+        attributes = self.coding.attributes if self.coding else ()
+        return frozenset(one.name for one in attributes if one.coding.missing) & {*of, *present}
+
+    def sum_sources(self, of: Clique, population: frozenset[str]) -> "list[SumSource]":
+        """All measurements of some sums over a population, by whichever attributes."""
+        sources = _sum_sources(self.psi, self.coding) if self.coding else ()
+        return [
+            replace(one, dropped=tuple(population.intersection(one.by)))
+            for one in sources
+            if one.gives(of, population)
+        ]
 
     def shares(self, clique: Clique) -> tuple[tuple[int, float], ...]:
         """Positions in ``psi.measurements`` and weights, which sum to 1: how a count is made of them.
@@ -253,12 +264,11 @@ class SumSource:
     stddev: float
     dropped: Clique = ()
 
-    def gives(self, of: Clique, by: Clique, population: Set[str]) -> bool:
-        """Whether sums over a population, by some attributes, are sums of these."""
+    def gives(self, of: Clique, population: Set[str]) -> bool:
+        """Whether sums over a population are some of these."""
         inside = {*self.by}
         return (
             self.of == of
-            and inside.issuperset(by)
             and self.population <= population
             and inside.issuperset(population - self.population)
         )

@@ -5,7 +5,7 @@ from noisy ones, in closed form and with less noise, and then removes negative c
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -218,12 +218,17 @@ def interactions(psi: Psi) -> Blocks:
     Raises:
         TooLargeError: The cliques have too many subsets.
     """
-    check_subsets(psi.cliques)
+    return interactions_of(psi.domain, psi.measurements)
+
+
+def interactions_of(domain: Domain, tables: Sequence[Measurement]) -> Blocks:
+    """The same of some tables with independent noise, of counts or of sums."""
+    check_subsets(one.clique for one in tables)
     sums: dict[Clique, FloatArray] = {}
     weights: dict[Clique, float] = {}
-    exact = {clique for m in psi.measurements if m.stddev == 0 for clique in _subsets(psi.domain, m)}
-    for measurement in psi.measurements:
-        for inside in _subsets(psi.domain, measurement):
+    exact = {clique for m in tables if m.stddev == 0 for clique in _subsets(domain, m)}
+    for measurement in tables:
+        for inside in _subsets(domain, measurement):
             # An exact marginal would have infinite weight: it alone decides its blocks.
             if inside in exact and measurement.stddev > 0:
                 continue

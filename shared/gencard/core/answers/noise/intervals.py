@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from gencard.core.answers.answer import NOISE, Answer, Coefficients, coefficients_of, table_of
-from gencard.core.answers.design import Block, Question
+from gencard.core.answers.design import Question
 from gencard.core.answers.families.levels import level
 from gencard.core.answers.margins import Margins
 from gencard.core.answers.noise.differences import MOST_MOVED, Held, widened, widening
@@ -163,9 +163,7 @@ def covariance_with_noise(equations: Equations, margins: Margins, sampling: Floa
     along, sizes = np.vstack([directions, solved]), np.concatenate([sizes, np.diag(solved)])
     size = len(solved)
     curvature = equations.curvature(along)
-    shifted = tuple(
-        Block(part.attributes, part.places + size, part.values) for part in curvature.by_counts
-    )
+    shifted = tuple(replace(part, places=part.places + size) for part in curvature.by_counts)
     noise = covariance_of(margins, (*equations.gradients, *shifted), size + len(along))
     chain = np.hstack([curvature.by_params @ solved, np.eye(len(along))])
     shifts = np.sqrt(np.maximum(np.diag(chain @ noise @ chain.T), 0.0)) / sizes

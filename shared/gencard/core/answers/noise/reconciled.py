@@ -2,11 +2,12 @@
 
 Tables that overlap measure the same interactions several times. The estimate is the weighted least
 squares of ``consistency``; its interactions are independent, and each has one variance in all
-directions, so that the covariance of any linear functions of the counts follows in closed form.
+directions, so that the covariance of any linear functions of the counts follows in closed form. Sums of
+a number by several attributes are tables of this kind, too: their noise is independent, as counts' is.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -17,6 +18,7 @@ from gencard.core.answers.margins import (
     Occupied,
     Present,
     PsiMargins,
+    SumSource,
     Units,
     Within,
     occupied_of,
@@ -24,9 +26,9 @@ from gencard.core.answers.margins import (
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import TooLargeError
-from gencard.core.statistics.consistency import Blocks, interactions, marginal_of
+from gencard.core.statistics.consistency import Blocks, interactions, interactions_of, marginal_of
 from gencard.core.statistics.marginals import subsets
-from gencard.core.statistics.psi import Psi
+from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray
 
 _MOST_NUMBERS = 2 * 10**7
@@ -82,31 +84,15 @@ def covariance_of(margins: Margins, gradients: Iterable[Block], functions: int) 
         margins = margins.whole
     if not isinstance(margins, NoisyMargins):
         return np.zeros((functions, functions))
-    summed = [part for part in gradients if part.of or present]
+    summed: dict[Clique, list[Block]] = {}
+    for part in gradients:
+        if part.of or present:
+            summed.setdefault(part.of, []).append(part)
     counted = [part for part in gradients if not part.of and not present]
     covariance = margins.covariance(counted, functions)
-    return covariance + _covariance_of_sums(margins.measured, summed, present, functions)
-
-
-def _covariance_of_sums(
-    margins: PsiMargins, gradients: Iterable[Block], present: Clique, functions: int
-) -> FloatArray:
-    """The same of sums: each rests on the cells of one measurement, whose noise is independent."""
-    by_cells: dict[int, FloatArray] = {}
-    stddevs: dict[int, float] = {}
-    for part in gradients:
-        others = tuple(name for name in present if name not in part.of)
-        source = margins.sum_source(part.of, part.attributes, others)
-        sizes = tuple(margins.domain.size(name) for name in source.by)
-        values = lifted(part, source.by, sizes) * source.counting(margins.domain).reshape(-1)
-        if source.place not in by_cells:
-            by_cells[source.place] = np.zeros((functions, values.shape[1]))
-            stddevs[source.place] = source.stddev
-        np.add.at(by_cells[source.place], part.places, values)
-    covariance = np.zeros((functions, functions))
-    for place, values in by_cells.items():
-        scaled = values * stddevs[place]
-        covariance += scaled @ scaled.T
+    for of, parts in summed.items():  # all are of one population: no two rest on one measurement
+        agreed, *_ = [margins.agreed(of, part.attributes, present) for part in parts]
+        covariance += agreed.covariance(parts, functions)
     return covariance
 
 
@@ -143,21 +129,109 @@ def _inside(part: Within, block: Block) -> Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Agreed:
+    """Tables that agree wherever they overlap, from noisy ones.
+
+    Args:
+        whole: The attributes with all levels.
+        domain: The attributes with the levels that hold records; those left out are last ones.
+        blocks: The estimate of each interaction, and its variance.
+    """
+
+    whole: Domain
+    domain: Domain
+    blocks: Blocks
+
+    @classmethod
+    def of_sums(cls, sources: Sequence[SumSource], domain: Domain) -> "Agreed":
+        """Sums of one population; its records have no missing level of the attributes dropped."""
+        dropped = {name for source in sources for name in source.dropped}
+        sizes = {name: domain.size(name) - (name in dropped) for name in domain.attributes}
+        tables = []
+        for source in sources:
+            own = tuple(slice(sizes[name]) for name in source.by)
+            values = np.asarray(source.table(domain)[own], dtype=np.float64)
+            tables.append(Measurement(source.by, values, source.stddev))
+        inside = Domain.of(sizes)
+        return cls(domain, inside, interactions_of(inside, tables))
+
+    def table(self, clique: Clique) -> FloatArray:
+        """The estimate, axes in the clique's order."""
+        return self._padded(clique, marginal_of(self.domain, clique, self.blocks))
+
+    def variances(self, clique: Clique) -> FloatArray:
+        r""":math:`\sum_S v_S \prod_{i \in S} (1 - 1/n_i) / \prod_{i \notin S} n_i^2`, in every cell."""
+        sizes = {name: self.domain.size(name) for name in clique}
+        variance = sum(
+            self.blocks[self._ordered(inside)].variance
+            * prod(1 - 1 / sizes[name] if name in inside else sizes[name] ** -2.0 for name in clique)
+            for inside in subsets(clique)
+        )
+        return self._padded(clique, np.full(tuple(sizes.values()), variance, dtype=np.float64))
+
+    def _padded(self, clique: Clique, table: FloatArray) -> FloatArray:
+        """A table with 0 in the cells that hold no record."""
+        absent = [(0, self.whole.size(name) - self.domain.size(name)) for name in clique]
+        return np.pad(table, absent) if clique else table
+
+    def covariance(self, gradients: Iterable[Block], functions: int) -> FloatArray:
+        """What noise does to linear functions of the tables; see ``NoisyMargins.covariance``.
+
+        Derivatives by cells that the tables do not have count for nothing.
+        """
+        sums: dict[Clique, FloatArray] = {}
+        for part in gradients:
+            if part.values.size > _MOST_NUMBERS:
+                raise TooLargeError(
+                    what="The number of derivatives of the analysis", limit=_MOST_NUMBERS
+                )
+            for inside, values in self._pulled(part):
+                if inside not in sums:
+                    sums[inside] = np.zeros((functions, values.shape[1]))
+                np.add.at(sums[inside], part.places, values)
+        covariance = np.zeros((functions, functions))
+        for inside, values in sums.items():
+            covariance += self.blocks[inside].variance * (values @ values.T)
+        return covariance
+
+    def _ordered(self, inside: Iterable[str]) -> Clique:
+        inside_names = set(inside)
+        return tuple(name for name in self.domain.attributes if name in inside_names)
+
+    def _pulled(self, part: Block) -> Iterator[tuple[Clique, FloatArray]]:
+        """The derivatives by each interaction: what a linear function of a table sees of it."""
+        ordered = self._ordered(part.attributes)
+        sizes = [self.whole.size(name) for name in part.attributes]
+        occupied = tuple(slice(self.domain.size(name)) for name in part.attributes)
+        table = part.values.reshape(len(part.places), *sizes)[:, *occupied]
+        axes = [part.attributes.index(name) for name in ordered]
+        table = np.transpose(table, [0, *(1 + axis for axis in axes)])
+        for inside in subsets(ordered):
+            values = table
+            for axis, name in enumerate(ordered, start=1):
+                mean = values.mean(axis=axis, keepdims=True)
+                values = values - mean if name in inside else mean
+            yield self._ordered(inside), values.reshape(len(part.places), -1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class NoisyMargins:
     """Margins that agree wherever they overlap; counts may be negative, and are unbiased for that.
 
     Args:
         measured: psi, as it was released.
-        blocks: The estimate of each interaction, and its variance.
+        counted: Its marginals.
     """
 
     measured: PsiMargins
-    blocks: Blocks
+    counted: Agreed
+    _summed: dict[tuple[Clique, frozenset[str]], Agreed] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, psi: Psi, coding: Coding | None = None) -> "NoisyMargins":
         """Raises TooLargeError where the cliques have too many subsets."""
-        return cls(PsiMargins.of(psi, coding), interactions(psi.fitted))
+        counted = Agreed(psi.domain, psi.domain, interactions(psi.fitted))
+        return cls(PsiMargins.of(psi, coding), counted)
 
     @property
     def domain(self) -> Domain:
@@ -165,18 +239,11 @@ class NoisyMargins:
 
     def counts(self, clique: Clique) -> FloatArray:
         self.source(clique)
-        return marginal_of(self.domain, tuple(clique), self.blocks)
+        return self.counted.table(tuple(clique))
 
     def variances(self, clique: Clique) -> FloatArray:
-        r""":math:`\sum_S v_S \prod_{i \in S} (1 - 1/n_i) / \prod_{i \notin S} n_i^2`, in every cell."""
         self.source(clique)
-        sizes = {name: self.domain.size(name) for name in clique}
-        variance = sum(
-            self._variance(inside)
-            * prod(1 - 1 / sizes[name] if name in inside else sizes[name] ** -2.0 for name in clique)
-            for inside in subsets(clique)
-        )
-        return np.full(tuple(sizes.values()), variance, dtype=np.float64)
+        return self.counted.variances(tuple(clique))
 
     def occupied(self, clique: Clique) -> Occupied:
         return occupied_of(self.counts(clique))
@@ -185,10 +252,23 @@ class NoisyMargins:
         return self.measured.source(clique)
 
     def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:
-        return self.measured.sums(of, by, present)
+        return self.agreed(of, by, present).table(tuple(by)).astype(object)
 
     def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:
-        return self.measured.sum_variances(of, by, present)
+        return self.agreed(of, by, present).variances(tuple(by))
+
+    def agreed(self, of: Clique, by: Clique, present: Clique) -> Agreed:
+        """All that psi says of some sums over one population, by whichever attributes.
+
+        Raises:
+            LackingMarginalsError: It does not say what they are by the attributes ``by``.
+        """
+        self.measured.sum_source(of, by, present)
+        population = self.measured.population(of, present)
+        if (of, population) not in self._summed:
+            sources = self.measured.sum_sources(of, population)
+            self._summed[of, population] = Agreed.of_sums(sources, self.domain)
+        return self._summed[of, population]
 
     def covariance(self, gradients: Iterable[Block], functions: int) -> FloatArray:
         """What noise does to linear functions of the counts.
@@ -205,39 +285,7 @@ class NoisyMargins:
             LackingMarginalsError: Counts that psi does not determine.
             TooLargeError: The derivatives would not fit into memory.
         """
-        sums: dict[Clique, FloatArray] = {}
-        for part in gradients:
+        parts = list(gradients)
+        for part in parts:
             self.source(part.attributes)
-            if part.values.size > _MOST_NUMBERS:
-                raise TooLargeError(
-                    what="The number of derivatives of the analysis", limit=_MOST_NUMBERS
-                )
-            for inside, values in self._pulled(part):
-                if inside not in sums:
-                    sums[inside] = np.zeros((functions, values.shape[1]))
-                np.add.at(sums[inside], part.places, values)
-        covariance = np.zeros((functions, functions))
-        for inside, values in sums.items():
-            covariance += self._variance(inside) * (values @ values.T)
-        return covariance
-
-    def _variance(self, inside: Iterable[str]) -> float:
-        return self.blocks[self._ordered(inside)].variance
-
-    def _ordered(self, inside: Iterable[str]) -> Clique:
-        inside_names = set(inside)
-        return tuple(name for name in self.domain.attributes if name in inside_names)
-
-    def _pulled(self, part: Block) -> Iterator[tuple[Clique, FloatArray]]:
-        """The derivatives by each interaction: what a linear function of counts sees of it."""
-        ordered = self._ordered(part.attributes)
-        sizes = [self.domain.size(name) for name in part.attributes]
-        table = part.values.reshape(len(part.places), *sizes)
-        axes = [part.attributes.index(name) for name in ordered]
-        table = np.transpose(table, [0, *(1 + axis for axis in axes)])
-        for inside in subsets(ordered):
-            values = table
-            for axis, name in enumerate(ordered, start=1):
-                mean = values.mean(axis=axis, keepdims=True)
-                values = values - mean if name in inside else mean
-            yield self._ordered(inside), values.reshape(len(part.places), -1)
+        return self.counted.covariance(parts, functions)
