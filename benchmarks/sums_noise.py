@@ -13,7 +13,9 @@ is answered as an analyst would. The file does not change: what moves is noise a
 Coverage is judged as in ``benchmarks.answers``, in settings where 95 % of the draws give an answer: by
 what so many draws can tell. Noise is widened where it nearly drowns an answer, which the ratio to the
 spread then shows. Predictions, from schema and declared n alone, are judged on made-up files, whose
-margins are those that a prediction makes up.
+margins are those that a prediction makes up: means, a t test and regressions, with a skewed response or
+a skewed term. In files, whose terms are skewed and correlated, noise is up to 14 times as large; levels
+that are equally frequent, in place of fine cells, predict no better.
 """
 
 import sys
@@ -132,6 +134,15 @@ def _settings() -> Iterator[Setting]:
     yield Setting(
         Case("wage", "wage ~ sex + school", linear), of_gaussian("5", _REPLACE), 4_000, made_up=True
     )
+    yield Setting(Case("medexp", "med ~ sex + age", linear), of_laplace("10", _ADD), 4_000, made_up=True)
+    yield Setting(Case("medexp", "age ~ med", linear), of_gaussian("2", _REPLACE), 6_000, made_up=True)
+    yield Setting(
+        Case("hours", "whrswk ~ husby + experience + region", linear),
+        of_laplace("5", _REPLACE),
+        20_000,
+        made_up=True,
+    )
+    yield Setting(Case("wage", "wage ~ sex", ttest), of_gaussian("2", _ADD), 4_000, made_up=True)
 
 
 SETTINGS = tuple(_settings())

@@ -88,6 +88,21 @@ def test_noise_that_drowns_is_said():
     assert said.near
 
 
+def test_noise_that_nearly_drowns_is_said_to_drown_probably():
+    """Between 0.2 and the limit of 1/4: there may be an answer, with little in it."""
+    needs = question_needs("y ~ g + x", Analysis.LINEAR, CODING, missing="drop")
+    said = [
+        made_up("y ~ g + x", Analysis.LINEAR, measured(needs, stddev))
+        for stddev in np.geomspace(1.0, 900.0, 40)
+    ]
+    kinds = [(one.noise is None, one.near) for one in said]
+    assert kinds == sorted(kinds)
+    assert {*kinds} == {(False, False), (False, True), (True, True)}
+    for one in said:
+        assert ("will probably drown this analysis (NOISE_DROWNS)" in str(one)) is one.near
+        assert ("sampling errors" in str(one)) is (one.noise is not None)
+
+
 def test_what_has_no_standard_error_has_no_prediction():
     needs = question_needs("g ~ h", Analysis.CROSSTAB, CODING)
     said = predicted(

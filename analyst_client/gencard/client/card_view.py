@@ -175,8 +175,8 @@ class OfferEffects:
 
 
 _ASSUMED = (
-    "predicted for independent, evenly spread numbers; skewed or correlated terms can have several "
-    "times that noise"
+    "predicted for independent, evenly spread numbers; skewed or correlated terms can have many times "
+    "that noise"
 )
 _UNKNOWN = "unknown: the number of records is not declared, or nothing here has a standard error"
 
