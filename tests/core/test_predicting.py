@@ -111,6 +111,12 @@ def test_what_has_no_standard_error_has_no_prediction():
     assert said is None
 
 
+def test_means_without_squares_by_groups_have_no_prediction():
+    needs = question_needs("y ~ g", Analysis.LINEAR, CODING, missing="drop")
+    assert made_up("y ~ g", Analysis.LINEAR, measured(needs, 0.5)) is not None
+    assert made_up("y ~ g", Analysis.MEANS, measured(needs, 0.5)) is None
+
+
 def test_it_does_not_depend_on_a_draw():
     needs = question_needs("y ~ g", Analysis.LINEAR, CODING, missing="drop")
     one, other = (made_up("y ~ g", Analysis.LINEAR, measured(needs, 0.5)) for _ in range(2))

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client import Analyst, planning
+from gencard.client import Analyst, planning, total
 from gencard.client.card import Card
 from gencard.client.shell.main import app
 from gencard.client.shell.terminal import number_option
@@ -279,6 +279,16 @@ def test_plan_price_and_offer_have_the_same_effects(at):
     ]
     for document in documents:
         assert document["effects"] == json.loads(json.dumps(effects.document()))
+
+
+def test_an_offer_of_sums_says_what_noise_does_to_their_groups(at):
+    """Without the marginals of levels that a plan adds for rows."""
+    phi = [("sex",), total("spent", by=["sex"]), total("spent", "spent")]
+    card = at.analyst.propose("survey", phi, purpose="A test", **ENOUGH)
+    (name, words), *_ = card.effects.lines()
+    assert name == "Noise"
+    assert words.startswith("spent ~ sex (linear): adds 0.0")
+    assert words.count("predicted for independent") == 1
 
 
 def test_invented_values_are_said_by_plan_price_and_offer(at):

@@ -117,12 +117,11 @@ class PlannedAnalysis:
 
         Returns:
             None without noise, if the number of records is not declared, and if the analysis has no
-            standard errors or the terms lack a statistic.
+            standard errors or the terms do not give it.
         """
         from gencard.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
 
-        noisy = isinstance(terms.privacy, AddedNoise)
-        if not noisy or not entry.records or self.lacking_words(terms):
+        if not isinstance(terms.privacy, AddedNoise) or not entry.records:
             return None
         held, rng, question = measured_with(terms, entry.coding), rng_of(_MADE_UP), self.question
         return predicted(
@@ -193,8 +192,8 @@ def effects_of(terms: Proposal, entry: CatalogueEntry, aim: PlannedAnalysis | No
     if aim is None:
         lines = [*_of_sums(terms, entry)]
         return OfferEffects("", "; ".join([*lines, _ASSUMED] if lines else []), invented)
-    lacking, prediction = aim.lacking_words(terms), aim.prediction(terms, entry)
-    noise = ""
+    lacking, noise = aim.lacking_words(terms), ""
+    prediction = None if lacking else aim.prediction(terms, entry)
     if isinstance(terms.privacy, AddedNoise) and not lacking:
         noise = _UNKNOWN if prediction is None else f"{prediction}; {_ASSUMED}"
     return OfferEffects(lacking, noise, invented, prediction)

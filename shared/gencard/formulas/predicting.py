@@ -99,7 +99,7 @@ def predicted(
         sampling = errors(0.0)
     except GencardError:
         return None
-    if not sampling:
+    if not any(np.isfinite(error) for error in sampling.values()):  # means without squares by groups
         return None
     names, own = tuple(sampling), tuple(sampling.values())
     try:

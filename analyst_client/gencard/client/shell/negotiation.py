@@ -308,8 +308,9 @@ def _runs_price(card: Card) -> Document:
 
 
 def _effects(card: Card) -> Document:
-    """Effects of an open offer, if there are any."""
-    effects = card.effects.document() if card.state is CardState.OFFERED else {}
+    """Effects of an open offer; a schema without a step has the document of before."""
+    has_effects = card.state is CardState.OFFERED and card.entry.coding.with_step
+    effects = card.effects.document() if has_effects else {}
     return {"effects": effects} if effects else {}
 
 
