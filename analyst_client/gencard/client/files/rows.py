@@ -20,6 +20,7 @@ from gencard.core.coding import (
     Attribute,
     Coding,
     Edges,
+    Labels,
     adjusted,
     codes_of_numbers,
     date_of_days,
@@ -39,6 +40,7 @@ from gencard.run.levels import (
     NumberedRows,
     Values,
     code_of,
+    codes_of_values,
     level_numbers,
     names_of,
 )
@@ -284,6 +286,12 @@ class _Column(ReadColumn):
         codes = np.fromiter(codes_of_cells, dtype=np.int32, count=len(lines))
         others = np.flatnonzero(codes == UNDECLARED)
         if not len(others):
+            return self.add(codes)
+        if isinstance(self.attribute.coding, Labels):
+            texts = [cells[place] for place in others]
+            codes[others] = codes_of_values(self.attribute, self.code_of, texts)
+            if (codes == UNDECLARED).any():
+                raise UndeclaredLevelError(attribute=self.attribute.name)
             return self.add(codes)
         numbers = np.full(len(codes), UNKNOWN_NUMBER)
         codes[others], numbers[others] = self._of_numbers([cells[place] for place in others])

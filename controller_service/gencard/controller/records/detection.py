@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gencard.controller.records.file_format import TOO_LONG, FileFormat, delimiter_of, first_lines
 from gencard.core.errors import EmptyDatasetError, InvalidInputError
+from gencard.core.values import MARKS
 from gencard.files import lines_of, open_file, open_text
 
 _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
@@ -21,24 +22,6 @@ _SAMPLE = 5_000
 _MOST_LINES_NAMED = 5
 MOST_COLUMNS = 5_000
 """Columns for which a schema is drafted, each by several queries."""
-
-MARKS = (
-    "NA",
-    "N/A",
-    "n/a",
-    "NaN",
-    "null",
-    "NULL",
-    "None",
-    ".",
-    "-",
-    "--",
-    "?",
-    "k.A.",
-    "k. A.",
-    "keine Angabe",
-)
-"""Words that people write where a value is missing."""
 
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y")
 DAY_OR_MONTH_FIRST = ("%d/%m/%Y", "%m/%d/%Y")

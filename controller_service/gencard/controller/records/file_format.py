@@ -128,13 +128,22 @@ class FileFormat:
         plain = f"replace({plain}, {literal(self.decimal)}, '.')"
         return f"CASE WHEN regexp_full_match({text}, '{pattern}') THEN {plain} END"
 
-    def date(self, text: str) -> str:
-        """SQL for the date that a text states; NULL where it states none."""
+    def date(self, text: str, compact: str) -> str:
+        """SQL for the date that a text states; NULL where it states none.
+
+        Args:
+            compact: SQL for the date of a text YYYYMMDD.
+        """
         iso = f"TRY_CAST({text} AS DATE)"
         if not self.dates:
-            return iso
+            return f"coalesce({iso}, {compact})"
         formats = ", ".join(map(literal, self.dates))
-        return f"coalesce({iso}, CAST(try_strptime({text}, [{formats}]) AS DATE))"
+        return f"coalesce({iso}, CAST(try_strptime({text}, [{formats}]) AS DATE), {compact})"
+
+    def whole(self, text: str) -> str:
+        """SQL for a text without thousands separators; NULL where it has a decimal mark."""
+        plain = f"replace({text}, {literal(self.thousands)}, '')" if self.thousands else text
+        return f"CASE WHEN NOT contains({text}, {literal(self.decimal)}) THEN trim({plain}) END"
 
 
 USUAL = FileFormat()

@@ -6,12 +6,23 @@ from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, Protocol
 
-from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MARKS, MOST_COLUMNS
-from gencard.controller.records.encoding import Column, number_text
+from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MOST_COLUMNS
+from gencard.controller.records.encoding import Column
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
 from gencard.controller.records.vault import Records
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, TooLargeError
 from gencard.core.scale import MOST_STEPS
+from gencard.core.values import (
+    AS_DAYS,
+    EXACT,
+    MARKS,
+    NOT_ASCII,
+    NUMBER_MARKS,
+    STORED_AS_TEXT,
+    TOO_LARGE,
+    number_text,
+    shown_rules,
+)
 
 MOST_LABELS = 100
 _LEAST_RECORDS = 8
@@ -29,9 +40,6 @@ INTERVALS = 8
 _EIGHTHS = tuple(step / INTERVALS for step in range(INTERVALS + 1))
 _OF_POSITIVE = (0.1, 0.5)
 
-NUMBER_MARKS = (-1.0, -2.0, -7.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0)
-"""Numbers that people write where a value is missing, if all others are 0 or more."""
-
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -45,6 +53,7 @@ class Profile:
         rare: Different values that occur once or twice.
         longest: Characters of the longest value.
         kind: "number", "date", "boolean" or "text".
+        why: Why it is not "number", though all values could be read as numbers; empty if they could not.
         quantiles: Of numbers or days, at 0, 1/8, ..., 1.
         positive: Of numbers above 0: the 10 % quantile and the median.
         heaps: Numbers that many records share, and how many, the most frequent first.
@@ -77,6 +86,7 @@ class Profile:
     reason: str = ""
     instants: str = ""
     mean: float | None = None
+    why: str = ""
 
     @property
     def source(self) -> str:
@@ -94,7 +104,7 @@ class Look(Protocol):
 
     def number_marks(self) -> dict[str, int]: ...
 
-    def kind(self, marks: dict[str, int]) -> str: ...
+    def kind(self, marks: dict[str, int]) -> tuple[str, str]: ...
 
     def present(self, marks: dict[str, int]) -> int: ...
 
@@ -132,8 +142,9 @@ def profiles(
             raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
         ((count,),) = records.rows("SELECT count(*) FROM records")
         check_enough(count)
+        typed = path.suffix != ".csv"
         return [
-            profile_of(_Look(records, column), column.name, count, progress)
+            profile_of(_Look(records, column, typed), column.name, count, progress)
             for column in records.columns
         ]
 
@@ -156,12 +167,12 @@ def profile_of(
     """What a column of so many records holds."""
     progress(name)
     marks = look.marks()
-    kind = look.kind(marks)
+    kind, why = look.kind(marks)
     if kind == "number":
         marks |= look.number_marks()
     present, common = look.present(marks), look.common(marks, kind)
     if kind not in ("number", "date"):
-        return Profile(name, records, present, marks, *common, kind, nullable=nullable)
+        return Profile(name, records, present, marks, *common, kind, nullable=nullable, why=why)
     quantiles = look.quantiles(marks, kind, _EIGHTHS)
     is_number, decimals = kind == "number", most_decimals(quantiles)
     return Profile(
@@ -179,6 +190,7 @@ def profile_of(
         instants=look.instants(marks) if kind == "date" else "",
         mean=look.mean(marks) if is_number and present else None,
         nullable=nullable,
+        why=why,
     )
 
 
@@ -200,6 +212,7 @@ class _Look:
 
     records: Records
     column: Column
+    typed: bool
 
     def count(self, condition: str) -> int:
         (number,) = self.counts(condition)
@@ -212,8 +225,7 @@ class _Look:
         return [int(number) for number in row]
 
     def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
-        nan = f"coalesce(isnan({self.column.number}), false)"
-        return f"({self.column.absent(tuple(marks))} OR {nan})"
+        return f"({self.column.absent(tuple(marks))} OR {self.column.is_nan})"
 
     def present(self, marks: dict[str, int]) -> int:
         return self.count(f"NOT {self.absent(marks)}")
@@ -248,17 +260,37 @@ class _Look:
         query = f"SELECT {number}, count(*) FROM records WHERE {number} < 0 GROUP BY 1 ORDER BY 1"  # noqa: S608
         return {number_text(code): int(count) for code, count in self._rows(query)}
 
-    def kind(self, marks: dict[str, int]) -> str:
-        """What every value is that is not missing."""
+    def kind(self, marks: dict[str, int]) -> tuple[str, str]:
+        """What every value is that is not missing, and why not a number though it could be one."""
+        days = "false" if self.typed and not self.column.is_number else "true"
+        alike = f"regexp_full_match({self.column.text}, '[+-]?[\\p{{Nd}}_]+')"
         tests = {
             "boolean": f"lower({self.column.text}) IN ('true', 'false')",
+            "day": f"{days} AND {self.column.compact_date} IS NOT NULL",
             "number": f"isfinite({self.column.number})",
             "date": f"{self.column.calendar_date} IS NOT NULL",
+            "alike": f"isfinite({self.column.number}) OR {alike}",
         }
         here = f"NOT {self.absent(marks)}"
         present, *passed = self.counts(here, *(f"{test} AND {here}" for test in tests.values()))
         kinds = (kind for kind, number in zip(tests, passed, strict=True) if present == number > 0)
-        return next(kinds, "text")
+        kind = next(kinds, "text")
+        if kind == "day":
+            return "date", AS_DAYS
+        if kind == "alike":
+            return "text", NOT_ASCII
+        why = self._why_text(here) if kind == "number" else ""
+        return "text" if why else kind, why
+
+    def _why_text(self, here: str) -> str:
+        """Return why numbers are read as text; empty if they are not."""
+        if self.column.is_number:
+            too_large = f"abs({self.column.number}) >= {EXACT!r} AND {here}"
+            return TOO_LARGE if not self.column.is_float and self.count(too_large) else ""
+        if self.typed:
+            return STORED_AS_TEXT
+        shown = shown_rules(*self.counts(*(f"{test} AND {here}" for test in self.column.text_rules)))
+        return next(iter(shown), "")
 
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         """Different values (their number, themselves, how many are rare), the longest one's length."""

@@ -33,6 +33,7 @@ from gencard.core.coding import (
     days_of_date,
 )
 from gencard.core.errors import InvalidInputError
+from gencard.core.values import are_numbers, number_of
 
 _MOST_NUMBER_LABELS = 20
 _LONGEST_LABEL = 60
@@ -65,6 +66,7 @@ class DraftedAttribute:
         drafted: Source from which the levels were drafted; empty if they were declared.
         rounded: The step is coarser than the last digit of the values.
         influence: How far one record moves the mean at most, for the steward alone; empty if little.
+        why: Why its values are no numbers, though they could be read as such.
     """
 
     name: str
@@ -76,6 +78,7 @@ class DraftedAttribute:
     drafted: str = ""
     rounded: bool = False
     influence: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,8 @@ def draft_schema(
 def _drafted(profile: Profile, today: date) -> DraftedAttribute:
     reason = _why_left_out(profile)
     if reason:
-        return DraftedAttribute(profile.name, None, reason)
+        because = f" (text, because {profile.why})" if profile.why else ""
+        return DraftedAttribute(profile.name, None, reason + because, why=profile.why)
     reading, scale = Reading(tuple(profile.marks)), None
     match profile.kind:
         case "boolean":
@@ -182,15 +186,31 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         case _:
             labels, ordered = in_order(profile.values)
             labels = labels if ordered or not profile.declared else profile.values
-            coding = Labels(labels, ordered=ordered, missing=profile.missing)
+            as_text = any(number_of(label) is not None for label in labels)
+            coding = Labels(labels, ordered=ordered, missing=profile.missing, text=as_text)
             note = f"Labels drafted from {profile.source}" + (", order recognised." if ordered else ".")
     is_drafted = scale is not None and not profile.declared and reading.age_at is None
     drafted = "records" if is_drafted else ""
     rounded = scale is not None and profile.kind == "number" and _is_rounded(profile, scale)
     influence = _influence(profile, scale) if scale is not None else ""
     return DraftedAttribute(
-        profile.name, coding, note, reading, profile.marks, scale, drafted, rounded, influence
+        profile.name,
+        coding,
+        " ".join(filter(None, (note, _sentence_of_kind(profile)))),
+        reading,
+        profile.marks,
+        scale,
+        drafted,
+        rounded,
+        influence,
+        profile.why,
     )
+
+
+def _sentence_of_kind(profile: Profile) -> str:
+    """Say why values are no numbers, though they could be read as such."""
+    kind = "Dates" if profile.kind == "date" else "Text"
+    return f"{kind}, because {profile.why}." if profile.why else ""
 
 
 _LEAST_INFLUENCE = 0.01
@@ -252,7 +272,8 @@ def _question_of_zone(profile: Profile) -> str:
 def _why_identifying(profile: Profile) -> str:
     if profile.kind == "number" and _looks_like_a_key(profile):
         return "it looks like a serial number"
-    if _NAMES_OF_PEOPLE.search(profile.name) and not (profile.kind == "number" and profile.values):
+    are_codes = profile.kind == "number" or profile.why
+    if _NAMES_OF_PEOPLE.search(profile.name) and not (are_codes and profile.values):
         return "its name suggests an identifier"
     return ""
 
@@ -361,6 +382,8 @@ def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     (('east', 'north', 'west'), False)
     >>> in_order(["1", "10", "2", "N"])
     (('1', '2', '10', 'N'), False)
+    >>> in_order(["001", "003", "002"])
+    (('001', '002', '003'), False)
     """
     if len(labels) < 3:
         return tuple(labels), False
@@ -368,6 +391,8 @@ def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     for scale in _ORDERS:
         if set(plain.values()) <= set(scale) and len(set(plain.values())) == len(labels):
             return tuple(sorted(labels, key=lambda label: scale.index(plain[label]))), True
+    if are_numbers(labels):  # codes, as what looked like numbers would be drafted as these
+        return tuple(sorted(labels, key=lambda label: (float(label), label))), False
     numbers = {label: _leading_number(label) for label in labels}
     if None not in numbers.values() and len(set(numbers.values())) == len(labels):
         return tuple(sorted(labels, key=lambda label: numbers[label] or (0.0, 0))), True

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gencard.controller.records.encoding import number_of, number_text
 from gencard.controller.records.profiles import MOST_LABELS
 from gencard.controller.records.tables.address import TableAddress
+from gencard.core.values import number_of, number_text
 
 _ENUMS = """
 SELECT attname::text, ARRAY(

@@ -9,21 +9,34 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from gencard.controller.records.detection import MARKS
-from gencard.controller.records.encoding import number_text
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.profiles import (
     INTERVALS,
     MOST_LABELS,
-    NUMBER_MARKS,
     Profile,
     check_enough,
     profile_of,
 )
 from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.tables.codes import absences, as_number, as_text, is_timed
+from gencard.controller.records.tables.codes import (
+    absences,
+    as_number,
+    compact_date,
+    is_float,
+    is_timed,
+    text_of,
+)
 from gencard.controller.records.tables.declarations import Declaration, declarations
 from gencard.controller.records.tables.engines import instants_of, open_backend, records_of, runner
+from gencard.core.values import (
+    AS_DAYS,
+    EXACT,
+    MARKS,
+    NUMBER_MARKS,
+    STORED_AS_TEXT,
+    TOO_LARGE,
+    number_text,
+)
 
 
 def table_profiles(address: TableAddress, secret: str, progress: Callable[[str], None]) -> list[Profile]:
@@ -128,17 +141,29 @@ class _TableLook:
             return {}
         return {number_text(row["v"]): row["n"] for row in groups}
 
-    def kind(self, marks: dict[str, int]) -> str:
+    def kind(self, marks: dict[str, int]) -> tuple[str, str]:
+        """Return the kind of all values, and why they are not numbers though they could be."""
         kind = self._column.type()
+        if not self._is_text and not kind.is_numeric():
+            return "boolean" if kind.is_boolean() else "date", ""
         if not self._is_text:
-            return "boolean" if kind.is_boolean() else "number" if kind.is_numeric() else "date"
+            return self._kind_of_numbers(marks)
         present, here = self.present(marks), ~self._absent(marks)
         number = self._number
         tests = {"boolean": self._text.lower().isin(["true", "false"]), "number": ~number.isinf()}
         for name, test in tests.items():
             if present and self._count(test & here) == present:
-                return name
-        return "text"
+                return ("text", STORED_AS_TEXT) if name == "number" else (name, "")
+        return "text", ""
+
+    def _kind_of_numbers(self, marks: dict[str, int]) -> tuple[str, str]:
+        here = ~self._absent(marks)
+        days, present = self._count(compact_date(self._column).notnull() & here), self.present(marks)
+        if days == present > 0:
+            return "date", AS_DAYS
+        if not is_float(self._column) and self._count((self._number.abs() >= EXACT) & here):
+            return "text", TOO_LARGE
+        return "number", ""
 
     def present(self, marks: dict[str, int]) -> int:
         return self._count(~self._absent(marks))
@@ -222,7 +247,7 @@ class _TableLook:
 
     @property
     def _text(self) -> Any:
-        return as_text(self._column)
+        return text_of(self._column)
 
     @property
     def _number(self) -> Any:
@@ -233,7 +258,9 @@ class _TableLook:
 
         if kind == "number":
             return self._number
-        return self._column.cast("date").delta(ibis.date(1970, 1, 1), unit="day").cast("float64")
+        is_number = self._column.type().is_numeric()
+        day = compact_date(self._column) if is_number else self._column.cast("date")
+        return day.delta(ibis.date(1970, 1, 1), unit="day").cast("float64")
 
     def _absent(self, marks: Sequence[str] | dict[str, int]) -> Any:
         tests = absences(self._column, tuple(marks))

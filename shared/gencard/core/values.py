@@ -1,0 +1,135 @@
+"""What a stored value says: a number, a missing value, a code. One definition for all readers.
+
+Texts are read here and in engines by the patterns of this module, which mean the same in Python, DuckDB,
+PostgreSQL and Spark.
+"""
+
+import re
+from collections.abc import Sequence
+from math import inf, isfinite
+from typing import NamedTuple
+
+MARKS = (
+    "NA",
+    "N/A",
+    "n/a",
+    "NaN",
+    "null",
+    "NULL",
+    "None",
+    ".",
+    "-",
+    "--",
+    "?",
+    "k.A.",
+    "k. A.",
+    "keine Angabe",
+)
+"""Words that people write where a value is missing."""
+
+NUMBER_MARKS = (-1.0, -2.0, -7.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0)
+"""Numbers that people write where a value is missing, if all others are 0 or more."""
+
+EXACT = 2.0**53
+"""Below it, whole numbers are exact as floats, and two of them are never one."""
+
+PLAIN_NUMBER = "[+-]?(0|[1-9][0-9]*)([.,][0-9]+)?"
+"""Texts of numbers that are no codes: 007, 1e3 and 1_000 are none of them."""
+
+WHOLE_NUMBER = "[+-]?[0-9]+"
+
+SPACES = "[ \t\n\v\f\r]*"
+"""Around a number; what \\s stands for differs from engine to engine."""
+
+NUMBER = rf"{SPACES}[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?{SPACES}"
+"""Texts of finite numbers, of any length: neither 1_000 nor digits that are not ASCII."""
+
+_PLAIN, _WHOLE, _NUMBER = map(re.compile, (PLAIN_NUMBER, WHOLE_NUMBER, NUMBER))
+
+
+class TextRule(NamedTuple):
+    """A sign that the values of a column are codes, though each could be read as a number.
+
+    Args:
+        why: The sign, in words.
+        pattern: Texts without a decimal mark that show it.
+        in_whole: It counts only if no value of the column has a decimal mark.
+    """
+
+    why: str
+    pattern: str
+    in_whole: bool = False
+
+
+TEXT_RULES = (
+    TextRule("a value has a leading zero", r"[+]?0[0-9]+([eE].*)?"),
+    TextRule("a value has more than 15 digits", "[+-]?[0-9]{16,}"),
+    TextRule("a value has the form digits-E-digits", "[0-9]+[eE][0-9]+", in_whole=True),
+)
+"""Signs in a text file, the first that holds decides. An underscore and digits that are not ASCII make
+no number anyway. A column of texts and decimals, such as 007 and 1.5, is text."""
+
+
+def shown_rules(decimals: int, *signs: int) -> dict[str, int]:
+    """Return why a column is text, and how many values show it; empty if it is none.
+
+    Args:
+        decimals: Number of values that have a decimal mark.
+        signs: Number of values that show each sign of ``TEXT_RULES``.
+    """
+    shown = zip(TEXT_RULES, signs, strict=True)
+    return {rule.why: sign for rule, sign in shown if sign and not (decimals and rule.in_whole)}
+
+
+NOT_ASCII = "a value has an underscore or digits that are not ASCII"
+STORED_AS_TEXT = "its values are stored as text"
+TOO_LARGE = "a whole number is too large to be exact as a float"
+AS_DAYS = "its whole numbers are dates as YYYYMMDD"
+"""Why other columns of numbers are not drafted as numbers."""
+
+DAYS = (18000101, 21991231)
+"""First and last whole number YYYYMMDD that is read as a date."""
+
+
+def number_of(text: str) -> float | None:
+    """The finite number that a text says, if any."""
+    number = float(text) if _NUMBER.fullmatch(text) else inf
+    return number if isfinite(number) else None
+
+
+def number_text(number: float) -> str:
+    """The shortest text of a number, whole numbers without a point."""
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+def is_plain(text: str) -> bool:
+    """Return whether a text is a number and no code: 1.0 is, 007 and 1e3 are not."""
+    return _PLAIN.fullmatch(text) is not None
+
+
+def is_whole(text: str) -> bool:
+    """Return whether a text is a whole number in digits."""
+    return _WHOLE.fullmatch(text) is not None
+
+
+def are_numbers(labels: Sequence[str]) -> bool:
+    """Return whether all labels are numbers."""
+    return all(number_of(label) is not None for label in labels)
+
+
+def plain_numbers(labels: Sequence[str], *, exact: bool = True) -> dict[float, int]:
+    """Return the place of each label that is a number and no code, by its number.
+
+    Numbers that two labels are, such as 1 and 1.0, are left out.
+
+    Args:
+        exact: Leave out what may be another whole number as a float.
+
+    >>> plain_numbers(["1", "2.5", "007", "N"])
+    {1.0: 0, 2.5: 1}
+    """
+    places = dict[float, list[int]]()
+    for place, label in enumerate(labels):
+        if "," not in label and is_plain(label) and not (exact and abs(float(label)) >= EXACT):
+            places.setdefault(float(label), []).append(place)
+    return {number: own[0] for number, own in places.items() if len(own) == 1}
