@@ -5,7 +5,7 @@ PostgreSQL and Spark.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 from typing import NamedTuple
 
@@ -29,6 +29,12 @@ MARKS = (
 
 NUMBER_MARKS = (-1.0, -2.0, -7.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0)
 """Numbers that people write where a value is missing, if all others are 0 or more."""
+
+HIGH_MARKS = (88.0, 98.0, 99.0, 888.0, 998.0, 999.0, 8888.0, 9998.0, 9999.0)
+"""Numbers that people write where a value is missing, if all others are far below."""
+
+_FAR_BELOW = 4
+"""Part of a high mark that no other number exceeds."""
 
 EXACT = 2.0**53
 """Below it, whole numbers are exact as floats, and two of them are never one."""
@@ -84,6 +90,9 @@ def shown_rules(decimals: int, *signs: int) -> dict[str, int]:
 NOT_ASCII = "a value has an underscore or digits that are not ASCII"
 STORED_AS_TEXT = "its values are stored as text"
 TOO_LARGE = "a whole number is too large to be exact as a float"
+INFINITE = (
+    "it has infinite numbers, which have no level: correct the records, or make them missing in a view"
+)
 AS_DAYS = "its whole numbers are dates as YYYYMMDD"
 """Why other columns of numbers are not drafted as numbers."""
 
@@ -110,6 +119,26 @@ def is_plain(text: str) -> bool:
 def is_whole(text: str) -> bool:
     """Return whether a text is a whole number in digits."""
     return _WHOLE.fullmatch(text) is not None
+
+
+def missing_marks(counts: Mapping[float, int], others: tuple[float, float] | None) -> dict[str, int]:
+    """Return the numbers that stand for missing values, as texts, and how often each occurs.
+
+    Args:
+        counts: Number of records of each of ``NUMBER_MARKS`` and ``HIGH_MARKS`` that occurs.
+        others: Least and largest of all other numbers; None if there are none: then each is a value.
+
+    >>> missing_marks({-9.0: 3, 99.0: 2}, (1.0, 5.0))
+    {'-9': 3, '99': 2}
+    >>> missing_marks({-9.0: 3, 99.0: 2}, (-4.0, 90.0))
+    {}
+    """
+    if others is None:
+        return {}
+    low, high = others
+    chosen = [number for number in NUMBER_MARKS if low >= 0]
+    chosen += [number for number in HIGH_MARKS if 0 <= low <= high <= number / _FAR_BELOW]
+    return {number_text(number): counts[number] for number in sorted(counts) if number in chosen}
 
 
 def are_numbers(labels: Sequence[str]) -> bool:

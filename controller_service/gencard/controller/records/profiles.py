@@ -15,11 +15,14 @@ from gencard.core.scale import MOST_STEPS
 from gencard.core.values import (
     AS_DAYS,
     EXACT,
+    HIGH_MARKS,
+    INFINITE,
     MARKS,
     NOT_ASCII,
     NUMBER_MARKS,
     STORED_AS_TEXT,
     TOO_LARGE,
+    missing_marks,
     number_text,
     shown_rules,
 )
@@ -170,7 +173,10 @@ def profile_of(
     kind, why = look.kind(marks)
     if kind == "number":
         marks |= look.number_marks()
-    present, common = look.present(marks), look.common(marks, kind)
+    present = look.present(marks)
+    if not kind:
+        return Profile(name, records, present, marks, 0, (), 0, 0, "text", reason=why)
+    common = look.common(marks, kind)
     if kind not in ("number", "date"):
         return Profile(name, records, present, marks, *common, kind, nullable=nullable, why=why)
     quantiles = look.quantiles(marks, kind, _EIGHTHS)
@@ -251,14 +257,18 @@ class _Look:
         return {word: int(number) for word, number in self._rows(query)}
 
     def number_marks(self) -> dict[str, int]:
-        """Negative codes for missing values in a column of numbers from 0 on."""
-        codes = ", ".join(map(repr, NUMBER_MARKS))
+        """Numbers that stand for missing values, such as -9 or 99, and how often each occurs."""
+        codes = ", ".join(map(repr, (*NUMBER_MARKS, *HIGH_MARKS)))
         number = self.column.number
-        negative, other = self.counts(f"{number} < 0", f"{number} < 0 AND {number} NOT IN ({codes})")
-        if not negative or other:
+        query = f"SELECT {number}, count(*) FROM records WHERE {number} IN ({codes}) GROUP BY 1"  # noqa: S608
+        counts = {float(code): int(count) for code, count in self._rows(query)}
+        if not counts:
             return {}
-        query = f"SELECT {number}, count(*) FROM records WHERE {number} < 0 GROUP BY 1 ORDER BY 1"  # noqa: S608
-        return {number_text(code): int(count) for code, count in self._rows(query)}
+        others = f"FILTER (isfinite({number}) AND {number} NOT IN ({codes}))"
+        ((low, high),) = self._rows(
+            f"SELECT min({number}) {others}, max({number}) {others} FROM records"  # noqa: S608
+        )
+        return missing_marks(counts, None if low is None else (low, high))
 
     def kind(self, marks: dict[str, int]) -> tuple[str, str]:
         """What every value is that is not missing, and why not a number though it could be one."""
@@ -277,6 +287,8 @@ class _Look:
         kind = next(kinds, "text")
         if kind == "day":
             return "date", AS_DAYS
+        if self.column.is_number and kind == "text" and present:
+            return "", INFINITE
         if kind == "alike":
             return "text", NOT_ASCII
         why = self._why_text(here) if kind == "number" else ""

@@ -67,6 +67,7 @@ class DraftedAttribute:
         rounded: The step is coarser than the last digit of the values.
         influence: How far one record moves the mean at most, for the steward alone; empty if little.
         why: Why its values are no numbers, though they could be read as such.
+        rare: Number of labels that one or two records have, for the steward alone.
     """
 
     name: str
@@ -79,6 +80,7 @@ class DraftedAttribute:
     rounded: bool = False
     influence: str = ""
     why: str = ""
+    rare: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +194,12 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
     is_drafted = scale is not None and not profile.declared and reading.age_at is None
     drafted = "records" if is_drafted else ""
     rounded = scale is not None and profile.kind == "number" and _is_rounded(profile, scale)
+    rare = 0 if profile.declared or not isinstance(coding, Labels) or coding.boolean else profile.rare
     influence = _influence(profile, scale) if scale is not None else ""
     return DraftedAttribute(
         profile.name,
         coding,
-        " ".join(filter(None, (note, _sentence_of_kind(profile)))),
+        " ".join(filter(None, (note, _sentence_of_kind(profile), _sentence_of_rare(rare)))),
         reading,
         profile.marks,
         scale,
@@ -204,7 +207,13 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         rounded,
         influence,
         profile.why,
+        rare,
     )
+
+
+def _sentence_of_rare(labels: int) -> str:
+    """Say how many labels are of few records: the draft shows them to everybody."""
+    return f"{labels} of the labels have one or two records." if labels else ""
 
 
 def _sentence_of_kind(profile: Profile) -> str:

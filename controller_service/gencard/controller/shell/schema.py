@@ -354,6 +354,7 @@ def _format_words(file_format: FileFormat) -> str:
 
 def _coding_words(column: DraftedAttribute) -> str:
     because = f", because {column.why}" if column.why else ""
+    because += f", {column.rare} of them of one or two records" if column.rare else ""
     match column.coding:
         case None:
             return f"left out: {column.note}"

@@ -66,7 +66,9 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
         rest = coding.labels.index(reading.other)
     match coding:
         case Labels() if isinstance(encoder_of(attribute, reading), TextEncoder):
-            missing += [(column.isnan(), absent)] if column.type().is_floating() else []
+            kind = column.type()
+            if kind.is_floating() or kind.is_decimal():
+                missing.append((as_number(column).isnan(), absent))
             cases = _of_texts(column, coding)
         case Edges() if is_of_dates(coding, reading):
             day = as_date(column, attribute)
