@@ -1,11 +1,15 @@
 """Codes stay text: which columns of a file are text, what is drafted of them, and that it is said."""
 
 from datetime import date
+from decimal import Decimal
+from itertools import combinations
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gencard.client.files.rows import read_rows
@@ -174,6 +178,31 @@ class TestReader:
         else:
             assert tuple(read().codes[:, 0].tolist()) == codes
 
+    @pytest.mark.parametrize(
+        ("edges", "cells", "codes"),
+        [
+            (Edges((0.0, 5.0, 2000.0), missing=True), ["1e3", " .5", "NaN", "", "+7"], [1, 0, 2, 2, 1]),
+            (Edges((0.0, 5000.0)), ["1_000"], None),
+            (Edges((0.0, 5000.0)), ["١٢"], None),
+            (Edges((0.0, 5000.0)), ["0x1A"], None),
+            (Edges((0.0, 20000.0), decimals=0, dates=True), ["20190305", "2019-03-05"], [0, 0]),
+            (Edges((0.0, 20000.0), decimals=0, dates=True), ["2019-W10-2"], None),
+            (Edges((-90000.0, 20000.0), decimals=0, dates=True), ["17991231"], None),
+        ],
+    )
+    def test_numbers_and_dates(self, tmp_path, edges, cells, codes):
+        coding = Coding((Attribute("a", edges), Attribute("b", Labels(("x",)))))
+        path = tmp_path / "t.csv"
+        path.write_text("a,b\n" + "".join(f"{cell},x\n" for cell in cells), encoding="utf-8")
+        records = Vault(path, coding)
+        if codes is None:
+            for read in (records.check, lambda: read_rows(path, coding, coding.domain)):
+                with pytest.raises(UndeclaredLevelError):
+                    read()
+        else:
+            assert read_rows(path, coding, coding.domain).codes[:, 0].tolist() == codes
+            assert records.dataset(("a",), most_records=9).codes[:, 0].tolist() == codes
+
     @pytest.mark.parametrize("labels", [Labels(("1", "2"), text=True), Labels(("1", "2", "N"))])
     def test_stored_numbers(self, tmp_path, labels):
         coding = Coding((Attribute("a", Labels(labels.labels, missing=True, text=labels.text)),))
@@ -203,3 +232,24 @@ class TestShell:
         assert "60 are texts that are compared as numbers" in self.run("check", *config)
         self.run("schema", "set", "a", "--text", *config)
         assert "compared as numbers" not in self.run("check", *config)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    values=st.lists(st.text("019+-._eE١", min_size=1, max_size=18), min_size=1, max_size=4, unique=True)
+)
+def test_a_draft_can_be_measured_and_two_codes_are_never_one(tmp_path, values):
+    """Only numbers share a level with another text, and only with the same number."""
+    path = csv_file(tmp_path, values)
+    made = draft_schema(path, "t", today=TODAY)
+    vault = Vault(path, made.schema.coding, made.schema.readings, made.format)
+    vault.check()
+    if "a" not in made.schema.coding.domain or not isinstance(
+        coding := made.schema.coding.attribute("a").coding, Labels
+    ):
+        return
+    codes = dict(zip(values, vault.dataset(("a",), most_records=99).codes[:, 0].tolist(), strict=False))
+    for one, other in combinations(values, 2):
+        if codes[one] == codes[other] < len(coding.labels):
+            assert coding.by_value
+            assert Decimal(one) == Decimal(other)

@@ -26,8 +26,8 @@ from gencard.core.scale import Places, Scale, shortest, steps_of
 from gencard.core.types import IntArray
 from gencard.core.values import EXACT, is_plain, is_whole, number_of, plain_numbers
 
-MISSING = "missing"
-"""What the level of missing values is called, for people."""
+MISSING, MISSING_BESIDE = "missing", "(missing)"
+"""Names of the level of missing values, for people: the latter if a label is the former."""
 
 BOOLEANS = ("false", "true")
 """Labels of an attribute of truth values."""
@@ -61,8 +61,8 @@ class Labels:
             return "it has no labels"
         if len(set(self.labels)) != len(self.labels):
             return "labels repeat"
-        if self.missing and MISSING in self.labels:
-            return f"a label has the name '{MISSING}', which is reserved for the missing level"
+        if self.missing and {MISSING, MISSING_BESIDE} <= {*self.labels}:
+            return f"labels have the names '{MISSING}' and '{MISSING_BESIDE}' of the missing level"
         if self.integer and not all(_is_integer(label) for label in self.labels):
             return "a label is not a whole number"
         return self._problem_of_flags()
@@ -87,7 +87,8 @@ class Labels:
     @property
     def level_names(self) -> tuple[str, ...]:
         """What each code is called, for people."""
-        return self.labels + ((MISSING,) if self.missing else ())
+        name = MISSING_BESIDE if MISSING in self.labels else MISSING
+        return self.labels + ((name,) if self.missing else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,18 @@ PostgreSQL and Spark.
 
 import re
 from collections.abc import Mapping, Sequence
-from math import inf, isfinite
+from datetime import date
+from math import inf, isfinite, nan
 from typing import NamedTuple
 
 MARKS = (
     "NA",
     "N/A",
     "n/a",
+    "#N/A",
+    "<NA>",
     "NaN",
+    "nan",
     "null",
     "NULL",
     "None",
@@ -26,6 +30,15 @@ MARKS = (
     "keine Angabe",
 )
 """Words that people write where a value is missing."""
+
+NONE_WORDS = ("None",)
+"""Those of them that are a level where they begin a scale: None, Mild, Severe."""
+
+EMPTY = ""
+"""The text that is missing in every file and engine, unless it is a label."""
+
+LAST_DAYS = ("0001-01-01", "9999-12-31")
+"""Days that people write where a date is missing or open; before and after them there are no dates."""
 
 NUMBER_MARKS = (-1.0, -2.0, -7.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0)
 """Numbers that people write where a value is missing, if all others are 0 or more."""
@@ -50,6 +63,8 @@ SPACES = "[ \t\n\v\f\r]*"
 NUMBER = rf"{SPACES}[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?{SPACES}"
 """Texts of finite numbers, of any length: neither 1_000 nor digits that are not ASCII."""
 
+_NAN = ("nan", "+nan", "-nan")
+_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8}")
 _PLAIN, _WHOLE, _NUMBER = map(re.compile, (PLAIN_NUMBER, WHOLE_NUMBER, NUMBER))
 
 
@@ -93,6 +108,10 @@ TOO_LARGE = "a whole number is too large to be exact as a float"
 INFINITE = (
     "it has infinite numbers, which have no level: correct the records, or make them missing in a view"
 )
+NO_DAYS = (
+    "it has dates before the year 1, after 9999 or without end: correct the records, or make them "
+    "missing in a view"
+)
 AS_DAYS = "its whole numbers are dates as YYYYMMDD"
 """Why other columns of numbers are not drafted as numbers."""
 
@@ -104,6 +123,22 @@ def number_of(text: str) -> float | None:
     """The finite number that a text says, if any."""
     number = float(text) if _NUMBER.fullmatch(text) else inf
     return number if isfinite(number) else None
+
+
+def float_of(text: str) -> float:
+    """Return the number that a text says, NaN for a text that says so; raises ValueError for others."""
+    number = number_of(text)
+    if number is None and text.strip().lower() not in _NAN:
+        raise ValueError("no number")
+    return nan if number is None else number
+
+
+def day_of(text: str) -> date:
+    """Return the date that a text YYYY-MM-DD or YYYYMMDD says; raises ValueError for others."""
+    first, last = DAYS
+    if not _DAY.fullmatch(text) or (_WHOLE.fullmatch(text) and not first <= int(text) <= last):
+        raise ValueError("no date")
+    return date.fromisoformat(text)
 
 
 def number_text(number: float) -> str:

@@ -28,8 +28,11 @@ MOST_COLUMNS = 5_000
 _TRIED = 500
 """Values of which one must be a date for all of a column to be compared with the formats."""
 
-_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y")
-DAY_OR_MONTH_FIRST = ("%d/%m/%Y", "%m/%d/%Y")
+_DATES = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y"),
+    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y"),
+)
+DAY_OR_MONTH_FIRST = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y")
 """Formats between which no value decides whose day is 12 at most."""
 
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+")
@@ -243,7 +246,8 @@ def _fitting(column: Sequence[str]) -> list[str]:
 
 
 def _contradicts(form: str, formats: Sequence[str]) -> bool:
-    return form in DAY_OR_MONTH_FIRST and any(other in DAY_OR_MONTH_FIRST for other in formats)
+    others = [other for other in formats if other in DAY_OR_MONTH_FIRST]
+    return form in DAY_OR_MONTH_FIRST and any(form[:2] != other[:2] for other in others)
 
 
 def _is_date(text: str, form: str) -> bool:

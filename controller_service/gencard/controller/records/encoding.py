@@ -34,7 +34,9 @@ from gencard.core.scale import Scale
 from gencard.core.types import IntArray
 from gencard.core.values import (
     DAYS,
+    EMPTY,
     EXACT,
+    LAST_DAYS,
     PLAIN_NUMBER,
     TEXT_RULES,
     WHOLE_NUMBER,
@@ -137,6 +139,12 @@ class Column:
         return f"regexp_full_match({self.text}, '{_INSTANT}')"
 
     @property
+    def is_day(self) -> str:
+        """Whether the value is a date of the years 1 to 9999."""
+        first, last = LAST_DAYS
+        return f"{self.calendar_date} BETWEEN DATE '{first}' AND DATE '{last}'"
+
+    @property
     def plain_days(self) -> str:
         """The value as days since 1970-01-01, NULL where it is no date or has a time of day."""
         if self.kind.startswith("TIMESTAMP"):
@@ -200,14 +208,23 @@ class Column:
             return f"coalesce(CAST({self.sql} AS VARCHAR) = 'nan', false)"
         return "false" if self.is_number else f"coalesce(isnan({self.number}), false)"
 
-    def absent(self, tokens: Sequence[str], labels: Sequence[str] = (), *, as_text: bool = False) -> str:
+    def absent(
+        self,
+        tokens: Sequence[str],
+        labels: Sequence[str] = (),
+        *,
+        as_text: bool = False,
+        empty: bool = True,
+    ) -> str:
         """Whether the value is empty, or one of the tokens, as text or as a number.
 
         Args:
             labels: Texts of which none is a token as a number: beside 099, the token 99 is another code.
             as_text: Texts are compared as texts alone.
+            empty: The empty text is a value that is missing.
         """
-        texts = [quoted(token, "'") for token in tokens]
+        has_texts = empty and self.kind == "VARCHAR"
+        texts = [quoted(token, "'") for token in (*tokens, *([EMPTY] if has_texts else []))]
         numbers = [repr(number) for token in tokens if (number := number_of(token)) is not None]
         numbers = [] if as_text and not self.is_number else numbers
         tests = [f"{self.sql} IS NULL"]
@@ -344,7 +361,10 @@ class TextEncoder:
             code = by_number
         absent = len(self.coding.labels) if self.coding.missing else _UNDECLARED
         other = self.coding.labels.index(self.reading.other) if self.reading.other else _UNDECLARED
-        test = column.absent(self.reading.absent, self.coding.labels, as_text=as_text)
+        labels = self.coding.labels
+        # in schemas with ``other`` it always was a value of that
+        empty = EMPTY not in labels and self.reading.other is None
+        test = column.absent(self.reading.absent, labels, as_text=as_text, empty=empty)
         test += f" OR {column.is_nan}" if column.is_number else ""
         return f"CASE WHEN {test} THEN {absent} ELSE coalesce({code}, {other}) END"
 
@@ -525,6 +545,7 @@ def how_read(
     }
     whole: dict[str, Any] = {"format": stated, "readings": unusual}
     whole |= {} if persons is None else {"persons": list(persons)}
+    whole |= {"stated dates": "first"} if file_format.dates_first else {}
     return json.dumps(whole, sort_keys=True, default=str)
 
 

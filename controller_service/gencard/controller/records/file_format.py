@@ -138,7 +138,20 @@ class FileFormat:
         if not self.dates:
             return f"coalesce({iso}, {compact})"
         formats = ", ".join(map(literal, self.dates))
-        return f"coalesce({iso}, CAST(try_strptime({text}, [{formats}]) AS DATE), {compact})"
+        stated = f"CAST(try_strptime({text}, [{formats}]) AS DATE)"
+        ways = (stated, iso) if self.dates_first else (iso, stated)
+        return f"coalesce({', '.join(ways)}, {compact})"
+
+    @property
+    def dates_first(self) -> bool:
+        """Whether a stated format of dates is one of texts that the engine by itself reads otherwise.
+
+        By itself it reads 12-11-10 as a day of the year 12, and 2020-05-06 as a day of May.
+        """
+        return any(
+            ("%y" in form and not form.startswith("%d.")) or re.match("%Y.*%d.*%m", form)
+            for form in self.dates
+        )
 
     def whole(self, text: str) -> str:
         """SQL for a text without thousands separators; NULL where it has a decimal mark."""

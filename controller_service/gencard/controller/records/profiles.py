@@ -1,8 +1,9 @@
 """A look at the columns of records, before there is a schema: here of a file, by SQL of DuckDB."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,11 +18,15 @@ from gencard.core.values import (
     EXACT,
     HIGH_MARKS,
     INFINITE,
+    LAST_DAYS,
     MARKS,
+    NO_DAYS,
+    NONE_WORDS,
     NOT_ASCII,
     NUMBER_MARKS,
     STORED_AS_TEXT,
     TOO_LARGE,
+    are_numbers,
     missing_marks,
     number_text,
     shown_rules,
@@ -107,6 +112,8 @@ class Look(Protocol):
 
     def number_marks(self) -> dict[str, int]: ...
 
+    def day_marks(self, marks: dict[str, int]) -> dict[str, int]: ...
+
     def kind(self, marks: dict[str, int]) -> tuple[str, str]: ...
 
     def present(self, marks: dict[str, int]) -> int: ...
@@ -173,6 +180,10 @@ def profile_of(
     kind, why = look.kind(marks)
     if kind == "number":
         marks |= look.number_marks()
+    if kind == "date":
+        marks |= look.day_marks(marks)
+    if kind == "text":
+        marks = _without_levels(look, marks)
     present = look.present(marks)
     if not kind:
         return Profile(name, records, present, marks, 0, (), 0, 0, "text", reason=why)
@@ -198,6 +209,16 @@ def profile_of(
         nullable=nullable,
         why=why,
     )
+
+
+def _without_levels(look: Look, marks: dict[str, int]) -> dict[str, int]:
+    """Return the marks without words that begin a scale, such as None, Mild, Severe."""
+    words = [word for word in NONE_WORDS if word in marks]
+    rest = {mark: number for mark, number in marks.items() if mark not in words}
+    if not words:
+        return marks
+    _, values, _, _ = look.common(rest, "text")
+    return rest if in_order(values)[1] else marks
 
 
 def most_decimals(quantiles: Sequence[float]) -> int:
@@ -253,7 +274,9 @@ class _Look:
         code = f"regexp_full_match({text}, '[A-Z]{{2}}')"  # NA is Namibia among codes of countries
         codes = not self.count(f"NOT ({self.column.absent(MARKS)} OR {code})")
         words = ", ".join(literal(mark) for mark in MARKS if not (codes and mark == "NA"))
-        query = f"SELECT {text}, count(*) FROM records WHERE {text} IN ({words}) GROUP BY 1 ORDER BY 1"  # noqa: S608
+        nan = "false" if self.column.is_number else self.column.is_nan  # however it is spelt
+        test = f"{text} IN ({words}) OR {nan}"
+        query = f"SELECT {text}, count(*) FROM records WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608
         return {word: int(number) for word, number in self._rows(query)}
 
     def number_marks(self) -> dict[str, int]:
@@ -270,39 +293,55 @@ class _Look:
         )
         return missing_marks(counts, None if low is None else (low, high))
 
+    def day_marks(self, marks: dict[str, int]) -> dict[str, int]:
+        """Days that people write where a date is missing or open, if there are others."""
+        days = ", ".join(f"DATE '{day}'" for day in LAST_DAYS)
+        test = f"{self.column.calendar_date} IN ({days})"
+        if not self.count(f"NOT {self.absent(marks)} AND NOT {test}"):
+            return {}
+        query = f"SELECT {self.column.text}, count(*) FROM records WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608
+        return {text: int(number) for text, number in self._rows(query)}
+
     def kind(self, marks: dict[str, int]) -> tuple[str, str]:
         """What every value is that is not missing, and why not a number though it could be one."""
-        days = "false" if self.typed and not self.column.is_number else "true"
-        alike = f"regexp_full_match({self.column.text}, '[+-]?[\\p{{Nd}}_]+')"
         tests = {
             "boolean": f"lower({self.column.text}) IN ('true', 'false')",
-            "day": f"{days} AND {self.column.compact_date} IS NOT NULL",
             "number": f"isfinite({self.column.number})",
-            "date": f"{self.column.calendar_date} IS NOT NULL",
-            "alike": f"isfinite({self.column.number}) OR {alike}",
+            "date": self.column.is_day,
         }
         here = f"NOT {self.absent(marks)}"
         present, *passed = self.counts(here, *(f"{test} AND {here}" for test in tests.values()))
         kinds = (kind for kind, number in zip(tests, passed, strict=True) if present == number > 0)
         kind = next(kinds, "text")
-        if kind == "day":
-            return "date", AS_DAYS
-        if self.column.is_number and kind == "text" and present:
-            return "", INFINITE
-        if kind == "alike":
-            return "text", NOT_ASCII
-        why = self._why_text(here) if kind == "number" else ""
-        return "text" if why else kind, why
+        if kind == "number":
+            return self._kind_of_numbers(here, present)
+        return self._kind_of_texts(here, present) if kind == "text" and present else (kind, "")
 
-    def _why_text(self, here: str) -> str:
-        """Return why numbers are read as text; empty if they are not."""
+    def _kind_of_numbers(self, here: str, present: int) -> tuple[str, str]:
+        """Return "number", or what numbers are read as otherwise, and why."""
+        if self.typed and not self.column.is_number:
+            return "text", STORED_AS_TEXT
+        days = f"{self.column.compact_date} IS NOT NULL"
+        too_large = f"abs({self.column.number}) >= {EXACT!r}"
+        signs = (too_large,) if self.column.is_number else self.column.text_rules
+        as_days, *shown = self.counts(*(f"{test} AND {here}" for test in (days, *signs)))
+        if as_days == present:
+            return "date", AS_DAYS
         if self.column.is_number:
-            too_large = f"abs({self.column.number}) >= {EXACT!r} AND {here}"
-            return TOO_LARGE if not self.column.is_float and self.count(too_large) else ""
-        if self.typed:
-            return STORED_AS_TEXT
-        shown = shown_rules(*self.counts(*(f"{test} AND {here}" for test in self.column.text_rules)))
-        return next(iter(shown), "")
+            why = TOO_LARGE if shown[0] and not self.column.is_float else ""
+        else:
+            why = next(iter(shown_rules(*shown)), "")
+        return ("text", why) if why else ("number", "")
+
+    def _kind_of_texts(self, here: str, present: int) -> tuple[str, str]:
+        """Return "text", and why if all look like numbers; no kind, and why, for what makes no level."""
+        if self.column.is_number:
+            return "", INFINITE
+        if self.column.kind.startswith(("DATE", "TIMESTAMP")):
+            return "", NO_DAYS
+        digits = f"regexp_full_match({self.column.text}, '[+-]?[\\p{{Nd}}_]+')"
+        alike = self.count(f"(isfinite({self.column.number}) OR {digits}) AND {here}")
+        return "text", NOT_ASCII if alike == present else ""
 
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         """Different values (their number, themselves, how many are rare), the longest one's length."""
@@ -367,3 +406,79 @@ class _Look:
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.records.rows(query)
+
+
+_ORDERS = (
+    ("never", "almost never", "rarely", "seldom", "sometimes", "occasionally", "often", "usually",
+     "very often", "almost always", "always"),
+    ("very low", "low", "medium", "moderate", "high", "very high"),
+    ("very bad", "bad", "poor", "fair", "average", "good", "very good", "excellent"),
+    ("very unsatisfied", "very dissatisfied", "unsatisfied", "dissatisfied", "neutral", "mixed",
+     "satisfied", "very satisfied"),
+    ("strongly disagree", "disagree", "neither agree nor disagree", "neutral", "agree",
+     "strongly agree"),
+    ("none", "little", "some", "much", "very much"),
+    ("none", "minimal", "mild", "moderate", "severe", "very severe"),
+    ("none", "very low", "low", "medium", "moderate", "high", "very high"),
+    ("small", "medium", "large"),
+    ("primary", "secondary", "tertiary"),
+    ("nie", "fast nie", "selten", "manchmal", "gelegentlich", "oft", "häufig", "sehr oft", "sehr häufig",
+     "fast immer", "immer"),
+    ("sehr niedrig", "niedrig", "gering", "mittel", "hoch", "sehr hoch"),
+    ("sehr schlecht", "schlecht", "mittelmäßig", "befriedigend", "gut", "sehr gut"),
+    ("sehr unzufrieden", "unzufrieden", "teils/teils", "neutral", "zufrieden", "sehr zufrieden"),
+    ("stimme gar nicht zu", "stimme nicht zu", "neutral", "teils/teils", "stimme zu", "stimme voll zu"),
+    ("klein", "mittel", "groß"),
+    ("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
+    ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+    ("montag", "dienstag", "mittwoch", "donnerstag", "freitag", "samstag", "sonntag"),
+    ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+    ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
+     "november", "december"),
+    ("januar", "februar", "märz", "april", "mai", "juni", "juli", "august", "september", "oktober",
+     "november", "dezember"),
+)  # fmt: skip
+_LEADING = re.compile(
+    r"\s*(under|unter|below|less than|bis|up to|<=?|>=?|over|über)?\s*(-?\d+(?:[.,]\d+)?)", re.IGNORECASE
+)
+_BELOW = ("under", "unter", "below", "less than", "bis", "up to", "<", "<=")
+
+
+def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """The labels in their order and True, where it is known; else as they are, and False.
+
+    >>> in_order(["high", "low", "medium"])
+    (('low', 'medium', 'high'), True)
+    >>> in_order(["18-24", "25+", "under 18"])
+    (('under 18', '18-24', '25+'), True)
+    >>> in_order(["east", "north", "west"])
+    (('east', 'north', 'west'), False)
+    >>> in_order(["1", "10", "2", "N"])
+    (('1', '2', '10', 'N'), False)
+    >>> in_order(["001", "003", "002"])
+    (('001', '002', '003'), False)
+    """
+    if len(labels) < 3:
+        return tuple(labels), False
+    plain = {label: label.strip().lower() for label in labels}
+    for scale in _ORDERS:
+        if set(plain.values()) <= set(scale) and len(set(plain.values())) == len(labels):
+            return tuple(sorted(labels, key=lambda label: scale.index(plain[label]))), True
+    if are_numbers(labels):  # codes, as what looked like numbers would be drafted as these
+        return tuple(sorted(labels, key=lambda label: (float(label), label))), False
+    numbers = {label: _leading_number(label) for label in labels}
+    if None not in numbers.values() and len(set(numbers.values())) == len(labels):
+        return tuple(sorted(labels, key=lambda label: numbers[label] or (0.0, 0))), True
+    return tuple(sorted(labels, key=lambda label: _as_number(label) or (inf, label))), False
+
+
+def _as_number(label: str) -> tuple[float, str] | None:
+    return (float(label), label) if re.fullmatch(r"\d+", label) else None
+
+
+def _leading_number(label: str) -> tuple[float, int] | None:
+    """The number with which a class begins; "under 18" comes before "18-24"."""
+    match = _LEADING.match(label)
+    if match is None:
+        return None
+    return float(match[2].replace(",", ".")), -1 if (match[1] or "").lower() in _BELOW else 0

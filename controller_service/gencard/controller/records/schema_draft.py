@@ -4,10 +4,9 @@ A running service never takes this look. What looks like a name, an identifier o
 and no value of it is copied.
 """
 
-import math
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -16,7 +15,7 @@ from pathlib import Path
 from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.controller.records.detection import detect
 from gencard.controller.records.file_format import USUAL, FileFormat
-from gencard.controller.records.profiles import MOST_LABELS, Profile, profiles
+from gencard.controller.records.profiles import MOST_LABELS, Profile, in_order, profiles
 from gencard.controller.records.round_edges import drafted_scale
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
 from gencard.controller.records.tables.address import TableAddress
@@ -33,7 +32,7 @@ from gencard.core.coding import (
     days_of_date,
 )
 from gencard.core.errors import InvalidInputError
-from gencard.core.values import are_numbers, number_of
+from gencard.core.values import number_of
 
 _MOST_NUMBER_LABELS = 20
 _LONGEST_LABEL = 60
@@ -68,6 +67,7 @@ class DraftedAttribute:
         influence: How far one record moves the mean at most, for the steward alone; empty if little.
         why: Why its values are no numbers, though they could be read as such.
         rare: Number of labels that one or two records have, for the steward alone.
+        undecided: Dates that could as well be read with day and month exchanged.
     """
 
     name: str
@@ -81,6 +81,7 @@ class DraftedAttribute:
     influence: str = ""
     why: str = ""
     rare: int = 0
+    undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,7 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         influence,
         profile.why,
         rare,
+        profile.undecided,
     )
 
 
@@ -334,87 +336,20 @@ def _dates(profile: Profile) -> DeclaredScale:
         starts = _starts(first, last, months)
         if len(starts) <= 25:
             break
-    end = date_of_days(days_of_date(starts[-1]) - 1)
-    return DeclaredScale(Decimal(1), tuple(Decimal(days_of_date(day)) for day in (*starts[:-1], end)))
+    return DeclaredScale(Decimal(1), tuple(map(Decimal, (*starts[:-1], starts[-1] - 1))))
 
 
-def _starts(first: date, last: date, months: int) -> list[date]:
-    """Starts of periods from the one of ``first`` to the one after ``last``."""
+def _starts(first: date, last: date, months: int) -> list[int]:
+    """First days of periods from the one of ``first`` to the one after ``last``, inside the calendar."""
     begin = (first.year * 12 + first.month - 1) // months
     end = (last.year * 12 + last.month - 1) // months
     counts = [period * months for period in range(begin, end + 2)]
-    return [date(count // 12, count % 12 + 1, 1) for count in counts]
+    return [_first_day(count) for count in counts]
 
 
-_ORDERS = (
-    ("never", "almost never", "rarely", "seldom", "sometimes", "occasionally", "often", "usually",
-     "very often", "almost always", "always"),
-    ("very low", "low", "medium", "moderate", "high", "very high"),
-    ("very bad", "bad", "poor", "fair", "average", "good", "very good", "excellent"),
-    ("very unsatisfied", "very dissatisfied", "unsatisfied", "dissatisfied", "neutral", "mixed",
-     "satisfied", "very satisfied"),
-    ("strongly disagree", "disagree", "neither agree nor disagree", "neutral", "agree",
-     "strongly agree"),
-    ("none", "little", "some", "much", "very much"),
-    ("small", "medium", "large"),
-    ("primary", "secondary", "tertiary"),
-    ("nie", "fast nie", "selten", "manchmal", "gelegentlich", "oft", "häufig", "sehr oft", "sehr häufig",
-     "fast immer", "immer"),
-    ("sehr niedrig", "niedrig", "gering", "mittel", "hoch", "sehr hoch"),
-    ("sehr schlecht", "schlecht", "mittelmäßig", "befriedigend", "gut", "sehr gut"),
-    ("sehr unzufrieden", "unzufrieden", "teils/teils", "neutral", "zufrieden", "sehr zufrieden"),
-    ("stimme gar nicht zu", "stimme nicht zu", "neutral", "teils/teils", "stimme zu", "stimme voll zu"),
-    ("klein", "mittel", "groß"),
-    ("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
-    ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
-    ("montag", "dienstag", "mittwoch", "donnerstag", "freitag", "samstag", "sonntag"),
-    ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
-    ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
-     "november", "december"),
-    ("januar", "februar", "märz", "april", "mai", "juni", "juli", "august", "september", "oktober",
-     "november", "dezember"),
-)  # fmt: skip
-_LEADING = re.compile(
-    r"\s*(under|unter|below|less than|bis|up to|<=?|>=?|over|über)?\s*(-?\d+(?:[.,]\d+)?)", re.IGNORECASE
-)
-_BELOW = ("under", "unter", "below", "less than", "bis", "up to", "<", "<=")
-
-
-def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """The labels in their order and True, where it is known; else as they are, and False.
-
-    >>> in_order(["high", "low", "medium"])
-    (('low', 'medium', 'high'), True)
-    >>> in_order(["18-24", "25+", "under 18"])
-    (('under 18', '18-24', '25+'), True)
-    >>> in_order(["east", "north", "west"])
-    (('east', 'north', 'west'), False)
-    >>> in_order(["1", "10", "2", "N"])
-    (('1', '2', '10', 'N'), False)
-    >>> in_order(["001", "003", "002"])
-    (('001', '002', '003'), False)
-    """
-    if len(labels) < 3:
-        return tuple(labels), False
-    plain = {label: label.strip().lower() for label in labels}
-    for scale in _ORDERS:
-        if set(plain.values()) <= set(scale) and len(set(plain.values())) == len(labels):
-            return tuple(sorted(labels, key=lambda label: scale.index(plain[label]))), True
-    if are_numbers(labels):  # codes, as what looked like numbers would be drafted as these
-        return tuple(sorted(labels, key=lambda label: (float(label), label))), False
-    numbers = {label: _leading_number(label) for label in labels}
-    if None not in numbers.values() and len(set(numbers.values())) == len(labels):
-        return tuple(sorted(labels, key=lambda label: numbers[label] or (0.0, 0))), True
-    return tuple(sorted(labels, key=lambda label: _as_number(label) or (math.inf, label))), False
-
-
-def _as_number(label: str) -> tuple[float, str] | None:
-    return (float(label), label) if re.fullmatch(r"\d+", label) else None
-
-
-def _leading_number(label: str) -> tuple[float, int] | None:
-    """The number with which a class begins; "under 18" comes before "18-24"."""
-    match = _LEADING.match(label)
-    if match is None:
-        return None
-    return float(match[2].replace(",", ".")), -1 if (match[1] or "").lower() in _BELOW else 0
+def _first_day(months: int) -> int:
+    """Return the first day of a month, counted from the year 0, or of the calendar or behind it."""
+    year, month = divmod(months, 12)
+    if year < date.min.year:
+        return days_of_date(date.min)
+    return days_of_date(date.max) + 1 if year > date.max.year else days_of_date(date(year, month + 1, 1))

@@ -11,9 +11,8 @@ from datetime import date
 
 from gencard.controller.records.declared_scale import declared_scale
 from gencard.controller.records.encoding import encoder_of
-from gencard.controller.records.profiles import MOST_LABELS
+from gencard.controller.records.profiles import MOST_LABELS, in_order
 from gencard.controller.records.round_edges import rounded
-from gencard.controller.records.schema_draft import in_order
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Records

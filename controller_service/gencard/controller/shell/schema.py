@@ -335,9 +335,27 @@ def say_columns(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> 
         marks = ", ".join(f"{mark} ({count:,})" for mark, count in column.marks.items())
         columns.add_row(escape(column.name), escape(_coding_words(column)), escape(marks))
     console.print(columns)
+    for question in questions_of_dates(file_format, drafts):
+        say(question)
     for column in drafts:
         if column.influence:  # the drafted policy measures with noise
             say(column.influence)
+
+
+def questions_of_dates(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> list[str]:
+    """Return what no value decides of how dates are read: one question each for the whole file."""
+    questions = []
+    if undecided := [column.name for column in drafts if column.undecided]:
+        questions.append(
+            f"Is the day first, or the month, in {', '.join(undecided)}? No day is above 12. Dates are "
+            f"read as {', '.join(file_format.dates)}: if wrong, state dates in the dataset's format."
+        )
+    if short := [form for form in file_format.dates if "%y" in form]:
+        questions.append(
+            f"In which century are the years of two digits of {', '.join(short)}? They are read as 1969 "
+            "to 2068: if wrong, write them with four digits."
+        )
+    return questions
 
 
 def _format_words(file_format: FileFormat) -> str:

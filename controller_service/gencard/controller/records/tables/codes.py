@@ -35,7 +35,16 @@ from gencard.core.coding import (
 )
 from gencard.core.errors import InvalidInputError, MissingAttributeError
 from gencard.core.types import FloatArray
-from gencard.core.values import DAYS, EXACT, PLAIN_NUMBER, SPACES, WHOLE_NUMBER, number_of, plain_numbers
+from gencard.core.values import (
+    DAYS,
+    EMPTY,
+    EXACT,
+    PLAIN_NUMBER,
+    SPACES,
+    WHOLE_NUMBER,
+    number_of,
+    plain_numbers,
+)
 
 UNDECLARED = -1
 
@@ -59,13 +68,20 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
 
     coding = attribute.coding
     absent = coding.size - 1 if coding.missing else UNDECLARED
-    as_text = isinstance(coding, Labels) and coding.text
-    missing = [(test, absent) for test in absences(column, reading.absent, as_text=as_text)]
+    in_texts = isinstance(encoder_of(attribute, reading), TextEncoder)
+    labels = coding.labels if isinstance(coding, Labels) else ()
+    tests = absences(
+        column,
+        reading.absent,
+        as_text=isinstance(coding, Labels) and coding.text,
+        empty=EMPTY not in labels and not (in_texts and reading.other is not None),
+    )
+    missing = [(test, absent) for test in tests]
     rest = UNDECLARED
     if isinstance(coding, Labels) and reading.other:
         rest = coding.labels.index(reading.other)
     match coding:
-        case Labels() if isinstance(encoder_of(attribute, reading), TextEncoder):
+        case Labels() if in_texts:
             kind = column.type()
             if kind.is_floating() or kind.is_decimal():
                 missing.append((as_number(column).isnan(), absent))
@@ -266,15 +282,19 @@ def _years_later(day: date, years: int) -> date:
     return day.replace(year=year, day=28 if in_february else day.day)
 
 
-def absences(column: Any, tokens: Sequence[str], *, as_text: bool = False) -> list[Any]:
+def absences(
+    column: Any, tokens: Sequence[str], *, as_text: bool = False, empty: bool = True
+) -> list[Any]:
     """Tests of whether a value is missing: empty, or one of the tokens as text or as a number.
 
     Args:
         as_text: Texts are compared as texts alone.
+        empty: The empty text is a value that is missing.
     """
     tests = [column.isnull()]
-    if tokens:
-        tests.append(text_of(column).isin(list(tokens)))
+    texts = [*tokens, *([EMPTY] if empty and column.type().is_string() else [])]
+    if texts:
+        tests.append(text_of(column).isin(texts))
     numbers = [number for token in tokens if (number := number_of(token)) is not None]
     if numbers and (column.type().is_numeric() or (column.type().is_string() and not as_text)):
         tests.append(as_number(column).isin(numbers))

@@ -37,7 +37,9 @@ from gencard.core.values import (
     EXACT,
     HIGH_MARKS,
     INFINITE,
+    LAST_DAYS,
     MARKS,
+    NO_DAYS,
     NUMBER_MARKS,
     STORED_AS_TEXT,
     TOO_LARGE,
@@ -144,7 +146,8 @@ class _TableLook:
         code = text.re_search("^[A-Z]{2}$")  # NA is Namibia among codes of countries
         codes = not self._count(~(self._absent(MARKS) | code))
         words = [mark for mark in MARKS if not (codes and mark == "NA")]
-        return {row["v"]: row["n"] for row in self._groups(text, text.isin(words), len(MARKS))}
+        test = text.isin(words) | self._number.isnan()  # however it is spelt
+        return {row["v"]: row["n"] for row in self._groups(text, test, MOST_LABELS)}
 
     def number_marks(self) -> dict[str, int]:
         number, codes = self._number, (*NUMBER_MARKS, *HIGH_MARKS)
@@ -155,11 +158,29 @@ class _TableLook:
         (row,) = _rows(self.run, some.aggregate(low=some.v.min(), high=some.v.max()))
         return missing_marks(counts, None if row["low"] is None else (row["low"], row["high"]))
 
+    def day_marks(self, marks: dict[str, int]) -> dict[str, int]:
+        """Days that people write where a date is missing or open, if there are others."""
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+        if not _is_day(self.column.type()):
+            return {}
+        test = self.column.cast("date").isin([ibis.date(day) for day in LAST_DAYS])
+        if not self._count(~self._absent(marks) & ~test):
+            return {}
+        return {row["v"]: row["n"] for row in self._groups(self._text, test, len(LAST_DAYS))}
+
     def kind(self, marks: dict[str, int]) -> tuple[str, str]:
         """Return the kind of all values, and why they are not numbers though they could be."""
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
         kind = self.column.type()
-        if not self._is_text and not kind.is_numeric():
-            return "boolean" if kind.is_boolean() else "date", ""
+        if kind.is_boolean():
+            return "boolean", ""
+        if _is_day(kind):
+            day, (first, last) = self.column.cast("date"), map(ibis.date, LAST_DAYS)
+            here = ~self._absent(marks)
+            outside = self._count(here & ~day.between(first, last).fill_null(False))
+            return ("", NO_DAYS) if outside else ("date", "")
         if not self._is_text:
             return self._kind_of_numbers(marks)
         present, here = self.present(marks), ~self._absent(marks)
