@@ -58,7 +58,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 LAST_FOLDERS = ("golden", "wire")
-SPARK = ("test_person_tables.py", "test_spark_connect.py", "test_table_sums.py", "test_tables.py")
+SPARK = (
+    "test_awkward_columns.py",
+    "test_person_tables.py",
+    "test_spark_connect.py",
+    "test_table_sums.py",
+    "test_tables.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,7 +8,6 @@ import pytest
 from docs.house.sources import ROOT, ROOTS, SOURCES, imported_by, reached_from
 
 BASE = {
-    "core.derivation",
     "core.derived_cells",
     "core.domain",
     "core.dataset",
@@ -21,6 +20,7 @@ BASE = {
     "core.scale",
     "core.typed_json",
     "core.types",
+    "core.values",
 }
 STATISTICS = BASE | {"core.noise", "core.statistics"}
 BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}

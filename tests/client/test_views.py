@@ -26,8 +26,7 @@ from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
 from gencard.core.catalogue import DeclaredAttribute
-from gencard.core.coding import Attribute, Edges, Labels, Reading
-from gencard.core.derivation import Derivation
+from gencard.core.coding import Attribute, Derivation, Edges, Labels, Reading
 from gencard.core.domain import Domain
 from gencard.core.scale import Scale
 from gencard.wire.steward import Together

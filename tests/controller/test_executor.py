@@ -22,9 +22,8 @@ from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.card.mechanism import AS_COUNTED, EXACT
-from gencard.core.coding import Attribute, Coding, Labels
+from gencard.core.coding import Attribute, Coding, Derivation, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
 from gencard.core.statistics.measure import measure_dataset

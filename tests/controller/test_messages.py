@@ -76,9 +76,8 @@ from gencard.core.audit.run import audit
 from gencard.core.card.mechanism import EXACT, USUAL_CHECKS, privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import AuditTerms
-from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading, StructuralZeros
+from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, Reading, StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError
 from gencard.core.evaluation.material import AllowedTogether, Declared

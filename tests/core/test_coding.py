@@ -36,7 +36,7 @@ AGE = Attribute("age", Edges((0, 18, 65, 120), missing=True))
         Labels(("a", "a")),
         Labels(("1", "x"), integer=True),
         Labels(("1", "01"), integer=True),
-        Labels(("yes", "missing"), missing=True),
+        Labels(("missing", "(missing)"), missing=True),
         Labels(tuple(map(str, range(65_537)))),
         Labels(tuple(map(str, range(65_536))), missing=True),
         Edges((1.0,)),

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from gencard.client.release import Release
 from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.core.card.sums import Histogram, Sum
-from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
+from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset, code_dtype
-from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError
 from gencard.core.generators.contract import synthesise

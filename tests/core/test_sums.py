@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from benchmarks import bench, number_prices
 from gencard.core.card.noise import gaussian, laplace
 from gencard.core.card.sums import Sum, product_ends
-from gencard.core.coding import Attribute, Coding, Edges, Labels
-from gencard.core.derivation import Derivation
+from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels
 from gencard.core.errors import InvalidCodingError, InvalidInputError, UnknownAttributeError
 from gencard.core.scale import Scale
 from gencard.core.statistics.marginals import dimension

@@ -12,8 +12,8 @@ from gencard.controller.cards import book
 from gencard.controller.jobs.releasing import draw
 from gencard.controller.jobs.tasks import KEPT_ROWS, DrawJob
 from gencard.controller.releases.rows_file import RowsFile
+from gencard.core.coding import Derivation
 from gencard.core.dataset import Dataset
-from gencard.core.derivation import Derivation
 from gencard.core.domain import Domain
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
 from tests.system.house import SCHEMA, running

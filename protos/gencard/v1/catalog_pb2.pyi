@@ -455,6 +455,7 @@ class Labels(google.protobuf.message.Message):
     ORDERED_FIELD_NUMBER: builtins.int
     MISSING_FIELD_NUMBER: builtins.int
     BOOLEAN_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
     integer: builtins.bool
     """The labels are whole numbers."""
     ordered: builtins.bool
@@ -463,6 +464,8 @@ class Labels(google.protobuf.message.Message):
     """The last level stands for "missing"."""
     boolean: builtins.bool
     """The labels are "false" and "true"."""
+    text: builtins.bool
+    """Texts are compared with the labels as texts, so that 01 and 1 are two labels."""
     @property
     def labels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """The labels, in order of code."""
@@ -475,8 +478,9 @@ class Labels(google.protobuf.message.Message):
         ordered: builtins.bool = ...,
         missing: builtins.bool = ...,
         boolean: builtins.bool = ...,
+        text: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["boolean", b"boolean", "integer", b"integer", "labels", b"labels", "missing", b"missing", "ordered", b"ordered"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boolean", b"boolean", "integer", b"integer", "labels", b"labels", "missing", b"missing", "ordered", b"ordered", "text", b"text"]) -> None: ...
 
 Global___Labels: typing_extensions.TypeAlias = Labels
 

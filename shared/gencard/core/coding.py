@@ -6,7 +6,7 @@ Nothing here is ever taken from records at run time: the schema is public by dec
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -19,14 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.dataset import code_dtype, key_of, steps_reached
-from gencard.core.derivation import Derivation
 from gencard.core.domain import LARGEST_SIZE, Clique, Domain
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
 from gencard.core.json_codecs import written
 from gencard.core.scale import Places, Scale, shortest, steps_of
+from gencard.core.types import IntArray
+from gencard.core.values import EXACT, is_plain, is_whole, number_of, plain_numbers
 
-MISSING = "missing"
-"""What the level of missing values is called, for people."""
+MISSING, MISSING_BESIDE = "missing", "(missing)"
+"""Names of the level of missing values, for people: the latter if a label is the former."""
 
 BOOLEANS = ("false", "true")
 """Labels of an attribute of truth values."""
@@ -44,6 +45,8 @@ class Labels:
         integer: The labels are whole numbers and are given back as such.
         ordered: The order of the labels means something.
         boolean: The labels are "false" and "true" and are given back as truth values.
+        text: Texts are compared with the labels as texts, so that 01 and 1 are two labels. Stored
+            numbers are compared by value, here too.
     """
 
     labels: tuple[str, ...]
@@ -51,19 +54,31 @@ class Labels:
     ordered: bool = False
     missing: bool = False
     boolean: bool = False
+    text: bool = field(default=False, metadata=written(omit=True))
 
     def problem(self) -> str | None:
         if not self.labels:
             return "it has no labels"
         if len(set(self.labels)) != len(self.labels):
             return "labels repeat"
-        if self.missing and MISSING in self.labels:
-            return f"a label has the name '{MISSING}', which is reserved for the missing level"
+        if self.missing and {MISSING, MISSING_BESIDE} <= {*self.labels}:
+            return f"labels have the names '{MISSING}' and '{MISSING_BESIDE}' of the missing level"
         if self.integer and not all(_is_integer(label) for label in self.labels):
             return "a label is not a whole number"
+        return self._problem_of_flags()
+
+    def _problem_of_flags(self) -> str | None:
         if self.boolean and self.labels != BOOLEANS:
             return "boolean needs the labels false and true, in this order"
+        if self.text and (self.integer or self.boolean):
+            return "text excludes integer and boolean, whose values are no texts"
         return None
+
+    @property
+    def by_value(self) -> bool:
+        """Whether texts are compared with the labels as numbers, of which no two are equal."""
+        numbers = set(map(number_of, self.labels))
+        return not self.text and None not in numbers and len(numbers) == len(self.labels)
 
     @property
     def size(self) -> int:
@@ -72,7 +87,8 @@ class Labels:
     @property
     def level_names(self) -> tuple[str, ...]:
         """What each code is called, for people."""
-        return self.labels + ((MISSING,) if self.missing else ())
+        name = MISSING_BESIDE if MISSING in self.labels else MISSING
+        return self.labels + ((name,) if self.missing else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +222,65 @@ class Edges:
             low / 2 + (high if i == last else high - step) / 2
             for i, (low, high) in enumerate(pairwise(self.edges))
         )
+
+
+MOST_CELLS = 100_000
+"""Cells of the attributes that one is derived from: the schema names a code for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """How an attribute follows from stored ones.
+
+    Args:
+        sources: Stored attributes; what is derived is derived from them alone.
+        codes: For each cell of the sources, in C order, the code of the attribute; with ``per_person``,
+            1 where a record in the cell counts, else 0.
+        per_person: The level is that of the number of the person's records that count: of its interval,
+            the last of which holds all above, or for truth values whether there is any.
+    """
+
+    sources: Clique
+    codes: tuple[int, ...]
+    per_person: bool = False
+
+    def problem(self, stored: Domain, size: int, *, of_number: bool) -> str | None:
+        """What is wrong with it.
+
+        Args:
+            stored: Attributes that records hold.
+            size: Levels of the attribute.
+            of_number: Every number of records has a level.
+        """
+        if not self.sources or len(set(self.sources)) < len(self.sources):
+            return "it needs sources, each once"
+        if not set(self.sources) <= set(stored.attributes):
+            return "it is derived from an attribute that is not stored"
+        cells = stored.project(self.sources).cells
+        most = 2 if self.per_person else size
+        wrong = {
+            f"its sources have more than {MOST_CELLS} cells": cells > MOST_CELLS,
+            "it needs one code for each cell of its sources": len(self.codes) != cells,
+            "a code lies outside its levels": not all(0 <= code < most for code in self.codes),
+            "as an attribute of a person, it must be true or false or have whole-number edges "
+            "from 0, and must not be missing": (self.per_person and not of_number),
+        }
+        return next((problem for problem, is_so in wrong.items() if is_so), None)
+
+    def of_records(self, columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> IntArray:
+        """The entry of ``codes`` for each record.
+
+        Args:
+            columns: Codes of the sources, one array of shape ``(n,)`` each.
+            sizes: Of the sources.
+
+        Returns:
+            Shape ``(n,)``.
+        """
+        cells = np.zeros(len(columns[0]), dtype=np.int64)
+        for column, size in zip(columns, sizes, strict=True):
+            cells = cells * size + column
+        return np.array(self.codes, dtype=np.int64)[cells]
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +446,21 @@ def _is_of_a_number(coding: Labels | Edges) -> bool:
 def _inside(cell: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
     fits = len(cell) == len(sizes)
     return fits and all(0 <= code < size for code, size in zip(cell, sizes, strict=True))
+
+
+def codes_by_number(coding: Labels, texts: Iterable[str]) -> list[int | None]:
+    """Return the code of each text that is not one of the labels, if it is the same number as one."""
+    labels = coding.labels
+    plain = {} if coding.text or coding.boolean else plain_numbers(labels)
+    own = {float(label): code for code, label in enumerate(labels)} if coding.by_value else plain
+
+    def code(text: str) -> int | None:
+        number = number_of(text)
+        if number is None or not (coding.by_value or is_plain(text)):
+            return None
+        return None if abs(number) >= EXACT and is_whole(text) else own.get(number)
+
+    return list(map(code, texts))
 
 
 def codes_of_numbers(name: str, coding: Edges, values: NDArray[np.float64]) -> NDArray[np.integer]:

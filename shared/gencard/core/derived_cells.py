@@ -14,6 +14,7 @@ from gencard.core.card.terms import CardTerms
 from gencard.core.coding import (
     Attribute,
     Coding,
+    Derivation,
     Edges,
     Labels,
     StructuralZeros,
@@ -21,7 +22,6 @@ from gencard.core.coding import (
     zeros_inside,
 )
 from gencard.core.dataset import Dataset
-from gencard.core.derivation import Derivation
 from gencard.core.domain import Clique, Domain
 
 MOST_ZEROS = 200_000

@@ -202,12 +202,14 @@ class Adjustments:
         above: Values above the last edge, which count as it.
         below: Values below the first edge, which count as it.
         timed: Dates that have a time of day or an offset from UTC, and no zone.
+        texts: Values of a text column that are compared with labels as numbers.
     """
 
     rounded: int = 0
     above: int = 0
     below: int = 0
     timed: int = 0
+    texts: int = 0
 
     def __add__(self, other: "Adjustments") -> "Adjustments":
         return Adjustments(
@@ -215,6 +217,7 @@ class Adjustments:
             self.above + other.above,
             self.below + other.below,
             self.timed + other.timed,
+            self.texts + other.texts,
         )
 
 

@@ -23,6 +23,7 @@ from gencard.run.levels import (
     NumberedRows,
     Values,
     code_of,
+    codes_of_values,
     level_numbers,
     names_of,
 )
@@ -130,7 +131,7 @@ def _codes(attribute: Attribute, column: "pd.Series[Any]") -> NDArray[Any]:
     else:
         inverse, known = pd.factorize(column)
     codes_of = _code_of_value(attribute)
-    code_of_known = np.array([codes_of.get(value, UNDECLARED) for value in known] + [codes_of[None]])
+    code_of_known = np.array(codes_of_values(attribute, codes_of, [*known, None]))
     codes: NDArray[np.int64] = code_of_known[inverse]  # position -1, an absent value, is the last
     if (codes == UNDECLARED).any():
         raise UndeclaredLevelError(attribute=attribute.name)

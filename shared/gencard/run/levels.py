@@ -8,12 +8,21 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.coding import Attribute, Coding, Edges, Labels, numbers_of_codes, scaled_numbers
+from gencard.core.coding import (
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    codes_by_number,
+    numbers_of_codes,
+    scaled_numbers,
+)
 from gencard.core.dataset import Dataset, NumbersOf
 from gencard.core.derived_cells import invented_words, same_numbers
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.scale import WORDS_A_NUMBER, Places
+from gencard.core.values import plain_numbers
 
 UNDECLARED = -1
 
@@ -37,17 +46,38 @@ def is_boolean(attribute: Attribute) -> bool:
 
 
 def code_of(attribute: Attribute) -> dict[Any, int]:
-    """Code of each level by its name, and by its number or truth value where it is one.
+    """Code of each level by its name, and by its number or truth value where it has one.
 
     None is "missing", and so is empty text where it is no label; UNDECLARED where that is not declared.
     """
     names = names_of(attribute)
     absent = len(names) if attribute.coding.missing else UNDECLARED
     codes = {name: code for code, name in enumerate(names)}
-    numbers = {int(name): code for name, code in codes.items()} if is_integer(attribute) else {}
-    if is_boolean(attribute):
+    numbers: dict[Any, int] = {}
+    if is_integer(attribute):
+        numbers = {int(name): code for name, code in codes.items()}
+    elif is_boolean(attribute):
         numbers = {False: 0, True: 1}
+    elif isinstance(attribute.coding, Labels):
+        numbers = {**plain_numbers(names)}
     return {"": absent, None: absent, **codes, **numbers}
+
+
+def codes_of_values(attribute: Attribute, codes: Mapping[Any, int], values: Iterable[Any]) -> list[int]:
+    """Return the code of each value, of a text also by its number; UNDECLARED where it has none.
+
+    Args:
+        codes: Those of ``code_of``, and others.
+    """
+    # a number that is none is missing
+    every = [None if value != value else value for value in values]  # noqa: PLR0124
+    known = {value: codes.get(value, UNDECLARED) for value in every}
+    others = [value for value, code in known.items() if code == UNDECLARED]
+    if isinstance(attribute.coding, Labels):
+        texts = [value for value in others if isinstance(value, str)]
+        by_number = zip(texts, codes_by_number(attribute.coding, texts), strict=True)
+        known |= {text: code for text, code in by_number if code is not None}
+    return [known[value] for value in every]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -99,9 +99,12 @@ def test_the_other_columns_are_drafted_from_the_records_as_those_of_a_file(draft
     of_file = draft_schema(file, "people", today=NOW.date()).schema
     assert coding(drafted, "income").missing  # it may be empty, as the table declares
     assert coding(drafted, "income").edges == of_file.coding.attribute("income").coding.edges
-    for name in ("born", "city", "wave", "alive"):
+    for name in ("born", "city", "alive"):
         assert coding(drafted, name) == of_file.coding.attribute(name).coding, name
         assert drafted.schema.readings.get(name) == of_file.readings.get(name)
+    assert coding(drafted, "wave") == Labels(("7",), missing=True, text=True)
+    assert "stored as text" in note(drafted, "wave")
+    assert drafted.schema.readings["wave"] == of_file.readings["wave"]
     assert drafted.records == RECORDS
 
 

@@ -15,8 +15,7 @@ from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.controller.records.encoding import scales_of
 from gencard.controller.records.vault import Vault
 from gencard.core.card.sums import Sum
-from gencard.core.coding import Attribute, Coding, Edges, Labels
-from gencard.core.derivation import Derivation
+from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels
 from gencard.core.errors import UndeclaredLevelError
 
 pytest.importorskip("ibis")

@@ -27,6 +27,7 @@ from gencard.run.levels import (
     Numbers,
     Values,
     code_of,
+    codes_of_values,
     is_boolean,
     is_integer,
     is_ordered,
@@ -174,8 +175,8 @@ def _codes(attribute: Attribute, values: Any, numbers: FloatArray | None) -> NDA
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.string())
     encoded = values.dictionary_encode()
-    codes_of = code_of(attribute)
-    levels = [codes_of.get(level, UNDECLARED) for level in [*encoded.dictionary.to_pylist(), None]]
+    values_of_levels = [*encoded.dictionary.to_pylist(), None]
+    levels = codes_of_values(attribute, code_of(attribute), values_of_levels)
     positions = encoded.indices.fill_null(len(levels) - 1).to_numpy()
     codes: NDArray[np.int32] = np.array(levels, dtype=np.int32)[positions]
     if (codes == UNDECLARED).any():

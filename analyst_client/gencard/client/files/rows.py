@@ -5,7 +5,6 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import date
 from importlib import import_module
 from itertools import islice
 from math import isnan
@@ -20,6 +19,7 @@ from gencard.core.coding import (
     Attribute,
     Coding,
     Edges,
+    Labels,
     adjusted,
     codes_of_numbers,
     date_of_days,
@@ -31,6 +31,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
 from gencard.core.types import FloatArray
+from gencard.core.values import day_of, float_of
 from gencard.files import lines_of, open_text, size_of
 from gencard.run.levels import (
     UNDECLARED,
@@ -39,6 +40,7 @@ from gencard.run.levels import (
     NumberedRows,
     Values,
     code_of,
+    codes_of_values,
     level_numbers,
     names_of,
 )
@@ -285,6 +287,12 @@ class _Column(ReadColumn):
         others = np.flatnonzero(codes == UNDECLARED)
         if not len(others):
             return self.add(codes)
+        if isinstance(self.attribute.coding, Labels):
+            texts = [cells[place] for place in others]
+            codes[others] = codes_of_values(self.attribute, self.code_of, texts)
+            if (codes == UNDECLARED).any():
+                raise UndeclaredLevelError(attribute=self.attribute.name)
+            return self.add(codes)
         numbers = np.full(len(codes), UNKNOWN_NUMBER)
         codes[others], numbers[others] = self._of_numbers([cells[place] for place in others])
         return self.add(codes, numbers)
@@ -294,7 +302,9 @@ class _Column(ReadColumn):
         coding, name = self.attribute.coding, self.attribute.name
         with suppress(ValueError):
             if isinstance(coding, Edges):
-                number = _days_of_text if coding.dates else _minutes_of_text if coding.times else float
+                number = (
+                    _days_of_text if coding.dates else _minutes_of_text if coding.times else float_of
+                )
                 numbers = np.array(list(map(number, cells)), dtype=np.float64)
                 return codes_of_numbers(name, coding, numbers), numbers
         raise UndeclaredLevelError(attribute=name)
@@ -343,12 +353,12 @@ def _quoted(text: str) -> str:
 
 
 def _days_of_text(text: str) -> float:
-    return days_of_date(date.fromisoformat(text))
+    return days_of_date(day_of(text))
 
 
 def _minutes_of_text(text: str) -> float:
     """Return the minutes of a time of day, which may stand as HH:MM or as their number."""
-    return minutes_of_time(text) if ":" in text else float(text)
+    return minutes_of_time(text) if ":" in text else float_of(text)
 
 
 def batches(dataset: Dataset) -> Iterator[NDArray[Any]]:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from gencard.core.card.mechanism import Privacy, Transform, privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.sums import Sum
-from gencard.core.coding import StructuralZeros
-from gencard.core.derivation import Derivation
+from gencard.core.coding import Derivation, StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.json_codecs import Json, Scalar, written
 from gencard.core.statistics.linear import LinearStatistic

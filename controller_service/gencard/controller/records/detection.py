@@ -13,35 +13,26 @@ from pathlib import Path
 
 from gencard.controller.records.file_format import TOO_LONG, FileFormat, delimiter_of, first_lines
 from gencard.core.errors import EmptyDatasetError, InvalidInputError
+from gencard.core.values import MARKS
 from gencard.files import lines_of, open_file, open_text
 
 _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
 _SAMPLE = 5_000
 """Records from which the marks of numbers and dates are detected."""
 _MOST_LINES_NAMED = 5
+_MOST_DAYS = 100_000
+"""Different values of a column of dates that are compared with the formats: 270 years of days."""
 MOST_COLUMNS = 5_000
 """Columns for which a schema is drafted, each by several queries."""
 
-MARKS = (
-    "NA",
-    "N/A",
-    "n/a",
-    "NaN",
-    "null",
-    "NULL",
-    "None",
-    ".",
-    "-",
-    "--",
-    "?",
-    "k.A.",
-    "k. A.",
-    "keine Angabe",
-)
-"""Words that people write where a value is missing."""
+_TRIED = 500
+"""Values of which one must be a date for all of a column to be compared with the formats."""
 
-_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y")
-DAY_OR_MONTH_FIRST = ("%d/%m/%Y", "%m/%d/%Y")
+_DATES = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y"),
+    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y"),
+)
+DAY_OR_MONTH_FIRST = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y")
 """Formats between which no value decides whose day is 12 at most."""
 
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+")
@@ -66,7 +57,7 @@ def detect(path: Path) -> tuple[FileFormat, int | None]:
         return FileFormat(), None
     encoding = _encoding(path)
     delimiter, skip = delimiter_of(first_lines(path, encoding))
-    sample, records = _checked_sample(path, encoding, delimiter, skip)
+    sample, records, days = _checked_sample(path, encoding, delimiter, skip)
     columns = [_present(column) for column in zip(*sample, strict=True)]
     decimal, thousands = _number_marks(columns)
     file_format = FileFormat(
@@ -75,7 +66,7 @@ def detect(path: Path) -> tuple[FileFormat, int | None]:
         skip=skip,
         decimal=decimal,
         thousands=thousands,
-        dates=_date_formats(columns),
+        dates=_date_formats([_present(values) for values in days]),
         trim=any(value != value.strip() for row in sample for value in row),
     )
     return file_format, records
@@ -105,8 +96,10 @@ def _encoding(path: Path) -> str:
     raise InvalidInputError(field="data", problem="cannot be decoded as text")
 
 
-def _checked_sample(path: Path, encoding: str, delimiter: str, skip: int) -> tuple[Rows, int]:
-    """The first records, and how many there are; reads every line.
+def _checked_sample(
+    path: Path, encoding: str, delimiter: str, skip: int
+) -> tuple[Rows, int, list[list[str]]]:
+    """The first records, how many there are, and all values of columns of dates; reads every line.
 
     Refuses a file with lines of another width. In a file of one column, an empty line is a record.
     """
@@ -121,17 +114,47 @@ def _checked_sample(path: Path, encoding: str, delimiter: str, skip: int) -> tup
             sample: Rows = []
             wrong: list[int] = []
             records = 0
+            days = _Days()
             for row in reader:
                 records += bool(row) or len(header) == 1
                 if row and len(row) != len(header):
                     wrong.append(reader.line_num + skip)
                 elif row and len(sample) < _SAMPLE:
                     sample.append(row)
+                elif row:
+                    days.add(sample, row)
     if wrong:
         raise InvalidInputError(field="data", problem=_ragged(wrong, len(header)))
     if not sample:
         raise EmptyDatasetError()
-    return sample, records
+    return sample, records, days.values(sample)
+
+
+class _Days:
+    """Different values of the columns of dates, so that no order of the records decides their format."""
+
+    def __init__(self) -> None:
+        self._values: dict[int, dict[str, None]] | None = None
+
+    def add(self, sample: Rows, row: Sequence[str]) -> None:
+        """Add a record behind the sample."""
+        if self._values is None:
+            self._begin(sample)
+        for place, values in (self._values or {}).items():
+            if len(values) < _MOST_DAYS:
+                values[row[place]] = None
+
+    def values(self, sample: Rows) -> list[list[str]]:
+        """Return the values, by column."""
+        if self._values is None:
+            self._begin(sample)
+        return [list(values) for values in (self._values or {}).values()]
+
+    def _begin(self, sample: Rows) -> None:
+        columns = (dict.fromkeys(column) for column in zip(*sample, strict=True))
+        self._values = {
+            place: values for place, values in enumerate(columns) if _fitting(_present([*values]))
+        }
 
 
 class _readable:  # noqa: N801 - reads as a statement
@@ -214,14 +237,17 @@ def _date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 def _fitting(column: Sequence[str]) -> list[str]:
     """The formats that fit most values of a column; none where they are not nearly all."""
-    values = list(dict.fromkeys(column))[:500]
+    values = list(dict.fromkeys(column))
+    if not any(_is_date(value, form) for value in values[:_TRIED] for form in _DATES):
+        return []
     fits = {form: sum(_is_date(value, form) for value in values) for form in _DATES}
     most = max(fits.values())
     return [form for form in _DATES if fits[form] == most and 10 * most >= 9 * len(values) > 0]
 
 
 def _contradicts(form: str, formats: Sequence[str]) -> bool:
-    return form in DAY_OR_MONTH_FIRST and any(other in DAY_OR_MONTH_FIRST for other in formats)
+    others = [other for other in formats if other in DAY_OR_MONTH_FIRST]
+    return form in DAY_OR_MONTH_FIRST and any(form[:2] != other[:2] for other in others)
 
 
 def _is_date(text: str, form: str) -> bool:

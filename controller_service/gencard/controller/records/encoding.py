@@ -5,7 +5,6 @@ never a value's text, and turns a batch of these numbers into codes.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -33,12 +32,19 @@ from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCodingError, InvalidInputError, UndeclaredLevelError
 from gencard.core.scale import Scale
 from gencard.core.types import IntArray
+from gencard.core.values import (
+    DAYS,
+    EMPTY,
+    EXACT,
+    LAST_DAYS,
+    PLAIN_NUMBER,
+    TEXT_RULES,
+    WHOLE_NUMBER,
+    number_of,
+    plain_numbers,
+)
 
 _UNDECLARED = -1
-_PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)([.,][0-9]+)?")
-_EXACT = 2.0**53
-"""Below it, whole numbers are exact as floats."""
-
 _NANOSECONDS = "TIMESTAMPTZ"
 _INSTANTS = ("TIMESTAMP WITH TIME ZONE", _NANOSECONDS)
 """Beginnings of the names of types, the latter that of instants in nanoseconds."""
@@ -88,7 +94,7 @@ class Column:
     @property
     def number(self) -> str:
         """The value as a float, NULL where it is none."""
-        number = self.sql if self.kind.startswith(_NUMBERS) else self.format.number(self.text)
+        number = self.sql if self.is_number else self.format.number(self.text)
         if self.kind == "FLOAT":  # 0.7 of half the digits is 0.7, and not 0.699999988
             number = f"CAST({self.sql} AS VARCHAR)"
         return f"TRY_CAST({number} AS DOUBLE)"
@@ -100,7 +106,22 @@ class Column:
             return f"TRY_CAST(substr(CAST({self.sql} AS VARCHAR), 1, 10) AS DATE)"
         if self.kind.startswith(("DATE", "TIMESTAMP")):
             return f"CAST({self.sql} AS DATE)"
-        return self.format.date(self.text)
+        return self.compact_date if self.is_number else self.format.date(self.text, self.compact_date)
+
+    @property
+    def text_rules(self) -> tuple[str, ...]:
+        """Tests of a value of a text file: a decimal mark, then the signs of ``TEXT_RULES``."""
+        whole = self.format.whole(self.text)
+        signs = (f"regexp_full_match({whole}, '{rule.pattern}')" for rule in TEXT_RULES)
+        return f"({self.number} IS NOT NULL AND {whole} IS NULL)", *signs
+
+    @property
+    def compact_date(self) -> str:
+        """The value as a date if it is the whole number YYYYMMDD, else NULL."""
+        digits = f"regexp_replace({self.text}, '[.]0+$', '')"  # as floats, where some are missing
+        first, last = DAYS
+        inside = f"regexp_full_match({digits}, '[0-9]{{8}}') AND {digits} BETWEEN '{first}' AND '{last}'"
+        return f"CASE WHEN {inside} THEN CAST(try_strptime({digits}, '%Y%m%d') AS DATE) END"
 
     @property
     def days(self) -> str:
@@ -116,6 +137,12 @@ class Column:
     def is_instant(self) -> str:
         """Whether a text states an instant: date, time and offset in ISO 8601."""
         return f"regexp_full_match({self.text}, '{_INSTANT}')"
+
+    @property
+    def is_day(self) -> str:
+        """Whether the value is a date of the years 1 to 9999."""
+        first, last = LAST_DAYS
+        return f"{self.calendar_date} BETWEEN DATE '{first}' AND DATE '{last}'"
 
     @property
     def plain_days(self) -> str:
@@ -164,14 +191,42 @@ class Column:
         """Completed years from the value, a date, to a day; NULL where it is no date."""
         return f"CAST(date_sub('year', {self.calendar_date}, DATE '{day.isoformat()}') AS DOUBLE)"
 
-    def absent(self, tokens: Sequence[str], labels: Sequence[str] = ()) -> str:
+    @property
+    def is_number(self) -> bool:
+        """Whether the engine's type says that all values are numbers."""
+        return self.kind.startswith(_NUMBERS)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether values are numbers whose texts differ from engine to engine."""
+        return self.kind.startswith(("FLOAT", "DOUBLE", "DECIMAL")) and not self.kind.endswith(",0)")
+
+    @property
+    def is_nan(self) -> str:
+        """Whether the value is the float that is no number."""
+        if self.is_float:  # isnan() is false in a WHERE on Parquet whose statistics leave NaN out
+            return f"coalesce(CAST({self.sql} AS VARCHAR) = 'nan', false)"
+        return "false" if self.is_number else f"coalesce(isnan({self.number}), false)"
+
+    def absent(
+        self,
+        tokens: Sequence[str],
+        labels: Sequence[str] = (),
+        *,
+        as_text: bool = False,
+        empty: bool = True,
+    ) -> str:
         """Whether the value is empty, or one of the tokens, as text or as a number.
 
         Args:
             labels: Texts of which none is a token as a number: beside 099, the token 99 is another code.
+            as_text: Texts are compared as texts alone.
+            empty: The empty text is a value that is missing.
         """
-        texts = [quoted(token, "'") for token in tokens]
+        has_texts = empty and self.kind == "VARCHAR"
+        texts = [quoted(token, "'") for token in (*tokens, *([EMPTY] if has_texts else []))]
         numbers = [repr(number) for token in tokens if (number := number_of(token)) is not None]
+        numbers = [] if as_text and not self.is_number else numbers
         tests = [f"{self.sql} IS NULL"]
         tests += [f"{self.text} = ''"] if self.format.trim else []
         tests += [f"{self.text} IN ({', '.join(texts)})"] if texts else []
@@ -186,19 +241,28 @@ class Column:
 
         Programs write whole numbers as floats where some are missing. A code such as 007 is no number.
         """
-        places = dict[float, list[int]]()
-        for place, label in enumerate(labels):
-            if "," not in label and _PLAIN_NUMBER.fullmatch(label) and abs(float(label)) < _EXACT:
-                places.setdefault(float(label), []).append(place)
-        single = {number: own[0] for number, own in places.items() if len(own) == 1}
-        if not single:
+        inside = f"abs({self.number}) < {EXACT!r}"
+        if self.is_float:
+            inside = "true"
+        elif not self.is_number:
+            inside = f"regexp_full_match({self.text}, '{PLAIN_NUMBER}') AND {inside}"
+        places = plain_numbers(labels, exact=not self.is_float)
+        if not places:
             return "NULL"
-        cases = " ".join(f"WHEN {number!r} THEN {place}" for number, place in single.items())
-        is_number = "true"
-        if not self.kind.startswith(_NUMBERS):
-            is_number = f"regexp_full_match({self.text}, '{_PLAIN_NUMBER.pattern}')"
-        inside = f"{is_number} AND abs({self.number}) < {_EXACT!r}"
+        cases = " ".join(f"WHEN {number!r} THEN {place}" for number, place in places.items())
         return f"CASE WHEN {inside} THEN CASE {self.number} {cases} END END"
+
+    def exact_number(self, labels: Sequence[str]) -> str:
+        """The value as a float; infinite if it is a whole number that only as a float is a label."""
+        large = [label for label in labels if abs(float(label)) >= EXACT]
+        if not large:  # then no other whole number is a label's float
+            return self.number
+        texts = ", ".join(quoted(label, "'") for label in large)
+        other = f"regexp_full_match({self.text}, '{WHOLE_NUMBER}') AND {self.text} NOT IN ({texts})"
+        return (
+            f"CASE WHEN abs({self.number}) >= {EXACT!r} AND {other} THEN 'inf'::DOUBLE "
+            f"ELSE {self.number} END"
+        )
 
 
 def _instant_of_text(text: str) -> str:
@@ -255,6 +319,12 @@ def of_dates(coding: Coding) -> Clique:
     return tuple(name for name in coding.stored if are_dates(coding.attribute(name).coding))
 
 
+def by_value(coding: Coding) -> Clique:
+    """Return the stored attributes with labels that are compared as numbers."""
+    codings = {name: coding.attribute(name).coding for name in coding.stored}
+    return tuple(name for name, one in codings.items() if isinstance(one, Labels) and one.by_value)
+
+
 class Encoder(Protocol):
     """Values of one attribute -> codes."""
 
@@ -283,10 +353,19 @@ class TextEncoder:
         levels = ", ".join(quoted(label, "'") for label in self.coding.labels)
         text = f"lower({column.text})" if self.coding.boolean else column.text  # True, TRUE, true
         code = f"CAST(enum_code(TRY_CAST({text} AS ENUM({levels}))) AS INTEGER)"
-        code = f"coalesce({code}, {column.code_by_number(self.coding.labels)})"
+        as_text = self.coding.text
+        by_number = column.code_by_number(self.coding.labels)
+        if not as_text:
+            code = f"coalesce({code}, {by_number})"
+        elif column.is_float:  # of which no two engines write the same text
+            code = by_number
         absent = len(self.coding.labels) if self.coding.missing else _UNDECLARED
         other = self.coding.labels.index(self.reading.other) if self.reading.other else _UNDECLARED
-        test = column.absent(self.reading.absent, self.coding.labels)
+        labels = self.coding.labels
+        # in schemas with ``other`` it always was a value of that
+        empty = EMPTY not in labels and self.reading.other is None
+        test = column.absent(self.reading.absent, labels, as_text=as_text, empty=empty)
+        test += f" OR {column.is_nan}" if column.is_number else ""
         return f"CASE WHEN {test} THEN {absent} ELSE coalesce({code}, {other}) END"
 
     def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
@@ -324,6 +403,8 @@ class NumberEncoder:
             if column.has_instants:
                 raise without_zone(self.name)
             return column.plain_days
+        if isinstance(self.coding, Labels):
+            return column.exact_number(self.coding.labels)
         return column.days if are_dates(self.coding) else column.number
 
     def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
@@ -332,8 +413,11 @@ class NumberEncoder:
                 return is_declared(self.coding, adjusted(self.coding, numbers))
             case Labels():
                 levels, _ = _in_order(self.coding)
-                absent = np.isnan(numbers) & self.coding.missing
-                return np.asarray((levels.take(_nearest(numbers, levels)) == numbers) | absent)
+                absent = np.isnan(numbers)
+                if self.reading.other:
+                    return np.asarray(~absent | self.coding.missing)
+                known = levels.take(_nearest(numbers, levels)) == numbers
+                return np.asarray(known | (absent & self.coding.missing))
 
     def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
         match self.coding:
@@ -345,9 +429,11 @@ class NumberEncoder:
     def _codes_of_labels(self, coding: Labels, numbers: NDArray[Any]) -> NDArray[Any]:
         levels, order = _in_order(coding)
         nearest, absent = _nearest(numbers, levels), np.isnan(numbers)
-        if not np.all((levels.take(nearest) == numbers) | (absent & coding.missing)):
+        if not np.all(self.declared(numbers)):
             raise UndeclaredLevelError(attribute=self.name)
         codes = order.astype(code_dtype(coding.size)).take(nearest)
+        if self.reading.other:
+            codes[levels.take(nearest) != numbers] = coding.labels.index(self.reading.other)
         codes[absent] = len(levels)
         return codes
 
@@ -367,10 +453,8 @@ def _nearest(numbers: NDArray[Any], levels: NDArray[np.float64]) -> NDArray[np.i
 def encoder_of(attribute: Attribute, reading: Reading = PLAIN) -> Encoder:
     """The encoder of an attribute."""
     match attribute.coding:
-        case Labels(labels):
-            numbers = {number_of(label) for label in labels}
-            as_numbers = None not in numbers and len(numbers) == len(labels)
-            kind = NumberEncoder if as_numbers else TextEncoder
+        case Labels(by_value=by_value):
+            kind = NumberEncoder if by_value else TextEncoder
             return kind(attribute.name, attribute.coding, reading)
         case Edges():
             return NumberEncoder(attribute.name, attribute.coding, reading)
@@ -461,6 +545,7 @@ def how_read(
     }
     whole: dict[str, Any] = {"format": stated, "readings": unusual}
     whole |= {} if persons is None else {"persons": list(persons)}
+    whole |= {"stated dates": "first"} if file_format.dates_first else {}
     return json.dumps(whole, sort_keys=True, default=str)
 
 
@@ -478,20 +563,6 @@ def columns_of(attributes: Clique, readings: Mapping[str, Reading]) -> Clique:
 def encoders_of(coding: Coding, readings: Mapping[str, Reading], names: Clique) -> list[Encoder]:
     """The encoders of some attributes."""
     return [encoder_of(coding.attribute(name), readings.get(name, PLAIN)) for name in names]
-
-
-def number_of(text: str) -> float | None:
-    """The finite number that a text says, if any."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if np.isfinite(number) else None
-
-
-def number_text(number: float) -> str:
-    """The shortest text of a number, whole numbers without a point."""
-    return str(int(number)) if number.is_integer() else repr(number)
 
 
 def quoted(text: str, mark: str) -> str:

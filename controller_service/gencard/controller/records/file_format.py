@@ -128,13 +128,35 @@ class FileFormat:
         plain = f"replace({plain}, {literal(self.decimal)}, '.')"
         return f"CASE WHEN regexp_full_match({text}, '{pattern}') THEN {plain} END"
 
-    def date(self, text: str) -> str:
-        """SQL for the date that a text states; NULL where it states none."""
+    def date(self, text: str, compact: str) -> str:
+        """SQL for the date that a text states; NULL where it states none.
+
+        Args:
+            compact: SQL for the date of a text YYYYMMDD.
+        """
         iso = f"TRY_CAST({text} AS DATE)"
         if not self.dates:
-            return iso
+            return f"coalesce({iso}, {compact})"
         formats = ", ".join(map(literal, self.dates))
-        return f"coalesce({iso}, CAST(try_strptime({text}, [{formats}]) AS DATE))"
+        stated = f"CAST(try_strptime({text}, [{formats}]) AS DATE)"
+        ways = (stated, iso) if self.dates_first else (iso, stated)
+        return f"coalesce({', '.join(ways)}, {compact})"
+
+    @property
+    def dates_first(self) -> bool:
+        """Whether a stated format of dates is one of texts that the engine by itself reads otherwise.
+
+        By itself it reads 12-11-10 as a day of the year 12, and 2020-05-06 as a day of May.
+        """
+        return any(
+            ("%y" in form and not form.startswith("%d.")) or re.match("%Y.*%d.*%m", form)
+            for form in self.dates
+        )
+
+    def whole(self, text: str) -> str:
+        """SQL for a text without thousands separators; NULL where it has a decimal mark."""
+        plain = f"replace({text}, {literal(self.thousands)}, '')" if self.thousands else text
+        return f"CASE WHEN NOT contains({text}, {literal(self.decimal)}) THEN trim({plain}) END"
 
 
 USUAL = FileFormat()

@@ -1,17 +1,36 @@
 """A look at the columns of records, before there is a schema: here of a file, by SQL of DuckDB."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 from pathlib import Path
 from typing import Any, Protocol
 
-from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MARKS, MOST_COLUMNS
-from gencard.controller.records.encoding import Column, number_text
+from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MOST_COLUMNS
+from gencard.controller.records.encoding import Column
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
 from gencard.controller.records.vault import Records
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, TooLargeError
 from gencard.core.scale import MOST_STEPS
+from gencard.core.values import (
+    AS_DAYS,
+    EXACT,
+    HIGH_MARKS,
+    INFINITE,
+    LAST_DAYS,
+    MARKS,
+    NO_DAYS,
+    NONE_WORDS,
+    NOT_ASCII,
+    NUMBER_MARKS,
+    STORED_AS_TEXT,
+    TOO_LARGE,
+    are_numbers,
+    missing_marks,
+    number_text,
+    shown_rules,
+)
 
 MOST_LABELS = 100
 _LEAST_RECORDS = 8
@@ -29,9 +48,6 @@ INTERVALS = 8
 _EIGHTHS = tuple(step / INTERVALS for step in range(INTERVALS + 1))
 _OF_POSITIVE = (0.1, 0.5)
 
-NUMBER_MARKS = (-1.0, -2.0, -7.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0)
-"""Numbers that people write where a value is missing, if all others are 0 or more."""
-
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -45,6 +61,7 @@ class Profile:
         rare: Different values that occur once or twice.
         longest: Characters of the longest value.
         kind: "number", "date", "boolean" or "text".
+        why: Why it is not "number", though all values could be read as numbers; empty if they could not.
         quantiles: Of numbers or days, at 0, 1/8, ..., 1.
         positive: Of numbers above 0: the 10 % quantile and the median.
         heaps: Numbers that many records share, and how many, the most frequent first.
@@ -77,6 +94,7 @@ class Profile:
     reason: str = ""
     instants: str = ""
     mean: float | None = None
+    why: str = ""
 
     @property
     def source(self) -> str:
@@ -94,7 +112,9 @@ class Look(Protocol):
 
     def number_marks(self) -> dict[str, int]: ...
 
-    def kind(self, marks: dict[str, int]) -> str: ...
+    def day_marks(self, marks: dict[str, int]) -> dict[str, int]: ...
+
+    def kind(self, marks: dict[str, int]) -> tuple[str, str]: ...
 
     def present(self, marks: dict[str, int]) -> int: ...
 
@@ -132,8 +152,9 @@ def profiles(
             raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
         ((count,),) = records.rows("SELECT count(*) FROM records")
         check_enough(count)
+        typed = path.suffix != ".csv"
         return [
-            profile_of(_Look(records, column), column.name, count, progress)
+            profile_of(_Look(records, column, typed), column.name, count, progress)
             for column in records.columns
         ]
 
@@ -156,12 +177,19 @@ def profile_of(
     """What a column of so many records holds."""
     progress(name)
     marks = look.marks()
-    kind = look.kind(marks)
+    kind, why = look.kind(marks)
     if kind == "number":
         marks |= look.number_marks()
-    present, common = look.present(marks), look.common(marks, kind)
+    if kind == "date":
+        marks |= look.day_marks(marks)
+    if kind == "text":
+        marks = _without_levels(look, marks)
+    present = look.present(marks)
+    if not kind:
+        return Profile(name, records, present, marks, 0, (), 0, 0, "text", reason=why)
+    common = look.common(marks, kind)
     if kind not in ("number", "date"):
-        return Profile(name, records, present, marks, *common, kind, nullable=nullable)
+        return Profile(name, records, present, marks, *common, kind, nullable=nullable, why=why)
     quantiles = look.quantiles(marks, kind, _EIGHTHS)
     is_number, decimals = kind == "number", most_decimals(quantiles)
     return Profile(
@@ -179,7 +207,18 @@ def profile_of(
         instants=look.instants(marks) if kind == "date" else "",
         mean=look.mean(marks) if is_number and present else None,
         nullable=nullable,
+        why=why,
     )
+
+
+def _without_levels(look: Look, marks: dict[str, int]) -> dict[str, int]:
+    """Return the marks without words that begin a scale, such as None, Mild, Severe."""
+    words = [word for word in NONE_WORDS if word in marks]
+    rest = {mark: number for mark, number in marks.items() if mark not in words}
+    if not words:
+        return marks
+    _, values, _, _ = look.common(rest, "text")
+    return rest if in_order(values)[1] else marks
 
 
 def most_decimals(quantiles: Sequence[float]) -> int:
@@ -200,6 +239,7 @@ class _Look:
 
     records: Records
     column: Column
+    typed: bool
 
     def count(self, condition: str) -> int:
         (number,) = self.counts(condition)
@@ -212,8 +252,7 @@ class _Look:
         return [int(number) for number in row]
 
     def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
-        nan = f"coalesce(isnan({self.column.number}), false)"
-        return f"({self.column.absent(tuple(marks))} OR {nan})"
+        return f"({self.column.absent(tuple(marks))} OR {self.column.is_nan})"
 
     def present(self, marks: dict[str, int]) -> int:
         return self.count(f"NOT {self.absent(marks)}")
@@ -235,30 +274,74 @@ class _Look:
         code = f"regexp_full_match({text}, '[A-Z]{{2}}')"  # NA is Namibia among codes of countries
         codes = not self.count(f"NOT ({self.column.absent(MARKS)} OR {code})")
         words = ", ".join(literal(mark) for mark in MARKS if not (codes and mark == "NA"))
-        query = f"SELECT {text}, count(*) FROM records WHERE {text} IN ({words}) GROUP BY 1 ORDER BY 1"  # noqa: S608
+        nan = "false" if self.column.is_number else self.column.is_nan  # however it is spelt
+        test = f"{text} IN ({words}) OR {nan}"
+        query = f"SELECT {text}, count(*) FROM records WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608
         return {word: int(number) for word, number in self._rows(query)}
 
     def number_marks(self) -> dict[str, int]:
-        """Negative codes for missing values in a column of numbers from 0 on."""
-        codes = ", ".join(map(repr, NUMBER_MARKS))
+        """Numbers that stand for missing values, such as -9 or 99, and how often each occurs."""
+        codes = ", ".join(map(repr, (*NUMBER_MARKS, *HIGH_MARKS)))
         number = self.column.number
-        negative, other = self.counts(f"{number} < 0", f"{number} < 0 AND {number} NOT IN ({codes})")
-        if not negative or other:
+        query = f"SELECT {number}, count(*) FROM records WHERE {number} IN ({codes}) GROUP BY 1"  # noqa: S608
+        counts = {float(code): int(count) for code, count in self._rows(query)}
+        if not counts:
             return {}
-        query = f"SELECT {number}, count(*) FROM records WHERE {number} < 0 GROUP BY 1 ORDER BY 1"  # noqa: S608
-        return {number_text(code): int(count) for code, count in self._rows(query)}
+        others = f"FILTER (isfinite({number}) AND {number} NOT IN ({codes}))"
+        ((low, high),) = self._rows(
+            f"SELECT min({number}) {others}, max({number}) {others} FROM records"  # noqa: S608
+        )
+        return missing_marks(counts, None if low is None else (low, high))
 
-    def kind(self, marks: dict[str, int]) -> str:
-        """What every value is that is not missing."""
+    def day_marks(self, marks: dict[str, int]) -> dict[str, int]:
+        """Days that people write where a date is missing or open, if there are others."""
+        days = ", ".join(f"DATE '{day}'" for day in LAST_DAYS)
+        test = f"{self.column.calendar_date} IN ({days})"
+        if not self.count(f"NOT {self.absent(marks)} AND NOT {test}"):
+            return {}
+        query = f"SELECT {self.column.text}, count(*) FROM records WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608
+        return {text: int(number) for text, number in self._rows(query)}
+
+    def kind(self, marks: dict[str, int]) -> tuple[str, str]:
+        """What every value is that is not missing, and why not a number though it could be one."""
         tests = {
             "boolean": f"lower({self.column.text}) IN ('true', 'false')",
             "number": f"isfinite({self.column.number})",
-            "date": f"{self.column.calendar_date} IS NOT NULL",
+            "date": self.column.is_day,
         }
         here = f"NOT {self.absent(marks)}"
         present, *passed = self.counts(here, *(f"{test} AND {here}" for test in tests.values()))
         kinds = (kind for kind, number in zip(tests, passed, strict=True) if present == number > 0)
-        return next(kinds, "text")
+        kind = next(kinds, "text")
+        if kind == "number":
+            return self._kind_of_numbers(here, present)
+        return self._kind_of_texts(here, present) if kind == "text" and present else (kind, "")
+
+    def _kind_of_numbers(self, here: str, present: int) -> tuple[str, str]:
+        """Return "number", or what numbers are read as otherwise, and why."""
+        if self.typed and not self.column.is_number:
+            return "text", STORED_AS_TEXT
+        days = f"{self.column.compact_date} IS NOT NULL"
+        too_large = f"abs({self.column.number}) >= {EXACT!r}"
+        signs = (too_large,) if self.column.is_number else self.column.text_rules
+        as_days, *shown = self.counts(*(f"{test} AND {here}" for test in (days, *signs)))
+        if as_days == present:
+            return "date", AS_DAYS
+        if self.column.is_number:
+            why = TOO_LARGE if shown[0] and not self.column.is_float else ""
+        else:
+            why = next(iter(shown_rules(*shown)), "")
+        return ("text", why) if why else ("number", "")
+
+    def _kind_of_texts(self, here: str, present: int) -> tuple[str, str]:
+        """Return "text", and why if all look like numbers; no kind, and why, for what makes no level."""
+        if self.column.is_number:
+            return "", INFINITE
+        if self.column.kind.startswith(("DATE", "TIMESTAMP")):
+            return "", NO_DAYS
+        digits = f"regexp_full_match({self.column.text}, '[+-]?[\\p{{Nd}}_]+')"
+        alike = self.count(f"(isfinite({self.column.number}) OR {digits}) AND {here}")
+        return "text", NOT_ASCII if alike == present else ""
 
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         """Different values (their number, themselves, how many are rare), the longest one's length."""
@@ -323,3 +406,79 @@ class _Look:
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.records.rows(query)
+
+
+_ORDERS = (
+    ("never", "almost never", "rarely", "seldom", "sometimes", "occasionally", "often", "usually",
+     "very often", "almost always", "always"),
+    ("very low", "low", "medium", "moderate", "high", "very high"),
+    ("very bad", "bad", "poor", "fair", "average", "good", "very good", "excellent"),
+    ("very unsatisfied", "very dissatisfied", "unsatisfied", "dissatisfied", "neutral", "mixed",
+     "satisfied", "very satisfied"),
+    ("strongly disagree", "disagree", "neither agree nor disagree", "neutral", "agree",
+     "strongly agree"),
+    ("none", "little", "some", "much", "very much"),
+    ("none", "minimal", "mild", "moderate", "severe", "very severe"),
+    ("none", "very low", "low", "medium", "moderate", "high", "very high"),
+    ("small", "medium", "large"),
+    ("primary", "secondary", "tertiary"),
+    ("nie", "fast nie", "selten", "manchmal", "gelegentlich", "oft", "häufig", "sehr oft", "sehr häufig",
+     "fast immer", "immer"),
+    ("sehr niedrig", "niedrig", "gering", "mittel", "hoch", "sehr hoch"),
+    ("sehr schlecht", "schlecht", "mittelmäßig", "befriedigend", "gut", "sehr gut"),
+    ("sehr unzufrieden", "unzufrieden", "teils/teils", "neutral", "zufrieden", "sehr zufrieden"),
+    ("stimme gar nicht zu", "stimme nicht zu", "neutral", "teils/teils", "stimme zu", "stimme voll zu"),
+    ("klein", "mittel", "groß"),
+    ("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
+    ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+    ("montag", "dienstag", "mittwoch", "donnerstag", "freitag", "samstag", "sonntag"),
+    ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+    ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
+     "november", "december"),
+    ("januar", "februar", "märz", "april", "mai", "juni", "juli", "august", "september", "oktober",
+     "november", "dezember"),
+)  # fmt: skip
+_LEADING = re.compile(
+    r"\s*(under|unter|below|less than|bis|up to|<=?|>=?|over|über)?\s*(-?\d+(?:[.,]\d+)?)", re.IGNORECASE
+)
+_BELOW = ("under", "unter", "below", "less than", "bis", "up to", "<", "<=")
+
+
+def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """The labels in their order and True, where it is known; else as they are, and False.
+
+    >>> in_order(["high", "low", "medium"])
+    (('low', 'medium', 'high'), True)
+    >>> in_order(["18-24", "25+", "under 18"])
+    (('under 18', '18-24', '25+'), True)
+    >>> in_order(["east", "north", "west"])
+    (('east', 'north', 'west'), False)
+    >>> in_order(["1", "10", "2", "N"])
+    (('1', '2', '10', 'N'), False)
+    >>> in_order(["001", "003", "002"])
+    (('001', '002', '003'), False)
+    """
+    if len(labels) < 3:
+        return tuple(labels), False
+    plain = {label: label.strip().lower() for label in labels}
+    for scale in _ORDERS:
+        if set(plain.values()) <= set(scale) and len(set(plain.values())) == len(labels):
+            return tuple(sorted(labels, key=lambda label: scale.index(plain[label]))), True
+    if are_numbers(labels):  # codes, as what looked like numbers would be drafted as these
+        return tuple(sorted(labels, key=lambda label: (float(label), label))), False
+    numbers = {label: _leading_number(label) for label in labels}
+    if None not in numbers.values() and len(set(numbers.values())) == len(labels):
+        return tuple(sorted(labels, key=lambda label: numbers[label] or (0.0, 0))), True
+    return tuple(sorted(labels, key=lambda label: _as_number(label) or (inf, label))), False
+
+
+def _as_number(label: str) -> tuple[float, str] | None:
+    return (float(label), label) if re.fullmatch(r"\d+", label) else None
+
+
+def _leading_number(label: str) -> tuple[float, int] | None:
+    """The number with which a class begins; "under 18" comes before "18-24"."""
+    match = _LEADING.match(label)
+    if match is None:
+        return None
+    return float(match[2].replace(",", ".")), -1 if (match[1] or "").lower() in _BELOW else 0

@@ -109,7 +109,11 @@ def check_records(entry: DatasetTable, *, holdout: bool = False) -> dict[str, Ad
                 raise without_zone(name)
         if undeclared is not None:
             raise undeclared
-        return source.adjustments() | {name: Adjustments(timed=count) for name, count in timed.items()}
+        adjustments = source.adjustments()
+        adjustments |= {name: Adjustments(timed=count) for name, count in timed.items()}
+        return adjustments | {
+            name: Adjustments(texts=count) for name, count in source.texts_by_value().items()
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ A running service never takes this look. What looks like a name, an identifier o
 and no value of it is copied.
 """
 
-import math
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -16,7 +15,7 @@ from pathlib import Path
 from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.controller.records.detection import detect
 from gencard.controller.records.file_format import USUAL, FileFormat
-from gencard.controller.records.profiles import MOST_LABELS, Profile, profiles
+from gencard.controller.records.profiles import MOST_LABELS, Profile, in_order, profiles
 from gencard.controller.records.round_edges import drafted_scale
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
 from gencard.controller.records.tables.address import TableAddress
@@ -33,6 +32,7 @@ from gencard.core.coding import (
     days_of_date,
 )
 from gencard.core.errors import InvalidInputError
+from gencard.core.values import number_of
 
 _MOST_NUMBER_LABELS = 20
 _LONGEST_LABEL = 60
@@ -65,6 +65,9 @@ class DraftedAttribute:
         drafted: Source from which the levels were drafted; empty if they were declared.
         rounded: The step is coarser than the last digit of the values.
         influence: How far one record moves the mean at most, for the steward alone; empty if little.
+        why: Why its values are no numbers, though they could be read as such.
+        rare: Number of labels that one or two records have, for the steward alone.
+        undecided: Dates that could as well be read with day and month exchanged.
     """
 
     name: str
@@ -76,6 +79,9 @@ class DraftedAttribute:
     drafted: str = ""
     rounded: bool = False
     influence: str = ""
+    why: str = ""
+    rare: int = 0
+    undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,8 @@ def draft_schema(
 def _drafted(profile: Profile, today: date) -> DraftedAttribute:
     reason = _why_left_out(profile)
     if reason:
-        return DraftedAttribute(profile.name, None, reason)
+        because = f" (text, because {profile.why})" if profile.why else ""
+        return DraftedAttribute(profile.name, None, reason + because, why=profile.why)
     reading, scale = Reading(tuple(profile.marks)), None
     match profile.kind:
         case "boolean":
@@ -182,15 +189,39 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         case _:
             labels, ordered = in_order(profile.values)
             labels = labels if ordered or not profile.declared else profile.values
-            coding = Labels(labels, ordered=ordered, missing=profile.missing)
+            as_text = any(number_of(label) is not None for label in labels)
+            coding = Labels(labels, ordered=ordered, missing=profile.missing, text=as_text)
             note = f"Labels drafted from {profile.source}" + (", order recognised." if ordered else ".")
     is_drafted = scale is not None and not profile.declared and reading.age_at is None
     drafted = "records" if is_drafted else ""
     rounded = scale is not None and profile.kind == "number" and _is_rounded(profile, scale)
+    rare = 0 if profile.declared or not isinstance(coding, Labels) or coding.boolean else profile.rare
     influence = _influence(profile, scale) if scale is not None else ""
     return DraftedAttribute(
-        profile.name, coding, note, reading, profile.marks, scale, drafted, rounded, influence
+        profile.name,
+        coding,
+        " ".join(filter(None, (note, _sentence_of_kind(profile), _sentence_of_rare(rare)))),
+        reading,
+        profile.marks,
+        scale,
+        drafted,
+        rounded,
+        influence,
+        profile.why,
+        rare,
+        profile.undecided,
     )
+
+
+def _sentence_of_rare(labels: int) -> str:
+    """Say how many labels are of few records: the draft shows them to everybody."""
+    return f"{labels} of the labels have one or two records." if labels else ""
+
+
+def _sentence_of_kind(profile: Profile) -> str:
+    """Say why values are no numbers, though they could be read as such."""
+    kind = "Dates" if profile.kind == "date" else "Text"
+    return f"{kind}, because {profile.why}." if profile.why else ""
 
 
 _LEAST_INFLUENCE = 0.01
@@ -252,7 +283,8 @@ def _question_of_zone(profile: Profile) -> str:
 def _why_identifying(profile: Profile) -> str:
     if profile.kind == "number" and _looks_like_a_key(profile):
         return "it looks like a serial number"
-    if _NAMES_OF_PEOPLE.search(profile.name) and not (profile.kind == "number" and profile.values):
+    are_codes = profile.kind == "number" or profile.why
+    if _NAMES_OF_PEOPLE.search(profile.name) and not (are_codes and profile.values):
         return "its name suggests an identifier"
     return ""
 
@@ -304,83 +336,20 @@ def _dates(profile: Profile) -> DeclaredScale:
         starts = _starts(first, last, months)
         if len(starts) <= 25:
             break
-    end = date_of_days(days_of_date(starts[-1]) - 1)
-    return DeclaredScale(Decimal(1), tuple(Decimal(days_of_date(day)) for day in (*starts[:-1], end)))
+    return DeclaredScale(Decimal(1), tuple(map(Decimal, (*starts[:-1], starts[-1] - 1))))
 
 
-def _starts(first: date, last: date, months: int) -> list[date]:
-    """Starts of periods from the one of ``first`` to the one after ``last``."""
+def _starts(first: date, last: date, months: int) -> list[int]:
+    """First days of periods from the one of ``first`` to the one after ``last``, inside the calendar."""
     begin = (first.year * 12 + first.month - 1) // months
     end = (last.year * 12 + last.month - 1) // months
     counts = [period * months for period in range(begin, end + 2)]
-    return [date(count // 12, count % 12 + 1, 1) for count in counts]
+    return [_first_day(count) for count in counts]
 
 
-_ORDERS = (
-    ("never", "almost never", "rarely", "seldom", "sometimes", "occasionally", "often", "usually",
-     "very often", "almost always", "always"),
-    ("very low", "low", "medium", "moderate", "high", "very high"),
-    ("very bad", "bad", "poor", "fair", "average", "good", "very good", "excellent"),
-    ("very unsatisfied", "very dissatisfied", "unsatisfied", "dissatisfied", "neutral", "mixed",
-     "satisfied", "very satisfied"),
-    ("strongly disagree", "disagree", "neither agree nor disagree", "neutral", "agree",
-     "strongly agree"),
-    ("none", "little", "some", "much", "very much"),
-    ("small", "medium", "large"),
-    ("primary", "secondary", "tertiary"),
-    ("nie", "fast nie", "selten", "manchmal", "gelegentlich", "oft", "häufig", "sehr oft", "sehr häufig",
-     "fast immer", "immer"),
-    ("sehr niedrig", "niedrig", "gering", "mittel", "hoch", "sehr hoch"),
-    ("sehr schlecht", "schlecht", "mittelmäßig", "befriedigend", "gut", "sehr gut"),
-    ("sehr unzufrieden", "unzufrieden", "teils/teils", "neutral", "zufrieden", "sehr zufrieden"),
-    ("stimme gar nicht zu", "stimme nicht zu", "neutral", "teils/teils", "stimme zu", "stimme voll zu"),
-    ("klein", "mittel", "groß"),
-    ("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
-    ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
-    ("montag", "dienstag", "mittwoch", "donnerstag", "freitag", "samstag", "sonntag"),
-    ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
-    ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
-     "november", "december"),
-    ("januar", "februar", "märz", "april", "mai", "juni", "juli", "august", "september", "oktober",
-     "november", "dezember"),
-)  # fmt: skip
-_LEADING = re.compile(
-    r"\s*(under|unter|below|less than|bis|up to|<=?|>=?|over|über)?\s*(-?\d+(?:[.,]\d+)?)", re.IGNORECASE
-)
-_BELOW = ("under", "unter", "below", "less than", "bis", "up to", "<", "<=")
-
-
-def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """The labels in their order and True, where it is known; else as they are, and False.
-
-    >>> in_order(["high", "low", "medium"])
-    (('low', 'medium', 'high'), True)
-    >>> in_order(["18-24", "25+", "under 18"])
-    (('under 18', '18-24', '25+'), True)
-    >>> in_order(["east", "north", "west"])
-    (('east', 'north', 'west'), False)
-    >>> in_order(["1", "10", "2", "N"])
-    (('1', '2', '10', 'N'), False)
-    """
-    if len(labels) < 3:
-        return tuple(labels), False
-    plain = {label: label.strip().lower() for label in labels}
-    for scale in _ORDERS:
-        if set(plain.values()) <= set(scale) and len(set(plain.values())) == len(labels):
-            return tuple(sorted(labels, key=lambda label: scale.index(plain[label]))), True
-    numbers = {label: _leading_number(label) for label in labels}
-    if None not in numbers.values() and len(set(numbers.values())) == len(labels):
-        return tuple(sorted(labels, key=lambda label: numbers[label] or (0.0, 0))), True
-    return tuple(sorted(labels, key=lambda label: _as_number(label) or (math.inf, label))), False
-
-
-def _as_number(label: str) -> tuple[float, str] | None:
-    return (float(label), label) if re.fullmatch(r"\d+", label) else None
-
-
-def _leading_number(label: str) -> tuple[float, int] | None:
-    """The number with which a class begins; "under 18" comes before "18-24"."""
-    match = _LEADING.match(label)
-    if match is None:
-        return None
-    return float(match[2].replace(",", ".")), -1 if (match[1] or "").lower() in _BELOW else 0
+def _first_day(months: int) -> int:
+    """Return the first day of a month, counted from the year 0, or of the calendar or behind it."""
+    year, month = divmod(months, 12)
+    if year < date.min.year:
+        return days_of_date(date.min)
+    return days_of_date(date.max) + 1 if year > date.max.year else days_of_date(date(year, month + 1, 1))

@@ -52,6 +52,11 @@ labels = ["farmer", "teacher", "other"]
 other = "other"             # the level of all values that are not declared
 groups = { "manual" = ["farmer"], "office" = ["teacher"] }  # the level above the labels, for readers
 
+[[attributes]]
+name = "region"
+labels = ["01", "02", "1"]
+text = true                 # compared as text: 01 and 1 are two labels
+
 [[structural_zeros]]        # cells that cannot occur, by the names of their levels
 clique = ["age", "sex"]
 cells = [["[0, 18)", "male"]]
@@ -187,6 +192,7 @@ class _AttributeTable(DerivedTable):
     decimals: int | None = None
     ordered: bool = False
     boolean: bool = False
+    text: bool = False
     age_at: date | None = None
     other: str | None = None
     missing: bool | tuple[str, ...] = False
@@ -247,11 +253,12 @@ class _AttributeTable(DerivedTable):
         grouped = [label for members in self.groups.values() for label in members]
         if not set(grouped) <= set(labels) or len(set(grouped)) < len(grouped):
             raise self._refusal("groups must hold declared labels, each at most once")
-        return Labels(labels, self.integer, self.ordered, bool(self.missing), self.boolean)
+        missing = bool(self.missing)
+        return Labels(labels, self.integer, self.ordered, missing, self.boolean, self.text)
 
     def _intervals(self) -> Edges:
-        if self.ordered or self.boolean or self.other is not None or self.groups:
-            raise self._refusal("ordered, boolean, other and groups are allowed only with labels")
+        if self.ordered or self.boolean or self.text or self.other is not None or self.groups:
+            raise self._refusal("ordered, boolean, text, other and groups are allowed only with labels")
         missing = bool(self.missing)
         if self.dates is not None:
             if self.age_at is not None or self.integer or self.decimals is not None:
@@ -477,8 +484,8 @@ def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
     if attribute.description:
         table["description"] = attribute.description
     match attribute.coding:
-        case Labels(labels, integer, ordered, missing, boolean):
-            flags = {"integer": integer, "ordered": ordered, "boolean": boolean}
+        case Labels(labels, integer, ordered, missing, boolean, text):
+            flags = {"integer": integer, "ordered": ordered, "boolean": boolean, "text": text}
             table |= {"labels": list(labels)} | {name: True for name, flag in flags.items() if flag}
             table |= {"other": reading.other} if reading.other else {}
         case Edges(missing=missing, scale=Scale() as scale):

@@ -86,6 +86,10 @@ class RecordSource(MarginalSource, Protocol):
         """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
         ...
 
+    def texts_by_value(self) -> dict[str, int]:
+        """Count values of text columns, such as 007, that are compared with labels as numbers."""
+        ...
+
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
         """Exact sums, which passed ``Sum.check``, and histograms of attributes with a step."""
         ...

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from datetime import date
 
 from gencard.controller.records.declared_scale import declared_scale
-from gencard.controller.records.detection import MARKS
-from gencard.controller.records.encoding import encoder_of, number_of, number_text
-from gencard.controller.records.profiles import MOST_LABELS, NUMBER_MARKS
+from gencard.controller.records.encoding import encoder_of
+from gencard.controller.records.profiles import MOST_LABELS, in_order
 from gencard.controller.records.round_edges import rounded
-from gencard.controller.records.schema_draft import in_order
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Records
@@ -22,6 +20,7 @@ from gencard.controller.settings.files import Table
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.coding import PLAIN, Attribute, Edges, Labels, Reading, date_of_days, days_of_date
 from gencard.core.scale import DAY, shortest
+from gencard.core.values import MARKS, NUMBER_MARKS, are_numbers, number_of, number_text
 
 OTHER = "other"
 """The label proposed for all other values, where there are too many to list."""
@@ -136,7 +135,7 @@ def _mended(
     match coding:
         case Labels(boolean=True):
             return mended, _unreadable(list(rest), "truth value")
-        case Labels(labels) if not _are_numbers(labels):
+        case Labels(labels) if coding.text or not are_numbers(labels):
             declaration, notes = _mended_labels(coding, list(rest))
             return mended | declaration, notes
     unreadable = [text for text, number in rest.items() if not math.isfinite(number)]
@@ -157,11 +156,7 @@ def _is_mark(text: str, number: float, coding: Labels | Edges) -> bool:
         return True
     if isinstance(coding, Edges):
         return not coding.dates and coding.edges[0] >= 0 and number in NUMBER_MARKS
-    return _are_numbers(coding.labels) and min(map(float, coding.labels)) >= 0 and number in NUMBER_MARKS
-
-
-def _are_numbers(labels: tuple[str, ...]) -> bool:
-    return all(number_of(label) is not None for label in labels)
+    return coding.by_value and min(map(float, coding.labels)) >= 0 and number in NUMBER_MARKS
 
 
 def _unreadable(texts: list[str], kind: str) -> tuple[str, ...]:

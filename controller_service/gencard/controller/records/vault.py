@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
     Column,
+    by_value,
     columns_of,
     encoders_of,
     how_read,
@@ -49,6 +50,7 @@ from gencard.core.errors import (
     MissingAttributeError,
 )
 from gencard.core.types import VersionKind
+from gencard.core.values import shown_rules
 from gencard.files import ParquetSize, check_footer
 
 _BATCH = 1 << 16  # records
@@ -129,6 +131,23 @@ class Vault(StreamedRecords):
                 tests.append(f"count(*) FILTER (WHERE {present} AND {test})")
             (counts,) = records.rows(query_of(tests))
         return dict(zip(names, counts, strict=True))
+
+    def texts_by_value(self) -> dict[str, int]:
+        """Count values of text columns, such as 007, that are compared with labels as numbers."""
+        counts: dict[str, int] = {}
+        is_typed = self.path.suffix != ".csv"
+        with Records(self.path, self.format) as records:
+            for name in by_value(self.coding):
+                (column,) = records.columns_named([name])
+                if column.kind != "VARCHAR":
+                    continue
+                tests = ("true",) if is_typed else column.text_rules
+                present = f"NOT ({column.absent(self.readings.get(name, PLAIN).absent)})"
+                ((*numbers,),) = records.rows(
+                    query_of([f"count(*) FILTER ({present} AND {test})" for test in tests])
+                )
+                counts[name] = numbers[0] if is_typed else sum(shown_rules(*numbers).values())
+        return counts
 
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         stored_names = self.coding.stored if self.persons else attributes

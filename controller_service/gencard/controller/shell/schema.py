@@ -66,6 +66,10 @@ def set_attribute(
         bool | None,
         typer.Option("--integer/--not-integer", help="Declare that values are whole numbers."),
     ] = None,
+    text: Annotated[
+        bool | None,
+        typer.Option("--text/--not-text", help="Compare labels as texts: 01 and 1 are two labels."),
+    ] = None,
     decimals: Annotated[int | None, typer.Option(help="Largest number of decimals of a value.")] = None,
     step: Annotated[
         str | None, typer.Option(help="Values are multiples of it, such as 1 or 0.01.")
@@ -122,7 +126,8 @@ def set_attribute(
     values = _levels(labels, edges)
     values |= {"age_at": _day(age_at), "step": 1} if age_at else {}
     values |= _scale(step, points, fine, fine_points) | _clamps(above, below)
-    options: Table = {"ordered": ordered, "integer": integer, "missing": missing}
+    options: Table = {"ordered": ordered, "integer": integer, "text": text, "missing": missing}
+    options |= {"integer": False} if text else {}
     values |= {name: flag or None for name, flag in options.items() if flag is not None}
     texts: Table = {"decimals": decimals, "other": other, "description": description}
     values |= {name: value for name, value in texts.items() if value is not None}
@@ -188,7 +193,7 @@ def _levels(labels: str | None, edges: str | None) -> Table:
     if edges is None:
         return {}
     parts = [part.strip() for part in edges.split(",")]
-    others = dict.fromkeys(("labels", "ordered", "boolean", "other", "groups", "drafted"))
+    others = dict.fromkeys(("labels", "ordered", "boolean", "text", "other", "groups", "drafted"))
     others |= dict.fromkeys(("points", "fine_points"))  # which were chosen for other edges
     if any(":" in part for part in parts):  # the schema file checks times of day
         return {"edges": parts, "dates": None, "zone": None} | others
@@ -330,9 +335,27 @@ def say_columns(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> 
         marks = ", ".join(f"{mark} ({count:,})" for mark, count in column.marks.items())
         columns.add_row(escape(column.name), escape(_coding_words(column)), escape(marks))
     console.print(columns)
+    for question in questions_of_dates(file_format, drafts):
+        say(question)
     for column in drafts:
         if column.influence:  # the drafted policy measures with noise
             say(column.influence)
+
+
+def questions_of_dates(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> list[str]:
+    """Return what no value decides of how dates are read: one question each for the whole file."""
+    questions = []
+    if undecided := [column.name for column in drafts if column.undecided]:
+        questions.append(
+            f"Is the day first, or the month, in {', '.join(undecided)}? No day is above 12. Dates are "
+            f"read as {', '.join(file_format.dates)}: if wrong, state dates in the dataset's format."
+        )
+    if short := [form for form in file_format.dates if "%y" in form]:
+        questions.append(
+            f"In which century are the years of two digits of {', '.join(short)}? They are read as 1969 "
+            "to 2068: if wrong, write them with four digits."
+        )
+    return questions
 
 
 def _format_words(file_format: FileFormat) -> str:
@@ -348,6 +371,8 @@ def _format_words(file_format: FileFormat) -> str:
 
 
 def _coding_words(column: DraftedAttribute) -> str:
+    because = f", because {column.why}" if column.why else ""
+    because += f", {column.rare} of them of one or two records" if column.rare else ""
     match column.coding:
         case None:
             return f"left out: {column.note}"
@@ -355,9 +380,9 @@ def _coding_words(column: DraftedAttribute) -> str:
             return "truth values"
         case Labels(labels, integer, ordered):
             kind = "whole numbers" if integer else "ordered labels" if ordered else "labels"
-            return f"{len(labels)} {kind}"
+            return f"{len(labels)} {kind}{because}"
         case Edges(dates=True):
-            return f"{column.coding.size - column.coding.missing} periods"
+            return f"{column.coding.size - column.coding.missing} periods{because}"
     return _words_of_numbers(column, column.coding)
 
 

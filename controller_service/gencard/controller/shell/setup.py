@@ -262,6 +262,8 @@ def _say_adjustments(dataset: str, adjustments: Mapping[str, Adjustments]) -> No
             "above the last edge count as it": one.above,
             "below the first edge count as it": one.below,
             "are times without a zone, and are read as UTC (texts: as written)": one.timed,
+            "are texts that are compared as numbers, so that 01 and 1 are one label (to compare them as "
+            f"texts: gencard-controller schema set {shlex.quote(name)} --text)": one.texts,
         }
         if changed := [f"{number:,} {what}" for what, number in parts.items() if number]:
             say(f"{dataset}: of the values of {name}, {', '.join(changed)}.")

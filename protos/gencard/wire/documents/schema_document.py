@@ -3,8 +3,7 @@
 from decimal import Decimal, InvalidOperation
 
 from gencard.core.card.budget import decimal_text
-from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
-from gencard.core.derivation import Derivation
+from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, StructuralZeros
 from gencard.core.errors import InvalidInputError
 from gencard.core.scale import CLAMPS, Scale, shortest
 from gencard.wire.signatures.canonical import (
@@ -50,7 +49,7 @@ def coding_digest(coding: Coding) -> str:
 
 def _attribute_document(attribute: Attribute) -> Document:
     match attribute.coding:
-        case Labels(labels, integer, ordered, missing, boolean):
+        case Labels(labels, integer, ordered, missing, boolean, text):
             coding: Document = {
                 "integer": integer,
                 "labels": list(labels),
@@ -58,6 +57,7 @@ def _attribute_document(attribute: Attribute) -> Document:
                 "ordered": ordered,
             }
             coding |= {"boolean": True} if boolean else {}
+            coding |= {"text": True} if text else {}
         case Edges(missing=missing, scale=Scale() as scale):
             coding = _scale_document(attribute.coding, scale) | {"missing": missing}
         case Edges(edges, missing, decimals, dates):
@@ -107,8 +107,9 @@ def _coding_of_document(entry: Document) -> Labels | Edges:
         decimals = integer_of(entry["decimals"]) if "decimals" in entry else None
         edges = tuple(map(float, texts_of(entry["edges"])))
         return Edges(edges, missing, decimals, _flag(entry.get("dates", False)))
-    labels, boolean = texts_of(entry["labels"]), _flag(entry.get("boolean", False))
-    return Labels(labels, _flag(entry["integer"]), _flag(entry["ordered"]), missing, boolean)
+    labels = texts_of(entry["labels"])
+    boolean, text = (_flag(entry.get(name, False)) for name in ("boolean", "text"))
+    return Labels(labels, _flag(entry["integer"]), _flag(entry["ordered"]), missing, boolean, text)
 
 
 def _scaled_of_document(entry: Document, *, missing: bool) -> Edges:

@@ -23,7 +23,7 @@ from gencard.core.answers.design import INTERCEPT, Question, occurring
 from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Occupied
 from gencard.core.answers.newton import Columns, Maximum, columns_of, diverging_levels, maximum
-from gencard.core.coding import MISSING
+from gencard.core.coding import MISSING, MISSING_BESIDE
 from gencard.core.errors import InvalidInputError, NoEstimateError
 from gencard.core.types import FloatArray, IntArray
 
@@ -64,7 +64,7 @@ def ordinal_answer(margins: Margins, question: Question) -> Answer:
     names = tuple(response.levels[level] for level in observed)
     if len(observed) < 2:
         raise InvalidInputError(field="formula", problem="the response has a single level")
-    if names[-1] == MISSING:
+    if names[-1] in (MISSING, MISSING_BESIDE):
         problem = "a missing response has no place in the order; use missing='drop'"
         raise InvalidInputError(field="formula", problem=problem)
     cells = margins.occupied((*design.attributes, response.attribute))

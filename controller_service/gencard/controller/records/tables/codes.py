@@ -20,20 +20,36 @@ from gencard.controller.records.encoding import (
     TextEncoder,
     are_plain_days,
     encoder_of,
-    number_of,
     without_offset,
     without_zone,
 )
-from gencard.core.coding import PLAIN, Attribute, Coding, Edges, Labels, Reading, date_of_days
-from gencard.core.derivation import Derivation
+from gencard.core.coding import (
+    PLAIN,
+    Attribute,
+    Coding,
+    Derivation,
+    Edges,
+    Labels,
+    Reading,
+    date_of_days,
+)
 from gencard.core.errors import InvalidInputError, MissingAttributeError
 from gencard.core.types import FloatArray
+from gencard.core.values import (
+    DAYS,
+    EMPTY,
+    EXACT,
+    PLAIN_NUMBER,
+    SPACES,
+    WHOLE_NUMBER,
+    number_of,
+    plain_numbers,
+)
 
 UNDECLARED = -1
 
-_SPACES = "[ \t\n\v\f\r]*"  # what \s stands for differs from engine to engine
 _DIGITS = r"([0-9]{1,100}(\.[0-9]{0,100})?|\.[0-9]{1,100})([eE][+-]?[01]?[0-9]{1,2})?"
-_NUMBER = f"^{_SPACES}[+-]?{_DIGITS}{_SPACES}$"
+_NUMBER = f"^{SPACES}[+-]?{_DIGITS}{SPACES}$"
 """Texts that every engine reads as the same finite number. A CASE keeps the others from being read."""
 
 _PLAIN, _MOST_PLAIN = r"^[+-]?[0-9]+\.?[0-9]*$", 100
@@ -52,23 +68,35 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
 
     coding = attribute.coding
     absent = coding.size - 1 if coding.missing else UNDECLARED
-    missing = [(test, absent) for test in absences(column, reading.absent)]
+    in_texts = isinstance(encoder_of(attribute, reading), TextEncoder)
+    labels = coding.labels if isinstance(coding, Labels) else ()
+    tests = absences(
+        column,
+        reading.absent,
+        as_text=isinstance(coding, Labels) and coding.text,
+        empty=EMPTY not in labels and not (in_texts and reading.other is not None),
+    )
+    missing = [(test, absent) for test in tests]
     rest = UNDECLARED
+    if isinstance(coding, Labels) and reading.other:
+        rest = coding.labels.index(reading.other)
     match coding:
-        case Labels(labels) if isinstance(encoder_of(attribute, reading), TextEncoder):
-            cases = _of_texts(column, attribute.name, coding)
-            rest = labels.index(reading.other) if reading.other else UNDECLARED
+        case Labels() if in_texts:
+            kind = column.type()
+            if kind.is_floating() or kind.is_decimal():
+                missing.append((as_number(column).isnan(), absent))
+            cases = _of_texts(column, coding)
         case Edges() if is_of_dates(coding, reading):
             day = as_date(column, attribute)
             cases = _of_periods(day, coding, reading)
         case _:
-            number = as_number(column)
+            number = as_number(column, attribute)
             missing.append((number.isnan(), absent))
             cases = _of_numbers(number, coding)
     return ibis.cases(*missing, *cases, else_=rest).cast("int64")
 
 
-def as_text(column: Any) -> Any:
+def text_of(column: Any) -> Any:
     """Values as text; those of an enum too, which Ibis takes for text, and PostgreSQL for none."""
     nullable = column.type().nullable
     # a cast to the very type that Ibis sees would not be written
@@ -83,9 +111,12 @@ def as_date(column: Any, attribute: Attribute) -> Any:
     """
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
+    if column.type().is_numeric():
+        return compact_date(column)
     if not (column.type().is_date() or column.type().is_timestamp()):
         problem = (
-            f"'{attribute.name}' must be stored as a date in the table, or be cast to one in a view"
+            f"'{attribute.name}' must be stored as a date or as whole numbers YYYYMMDD in the table, or "
+            "be cast to a date in a view"
         )
         raise InvalidInputError(field="data", problem=problem)
     day = column.cast("date")
@@ -94,20 +125,60 @@ def as_date(column: Any, attribute: Attribute) -> Any:
     return day
 
 
+def compact_date(column: Any) -> Any:
+    """Whole numbers YYYYMMDD as dates, NULL for others."""
+    import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+    number = column.cast("float64")
+    whole = ibis.cases((number.between(*DAYS), number), else_=0.0).cast("int64")
+    year, month, day = whole // 10_000, whole // 100 % 100, whole % 100
+    is_leap = ((year % 4 == 0) & (year % 100 != 0)) | (year % 400 == 0)
+    days = ibis.cases(
+        (month.isin([4, 6, 9, 11]), 30), ((month == 2) & is_leap, 29), (month == 2, 28), else_=31
+    )
+    valid = (number == whole) & month.between(1, 12) & (day >= 1) & (day <= days)
+    return ibis.cases((valid, ibis.date(year, month, day)), else_=ibis.null("date"))
+
+
 def is_timed(column: Any) -> Any:
     """Whether timestamps have a time of day."""
     return column != column.truncate("D")
 
 
-def as_number(column: Any) -> Any:
-    """Values as floats: NaN for texts that say so, infinite for texts that are no number."""
-    import ibis  # noqa: PLC0415
+def as_number(column: Any, attribute: Attribute | None = None) -> Any:
+    """Values as floats: NaN for texts that say so, infinite for texts that are no number.
+
+    Args:
+        attribute: If it has labels, whole numbers that only as floats are one of them are infinite.
+    """
+    import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+    coding = attribute.coding if attribute else None
+    large = (
+        [one for one in coding.labels if abs(float(one)) >= EXACT] if isinstance(coding, Labels) else ()
+    )
+    number = _number(column)
+    if not large or is_float(column):
+        return number
+    text = text_of(column)
+    other = text.re_search(f"^{WHOLE_NUMBER}$") & text.notin(large) & (number.abs() >= EXACT)
+    return ibis.cases((other, ibis.literal(inf)), else_=number)
+
+
+def is_float(column: Any) -> bool:
+    """Whether values are numbers whose texts differ from engine to engine."""
+    kind = column.type()
+    return bool(kind.is_floating() or (kind.is_decimal() and kind.scale != 0))
+
+
+def _number(column: Any) -> Any:
+    import ibis  # noqa: PLC0415 - the extra ``ibis``
 
     if column.type().is_float32():  # 0.7 of half the digits is 0.7, and not 0.699999988
         return column.cast("string").cast("float64")
     if column.type().is_numeric():
         return column.cast("float64")
-    text = as_text(column)
+    text = text_of(column)
     nan = text.strip().lower().isin(["nan", "+nan", "-nan"])
     plain = (text.length() <= _MOST_PLAIN) & text.re_search(_PLAIN)
     cases = [(test, text.cast("float64")) for test in (plain, text.re_search(_NUMBER))]
@@ -134,7 +205,7 @@ def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
         return code_of(column, attribute, reading)
     value = stored_number(column, attribute, reading)
     if column.type().is_timestamp() and are_plain_days(attribute.coding):
-        value = as_text(column)  # in which a time of day is not lost
+        value = text_of(column)  # in which a time of day is not lost
     absent = [(test, ibis.null(value.type())) for test in absences(column, reading.absent)]
     return ibis.cases(*absent, else_=value)
 
@@ -175,7 +246,7 @@ def stored_number(column: Any, attribute: Attribute, reading: Reading) -> Any:
     """An expression of the value without its coding: a float, or a date where days or ages count."""
     if is_of_dates(attribute.coding, reading):
         return as_date(column, attribute)
-    return as_number(column)
+    return as_number(column, attribute)
 
 
 def numbers_of_stored(values: NDArray[Any], attribute: Attribute, reading: Reading) -> FloatArray:
@@ -211,25 +282,38 @@ def _years_later(day: date, years: int) -> date:
     return day.replace(year=year, day=28 if in_february else day.day)
 
 
-def absences(column: Any, tokens: Sequence[str]) -> list[Any]:
-    """Tests of whether a value is missing: empty, or one of the tokens as text or as a number."""
+def absences(
+    column: Any, tokens: Sequence[str], *, as_text: bool = False, empty: bool = True
+) -> list[Any]:
+    """Tests of whether a value is missing: empty, or one of the tokens as text or as a number.
+
+    Args:
+        as_text: Texts are compared as texts alone.
+        empty: The empty text is a value that is missing.
+    """
     tests = [column.isnull()]
-    if tokens:
-        tests.append(as_text(column).isin(list(tokens)))
+    texts = [*tokens, *([EMPTY] if empty and column.type().is_string() else [])]
+    if texts:
+        tests.append(text_of(column).isin(texts))
     numbers = [number for token in tokens if (number := number_of(token)) is not None]
-    if numbers and (column.type().is_numeric() or column.type().is_string()):
+    if numbers and (column.type().is_numeric() or (column.type().is_string() and not as_text)):
         tests.append(as_number(column).isin(numbers))
     return tests
 
 
-def _of_texts(column: Any, name: str, coding: Labels) -> _Cases:
-    if column.type().is_floating() or column.type().is_decimal():
-        # as text 1 is 1, 1.0 or 1.00, by engine and type
-        problem = f"'{name}' is stored with decimals: declare labels that are numbers, or edges"
-        raise InvalidInputError(field="data", problem=problem)
-    text = as_text(column)
+def _of_texts(column: Any, coding: Labels) -> _Cases:
+    places = plain_numbers(coding.labels, exact=not is_float(column))
+    number = _number(column)
+    inside = number.abs() < EXACT
+    if is_float(column):  # as text 1 is 1, 1.0 or 1.00, by engine and type
+        return [(number == value, code) for value, code in places.items()]
+    text = text_of(column)
     text = text.lower() if coding.boolean else text
-    return [(text == label, code) for code, label in enumerate(coding.labels)]
+    cases = [(text == label, code) for code, label in enumerate(coding.labels)]
+    if coding.text or not (places and column.type().is_string()):
+        return cases
+    inside &= text.re_search(f"^{PLAIN_NUMBER}$")
+    return [*cases, *((inside & (number == value), code) for value, code in places.items())]
 
 
 def _of_numbers(value: Any, coding: Labels | Edges) -> _Cases:

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gencard.controller.records.encoding import number_of, number_text
 from gencard.controller.records.profiles import MOST_LABELS
 from gencard.controller.records.tables.address import TableAddress
+from gencard.core.values import number_of, number_text
 
 _ENUMS = """
 SELECT attname::text, ARRAY(
@@ -46,6 +46,18 @@ SELECT constraint_column_names[1], constraint_type, constraint_text,
 FROM duckdb_constraints()
 WHERE database_name = current_database() AND schema_name = ? AND table_name = ?
     AND len(constraint_column_names) = 1"""
+
+_DOMAINS = """
+SELECT column_name::text, data_type::text FROM information_schema.columns
+WHERE table_schema = %(schema)s AND table_name = %(name)s AND domain_name IS NOT NULL"""
+
+_BASES = {
+    **dict.fromkeys(("smallint", "integer", "bigint"), "int64"),
+    **dict.fromkeys(("real", "double precision", "numeric"), "float64"),
+    "date": "date",
+    "boolean": "boolean",
+}
+"""Types of PostgreSQL on which a domain may rest, which Ibis does not know, as it calls them."""
 
 _BY_KEY = "the table declares that no two records have the same value"
 _LONG_LIST = f"it refers to a list of more than {MOST_LABELS} values: declare labels, or groups of them"
@@ -88,6 +100,14 @@ def declarations(
         if bounds := _of_checks(texts, backend.name):
             declared.setdefault(name, bounds)
     return declared
+
+
+def bases_of_domains(backend: Any, address: TableAddress) -> dict[str, str]:
+    """Return the type on which the domain of a column rests, as Ibis calls it."""
+    if address.engine != "postgresql":
+        return {}
+    rows = backend.con.execute(_DOMAINS, _place(address)).fetchall()
+    return {name: _BASES[base] for name, base in rows if base in _BASES}
 
 
 def _enums(backend: Any, address: TableAddress) -> Iterator[tuple[str, list[str]]]:

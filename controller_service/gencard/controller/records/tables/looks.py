@@ -9,21 +9,43 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from gencard.controller.records.detection import MARKS
-from gencard.controller.records.encoding import number_text
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.profiles import (
     INTERVALS,
     MOST_LABELS,
-    NUMBER_MARKS,
     Profile,
     check_enough,
     profile_of,
 )
 from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.tables.codes import absences, as_number, as_text, is_timed
-from gencard.controller.records.tables.declarations import Declaration, declarations
+from gencard.controller.records.tables.codes import (
+    absences,
+    as_number,
+    compact_date,
+    is_float,
+    is_timed,
+    text_of,
+)
+from gencard.controller.records.tables.declarations import (
+    Declaration,
+    bases_of_domains,
+    declarations,
+)
 from gencard.controller.records.tables.engines import instants_of, open_backend, records_of, runner
+from gencard.core.values import (
+    AS_DAYS,
+    EXACT,
+    HIGH_MARKS,
+    INFINITE,
+    LAST_DAYS,
+    MARKS,
+    NO_DAYS,
+    NUMBER_MARKS,
+    STORED_AS_TEXT,
+    TOO_LARGE,
+    missing_marks,
+    number_text,
+)
 
 
 def table_profiles(address: TableAddress, secret: str, progress: Callable[[str], None]) -> list[Profile]:
@@ -40,7 +62,11 @@ def table_profiles(address: TableAddress, secret: str, progress: Callable[[str],
         count = _rows(run, records.aggregate(n=records.count()))[0]["n"]
         check_enough(count)
         instants = instants_of(backend, records)
-        looks = {name: _TableLook(run, records, name, instants) for name in records.columns}
+        bases = silently(lambda: bases_of_domains(backend, address))
+        looks = {
+            name: _TableLook(run, records, name, instants, bases.get(name, ""))
+            for name in records.columns
+        }
         return [
             _profile(look, name, declared_columns.get(name, Declaration()), count, progress)
             for name, look in looks.items()
@@ -54,8 +80,7 @@ def _profile(
     count: int,
     progress: Callable[[str], None],
 ) -> Profile:
-    kind = look.records[name].type()
-    nullable = bool(kind.nullable)
+    kind, nullable = look.column.type(), bool(look.records[name].type().nullable)
     if not (declared.reason or declared.labels or declared.bounds):
         if (
             kind.is_string()
@@ -112,6 +137,7 @@ class _TableLook:
     records: Any
     name: str
     of_instants: Collection[str] = ()
+    base: str = ""
 
     def marks(self) -> dict[str, int]:
         if not self._is_text:
@@ -120,25 +146,61 @@ class _TableLook:
         code = text.re_search("^[A-Z]{2}$")  # NA is Namibia among codes of countries
         codes = not self._count(~(self._absent(MARKS) | code))
         words = [mark for mark in MARKS if not (codes and mark == "NA")]
-        return {row["v"]: row["n"] for row in self._groups(text, text.isin(words), len(MARKS))}
+        test = text.isin(words) | self._number.isnan()  # however it is spelt
+        return {row["v"]: row["n"] for row in self._groups(text, test, MOST_LABELS)}
 
     def number_marks(self) -> dict[str, int]:
-        groups = self._groups(self._number, self._number < 0, len(NUMBER_MARKS) + 1)
-        if not {row["v"] for row in groups} <= {*NUMBER_MARKS}:
+        number, codes = self._number, (*NUMBER_MARKS, *HIGH_MARKS)
+        counts = {row["v"]: row["n"] for row in self._groups(number, number.isin(codes), len(codes))}
+        if not counts:
             return {}
-        return {number_text(row["v"]): row["n"] for row in groups}
+        some = self.records.filter(~self._absent(()) & number.notin(codes)).select(v=number)
+        (row,) = _rows(self.run, some.aggregate(low=some.v.min(), high=some.v.max()))
+        return missing_marks(counts, None if row["low"] is None else (row["low"], row["high"]))
 
-    def kind(self, marks: dict[str, int]) -> str:
-        kind = self._column.type()
+    def day_marks(self, marks: dict[str, int]) -> dict[str, int]:
+        """Days that people write where a date is missing or open, if there are others."""
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+        if not _is_day(self.column.type()):
+            return {}
+        test = self.column.cast("date").isin([ibis.date(day) for day in LAST_DAYS])
+        if not self._count(~self._absent(marks) & ~test):
+            return {}
+        return {row["v"]: row["n"] for row in self._groups(self._text, test, len(LAST_DAYS))}
+
+    def kind(self, marks: dict[str, int]) -> tuple[str, str]:
+        """Return the kind of all values, and why they are not numbers though they could be."""
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+        kind = self.column.type()
+        if kind.is_boolean():
+            return "boolean", ""
+        if _is_day(kind):
+            day, (first, last) = self.column.cast("date"), map(ibis.date, LAST_DAYS)
+            here = ~self._absent(marks)
+            outside = self._count(here & ~day.between(first, last).fill_null(False))
+            return ("", NO_DAYS) if outside else ("date", "")
         if not self._is_text:
-            return "boolean" if kind.is_boolean() else "number" if kind.is_numeric() else "date"
+            return self._kind_of_numbers(marks)
         present, here = self.present(marks), ~self._absent(marks)
         number = self._number
         tests = {"boolean": self._text.lower().isin(["true", "false"]), "number": ~number.isinf()}
         for name, test in tests.items():
             if present and self._count(test & here) == present:
-                return name
-        return "text"
+                return ("text", STORED_AS_TEXT) if name == "number" else (name, "")
+        return "text", ""
+
+    def _kind_of_numbers(self, marks: dict[str, int]) -> tuple[str, str]:
+        here = ~self._absent(marks)
+        if self._count(self._number.isinf() & here):
+            return "", INFINITE
+        days, present = self._count(compact_date(self.column).notnull() & here), self.present(marks)
+        if days == present > 0:
+            return "date", AS_DAYS
+        if not is_float(self.column) and self._count((self._number.abs() >= EXACT) & here):
+            return "text", TOO_LARGE
+        return "number", ""
 
     def present(self, marks: dict[str, int]) -> int:
         return self._count(~self._absent(marks))
@@ -201,7 +263,7 @@ class _TableLook:
         """Return "offset" for instants, "local" for times of day without an offset, else nothing."""
         if self.name in self.of_instants:
             return "offset"
-        column = self._column
+        column = self.column
         if not column.type().is_timestamp():
             return ""
         return "local" if self._count(is_timed(column)) else ""
@@ -212,32 +274,37 @@ class _TableLook:
         return float(_rows(self.run, some.aggregate(mean=some.v.mean()))[0]["mean"])
 
     @property
-    def _column(self) -> Any:
-        return self.records[self.name]
+    def column(self) -> Any:
+        """The column; that of a domain has the type on which the domain rests."""
+        column = self.records[self.name]
+        return column.cast(self.base) if self.base else column
 
     @property
     def _is_text(self) -> bool:
-        kind = self._column.type()
+        kind = self.column.type()
         return bool(kind.is_string() or kind.is_unknown())
 
     @property
     def _text(self) -> Any:
-        return as_text(self._column)
+        return text_of(self.column)
 
     @property
     def _number(self) -> Any:
-        return as_number(self._column)
+        return as_number(self.column)
 
     def _value(self, kind: str) -> Any:
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         if kind == "number":
             return self._number
-        return self._column.cast("date").delta(ibis.date(1970, 1, 1), unit="day").cast("float64")
+        is_number = self.column.type().is_numeric()
+        day = compact_date(self.column) if is_number else self.column.cast("date")
+        return day.delta(ibis.date(1970, 1, 1), unit="day").cast("float64")
 
     def _absent(self, marks: Sequence[str] | dict[str, int]) -> Any:
-        tests = absences(self._column, tuple(marks))
-        if self._is_text or self._column.type().is_floating():
+        tests = absences(self.column, tuple(marks))
+        kind = self.column.type()
+        if self._is_text or kind.is_floating() or kind.is_decimal():  # which may be NaN in PostgreSQL
             tests.append(self._number.isnan().fill_null(False))
         return reduce(or_, (test.fill_null(False) for test in tests))
 

@@ -108,6 +108,10 @@ class PersonTable(StreamedRecords):
         """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
         return self.table.unzoned()
 
+    def texts_by_value(self) -> dict[str, int]:
+        """Count values of text columns that are compared with labels as numbers."""
+        return self.table.texts_by_value()
+
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
         if uncoded:
             return persons.gathered(self._coded(stored, uncoded))

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
     adjusted_numbers,
+    by_value,
     check_numbers,
     of_dates,
     scales_of,
@@ -33,12 +34,12 @@ from gencard.controller.records.tables.codes import (
     UNDECLARED,
     absences,
     adjustments,
-    as_text,
     code_of,
     derived_code,
     is_timed,
     numbers_of_stored,
     stored_number,
+    text_of,
 )
 from gencard.controller.records.tables.numbers import (
     bounded_number,
@@ -173,6 +174,21 @@ class Table:
         tests = (
             (column.notnull() if name in self.instants else is_timed(column)).fill_null(False)
             & ~reduce(or_, absences(column, self._reading(name).absent))
+            for name, column in columns.items()
+        )
+        query = self.records.aggregate(**{f"t{axis}": test.sum() for axis, test in enumerate(tests)})
+        (batch,) = self._batches(query)
+        return {name: int(column[0] or 0) for name, column in zip(columns, batch, strict=True)}
+
+    def texts_by_value(self) -> dict[str, int]:
+        """Count values of text columns that are compared with labels as numbers."""
+        names = by_value(self.coding)
+        columns = dict(zip(names, self.columns(names), strict=True))
+        columns = {name: column for name, column in columns.items() if column.type().is_string()}
+        if not columns:
+            return {}
+        tests = (
+            ~reduce(or_, absences(column, self._reading(name).absent))
             for name, column in columns.items()
         )
         query = self.records.aggregate(**{f"t{axis}": test.sum() for axis, test in enumerate(tests)})
@@ -364,7 +380,7 @@ class Table:
     def undeclared(self, name: str) -> dict[str, int]:
         """Values of an attribute that have no level, as text, and their counts: for stewards alone."""
         self._check_columns([name])
-        text = as_text(self.records[name]).fill_null("")
+        text = text_of(self.records[name]).fill_null("")
         coded = self.records.select(value=text, code=self._code(name))
         query = coded.filter(coded.code == UNDECLARED).group_by("value")
         text_counts = query.aggregate(records=lambda table: table.count())
