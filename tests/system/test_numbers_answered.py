@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 import pytest
+import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from typer.testing import CliRunner
 
@@ -111,3 +113,37 @@ def test_a_plan_says_what_noise_will_do(analyst):
         assert said.startswith("unknown")
     else:
         assert "sampling errors" in said
+
+
+def planned(analyst, formula: str, kind: str) -> Card:
+    """The card that the plan of a question proposes, with its statistics measured."""
+    card = analyst.plan("survey", formula, kind=kind).propose(purpose="A test").accept()
+    card.generate(rows=100, progress=False)
+    return card
+
+
+def test_poisson_from_the_card_of_its_plan(analyst, records):  # noqa: F811
+    formula = "spent ~ sex + health"
+    answer = planned(analyst, formula, "poisson").answer(formula, "poisson")
+    levels = analyst.dataset("survey").coding.attribute("health").coding.labels
+    ordered = records.assign(health=pd.Categorical(records.health, levels))
+    assert same(answer, smf.glm(formula, ordered, family=sm.families.Poisson()).fit(tol=1e-12))
+    assert any(note.startswith("deviance") for note in answer.estimates.notes)
+
+
+def test_components_and_a_centred_number_from_sums_of_pairs(analyst, card, records):  # noqa: F811
+    formula = "~ spent + hours"
+    answer = planned(analyst, formula, "components").answer(formula, "components")
+    own = [row[0] for row in answer.estimates.table("explained_variance").values]
+    pairs = records[["spent", "hours"]].dropna().corr()
+    assert own == pytest.approx(np.linalg.eigvalsh(pairs)[::-1], rel=1e-9)
+    centred = "spent ~ sex + center(hours)"
+    assert same(card.answer(centred, "linear"), smf.ols(centred, records).fit())
+
+
+def test_a_discriminant_from_the_card_of_its_plan(analyst, records):  # noqa: F811
+    formula = "sex ~ spent + hours"
+    answer = planned(analyst, formula, "discriminant").answer(formula, "discriminant")
+    means = answer.estimates.table("means")
+    chosen = records[["sex", "spent", "hours"]].dropna().groupby("sex")[["spent", "hours"]].mean()
+    assert np.allclose(np.array(means.values), chosen.loc[list(means.row_names)], rtol=1e-9)
