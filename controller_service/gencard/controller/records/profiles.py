@@ -1,7 +1,9 @@
 """A look at the columns of records, before there is a schema: here of a file, by SQL of DuckDB."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,7 +12,12 @@ from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MARKS, MOST
 from gencard.controller.records.encoding import Column, number_text
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
 from gencard.controller.records.vault import Records
-from gencard.core.errors import EmptyDatasetError, InvalidInputError, TooLargeError
+from gencard.core.errors import (
+    DatasetUnavailableError,
+    EmptyDatasetError,
+    InvalidInputError,
+    TooLargeError,
+)
 from gencard.core.scale import MOST_STEPS
 
 MOST_LABELS = 100
@@ -130,12 +137,22 @@ def profiles(
     with enough_memory(), Records(path, file_format) as records:
         if len(records.columns) > MOST_COLUMNS:
             raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
-        ((count,),) = records.rows("SELECT count(*) FROM records")
-        check_enough(count)
-        return [
-            profile_of(_Look(records, column), column.name, count, progress)
-            for column in records.columns
-        ]
+        count, looks = 0, list[Profile]()
+        for part in records.parts():
+            if not count:
+                ((count,),) = records.rows("SELECT count(*) FROM records")
+                check_enough(count)
+            for column in part:
+                looks.append(_profile(records, column, count, progress))
+        return looks
+
+
+def _profile(records: Records, column: Column, count: int, progress: Callable[[str], None]) -> Profile:
+    """Return the profile of a column, by its different values if these fit in memory."""
+    with suppress(MemoryError):
+        return profile_of(_Look.of_values(records, column), column.name, count, progress)
+    records.uncopy()
+    return profile_of(_Look.of_records(records, column), column.name, count, progress)
 
 
 _NARROWER = "Leave out columns that no analysis needs, or split the file."
@@ -194,12 +211,49 @@ def most_decimals(quantiles: Sequence[float]) -> int:
     return min(_FINEST, floor(log10(MOST_STEPS / span)))
 
 
+class _Looked(Column):
+    """A column of the table ``looked``, which has the number of each value."""
+
+    __slots__ = ()
+
+    @property
+    def number(self) -> str:
+        return "number"
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Questions to one column of a file: a ``Look``."""
+    """Questions to one column of a file: a ``Look``.
+
+    They are asked of the table ``looked``: ``v`` is a value, ``number`` the number that it states, and
+    ``n`` the number of records that have it.
+    """
 
     records: Records
     column: Column
+
+    @classmethod
+    def of_values(cls, records: Records, column: Column) -> "_Look":
+        """Copy the different values of a column, which are often few; raises MemoryError."""
+        # among floats, and in some other types, values that are equal have different texts
+        text = "" if column.kind == "VARCHAR" else f", CAST({column.sql} AS VARCHAR)"
+        values = f"SELECT {column.sql} AS v, count(*) AS n FROM records GROUP BY {column.sql}{text}"  # noqa: S608
+        return cls._of(records, column, "TABLE", values)
+
+    @classmethod
+    def of_records(cls, records: Records, column: Column) -> "_Look":
+        """Take the value of each record by itself, which needs no memory."""
+        return cls._of(records, column, "VIEW", f"SELECT {column.sql} AS v, 1 AS n FROM records")  # noqa: S608
+
+    @classmethod
+    def _of(cls, records: Records, column: Column, made: str, values: str) -> "_Look":
+        for kind in ("TABLE", "VIEW"):
+            with suppress(DatasetUnavailableError):  # it is the other one
+                records.rows(f"DROP {kind} IF EXISTS looked")
+        value = replace(column, stored_name="v")
+        query = f"SELECT v, n, {value.number} AS number FROM ({values})"  # noqa: S608
+        records.rows(f"CREATE TEMP {made} looked AS {query}")
+        return cls(records, _Looked(column.name, column.kind, column.format, "v"))
 
     def count(self, condition: str) -> int:
         (number,) = self.counts(condition)
@@ -207,8 +261,8 @@ class _Look:
 
     def counts(self, *conditions: str) -> list[int]:
         """Of how many records each is true, in one pass over the file."""
-        numbers = ", ".join(f"count(*) FILTER ({condition})" for condition in conditions)
-        (row,) = self._rows(f"SELECT {numbers} FROM records")  # noqa: S608
+        numbers = ", ".join(f"coalesce(sum(n) FILTER ({condition}), 0)" for condition in conditions)
+        (row,) = self._rows(f"SELECT {numbers} FROM looked")  # noqa: S608
         return [int(number) for number in row]
 
     def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
@@ -221,10 +275,11 @@ class _Look:
     def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]:
         """Numbers that at least so many records have, and how many."""
         query = (
-            f"SELECT {self.column.number} AS v, count(*) AS n FROM records "  # noqa: S608
-            f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING n >= {least} ORDER BY n DESC, v"
+            f"SELECT {self.column.number} AS number, sum(n) AS times FROM looked "  # noqa: S608
+            f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING times >= {least} "
+            "ORDER BY times DESC, number"
         )
-        return tuple((float(number), int(records)) for number, records in self._rows(query))
+        return tuple((float(number) + 0.0, int(records)) for number, records in self._rows(query))
 
     def _value(self, kind: str) -> str:
         return self.column.number if kind == "number" else self.column.days
@@ -235,7 +290,7 @@ class _Look:
         code = f"regexp_full_match({text}, '[A-Z]{{2}}')"  # NA is Namibia among codes of countries
         codes = not self.count(f"NOT ({self.column.absent(MARKS)} OR {code})")
         words = ", ".join(literal(mark) for mark in MARKS if not (codes and mark == "NA"))
-        query = f"SELECT {text}, count(*) FROM records WHERE {text} IN ({words}) GROUP BY 1 ORDER BY 1"  # noqa: S608
+        query = f"SELECT {text}, sum(n) FROM looked WHERE {text} IN ({words}) GROUP BY 1 ORDER BY 1"  # noqa: S608
         return {word: int(number) for word, number in self._rows(query)}
 
     def number_marks(self) -> dict[str, int]:
@@ -245,7 +300,7 @@ class _Look:
         negative, other = self.counts(f"{number} < 0", f"{number} < 0 AND {number} NOT IN ({codes})")
         if not negative or other:
             return {}
-        query = f"SELECT {number}, count(*) FROM records WHERE {number} < 0 GROUP BY 1 ORDER BY 1"  # noqa: S608
+        query = f"SELECT {number}, sum(n) FROM looked WHERE {number} < 0 GROUP BY 1 ORDER BY 1"  # noqa: S608
         return {number_text(code): int(count) for code, count in self._rows(query)}
 
     def kind(self, marks: dict[str, int]) -> str:
@@ -263,13 +318,13 @@ class _Look:
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         """Different values (their number, themselves, how many are rare), the longest one's length."""
         value = self.column.number if kind == "number" else self.column.text
-        here = f"FROM records WHERE NOT {self.absent(marks)}"
+        here = f"FROM looked WHERE NOT {self.absent(marks)}"
         ((distinct, longest),) = self._rows(
             f"SELECT approx_count_distinct({value}), coalesce(max(length({self.column.text})), 0) {here}"
         )
-        groups = f"SELECT {value} AS v, count(*) AS n {here} GROUP BY 1"
-        ((rare,),) = self._rows(f"SELECT count(*) FROM ({groups}) WHERE n < 3")  # noqa: S608
-        rows = self._rows(f"SELECT v FROM ({groups}) ORDER BY v LIMIT {MOST_LABELS + 1}")  # noqa: S608
+        groups = f"SELECT {value} AS value, sum(n) AS times {here} GROUP BY 1"
+        ((rare,),) = self._rows(f"SELECT count(*) FROM ({groups}) WHERE times < 3")  # noqa: S608
+        rows = self._rows(f"SELECT value FROM ({groups}) ORDER BY 1 LIMIT {MOST_LABELS + 1}")  # noqa: S608
         texts = tuple(number_text(row[0]) if kind == "number" else str(row[0]) for row in rows)
         if len(texts) > MOST_LABELS:
             return int(distinct), (), int(rare), int(longest)
@@ -279,13 +334,18 @@ class _Look:
         self, marks: dict[str, int], kind: str, points: Sequence[float], *, positive: bool = False
     ) -> tuple[float, ...]:
         value = self._value(kind)
-        condition = f"{value} > 0" if positive else "true"
-        places = ", ".join(map(str, points))
-        ((numbers,),) = self._rows(
-            f"SELECT quantile_disc({value}, [{places}]) FROM records "  # noqa: S608
-            f"WHERE NOT {self.absent(marks)} AND {condition}"
+        here = f"NOT {self.absent(marks)}" + (f" AND {value} > 0" if positive else "")
+        records = self.count(here)
+        if not records:
+            return ()
+        reached = (
+            f"SELECT {value} AS value, sum(n) OVER (ORDER BY {value}) AS rank FROM looked WHERE {here}"  # noqa: S608
         )
-        return tuple(map(float, numbers or ()))
+        # the same number as of quantile_disc, which does not know how often a value occurs
+        ranks = [max(1, ceil(Fraction(str(point)) * records)) for point in points]
+        numbers = ", ".join(f"min(value) FILTER (rank >= {rank})" for rank in ranks)
+        (row,) = self._rows(f"SELECT {numbers} FROM ({reached})")  # noqa: S608
+        return tuple(float(number) + 0.0 for number in row)  # not -0.0, which is equal
 
     def is_undecided(self) -> bool:
         """Whether day and month of all dates may be exchanged."""
@@ -304,8 +364,8 @@ class _Look:
 
     def mean(self, marks: dict[str, int]) -> float:
         """Return the mean of the numbers that are present."""
-        query = f"SELECT avg({self.column.number}) FROM records WHERE NOT {self.absent(marks)}"  # noqa: S608
-        ((mean,),) = self._rows(query)
+        total = f"sum({self.column.number} * n) / sum(n)"
+        ((mean,),) = self._rows(f"SELECT {total} FROM looked WHERE NOT {self.absent(marks)}")  # noqa: S608
         return float(mean)
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:

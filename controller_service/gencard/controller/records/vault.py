@@ -53,6 +53,9 @@ from gencard.files import ParquetSize, check_footer
 
 _BATCH = 1 << 16  # records
 
+MOST_COPIED = 256 << 20
+"""Bytes of columns that are copied at once: half of what the engine may use; queries have the rest."""
+
 _ENGINE: dict[str, str | int | float | list[str]] = {
     "memory_limit": "512MiB",
     "threads": 2,
@@ -176,7 +179,10 @@ def open_source(
 
 
 class Records:
-    """One file or folder, opened by an engine that can reach nothing else; ``records`` is its table."""
+    """One file or folder, opened by an engine that can reach nothing else; ``records`` is its table.
+
+    Each query reads the file again, unless ``parts`` has copied its columns into the engine's memory.
+    """
 
     def __init__(self, path: Path, file_format: FileFormat = USUAL) -> None:
         self._path, self._format = path, file_format
@@ -213,8 +219,43 @@ class Records:
         engine.execute("SET enable_external_access = false")
         engine.execute("SET lock_configuration = true")
         table = self._folder.table if self._folder else open_table(engine, self._path, self._format)
-        engine.execute(f"CREATE TEMP VIEW records AS SELECT * FROM {table}")  # noqa: S608  # quoted
+        engine.execute(f"CREATE TEMP VIEW stored AS SELECT * FROM {table}")  # noqa: S608  # quoted
+        engine.execute(_UNCOPIED)
         return engine
+
+    def parts(self) -> Iterator[list[Column]]:
+        """Copy the columns into memory, as many at once as fit; yield these.
+
+        Until the next part, ``records`` is the copy and has no other columns. A column that does not
+        fit by itself is yielded alone, and read from the file.
+        """
+        begin, width = 0, len(self.columns)
+        while begin < len(self.columns):
+            part = self.columns[begin : begin + width]
+            if self._copy(part) or width == 1:
+                yield part
+                begin += width
+            else:
+                width = (width + 1) // 2
+        self.uncopy()
+
+    def _copy(self, columns: Sequence[Column]) -> bool:
+        """Copy some columns as they are stored; return False if they take too much memory."""
+        self.uncopy()
+        names = ", ".join(column.sql for column in columns)
+        with suppress(MemoryError):
+            self.rows(f"CREATE TEMP TABLE copied AS SELECT {names} FROM stored")  # noqa: S608  # quoted
+            ((used,),) = self.rows("SELECT sum(memory_usage_bytes) FROM duckdb_memory()")
+            if used <= MOST_COPIED:
+                self.rows("CREATE OR REPLACE TEMP VIEW records AS SELECT * FROM copied")
+                return True
+        self.uncopy()
+        return False
+
+    def uncopy(self) -> None:
+        """Drop the copy; ``records`` is the file again."""
+        self.rows(_UNCOPIED)
+        self.rows("DROP TABLE IF EXISTS copied")
 
     def _check_size(self) -> None:
         """Raises InvalidInputError if Parquet would unpack to far more than its size says."""
@@ -247,6 +288,9 @@ class Records:
         reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
         while (batch := silently(lambda: next(reader, None))) is not None:
             yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+
+
+_UNCOPIED = "CREATE OR REPLACE TEMP VIEW records AS SELECT * FROM stored"
 
 
 def check_detected(path: Path, file_format: FileFormat) -> None:
