@@ -1,4 +1,4 @@
-"""`init` reads a file once: its columns are copied, and each is looked at by its different values."""
+"""`init` and `check` read a file once: the one copies its columns, the other holds its numbers."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -10,11 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.controller.records import profiles as door
-from gencard.controller.records import vault
+from gencard.controller.records import vault as door_of_vault
 from gencard.controller.records.detection import detect
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.profiles import Profile, profiles
-from gencard.controller.records.vault import Records
+from gencard.controller.records.records import check_records
+from gencard.controller.records.schema_file import schema_of_table
+from gencard.controller.records.vault import Records, Vault
+from gencard.controller.settings.dataset_draft import schema_text
+from tests.controller.test_check_values import entry_of
 
 COMMAS = FileFormat(delimiter=",", decimal=",", thousands=".", trim=True)
 
@@ -87,7 +91,7 @@ class TestReadOnce:
         expected = without_mean(profiles(path, USUAL))
         with Records(path) as records:
             whole = len(list(records.parts()))
-        monkeypatch.setattr(vault, "MOST_COPIED", most)
+        monkeypatch.setattr(door_of_vault, "MOST_COPIED", most)
         with Records(path) as records:
             parts = [[column.name for column in part] for part in records.parts()]
         assert whole == 1 < len(parts)
@@ -139,3 +143,74 @@ def test_quantiles_are_those_of_the_records(tmp_path_factory, numbers, scale):
     assert list(look.quantiles) == expected
     assert look.present == len(kept)
     assert look.mean == pytest.approx(np.mean(kept))
+
+
+DECLARED = {
+    "title": "t",
+    "declared_by": "d",
+    "attributes": [
+        {"name": "code", "labels": ["001", "01", "1"], "missing": ["NA"]},
+        {"name": "number", "edges": [0, 40, 60, 200], "step": 0.1, "missing": True},
+        {"name": "day", "dates": ["2020-01-01", "2021-01-01", "2022-12-31"]},
+        {"name": "high", "of": "number", "edges": [0, 60, 200], "missing": True},
+    ],
+}
+OF_PERSONS = DECLARED | {"person": "v", "most_records": 3}
+
+
+def told(vault: Vault) -> list[object]:
+    """What the questions of `check` say of a vault."""
+    names = vault.coding.domain.attributes
+    dataset, numbers = vault.read(names, ("number",), most_records=1_000)
+    counts = vault.count([(name,) for name in names] + [("code", "day")])
+    fine = vault.summed((), vault.coding.with_step).fine_counts()
+    return [
+        dataset.codes.tolist(),
+        numbers["number"].tolist(),
+        [table.tolist() for table in (*counts, *fine)],
+        vault.adjustments(),
+        vault.unzoned(),
+    ]
+
+
+@pytest.mark.parametrize("table", [DECLARED, OF_PERSONS], ids=["records", "persons"])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_records_in_memory_say_the_same_as_the_file(tmp_path, kind, table):
+    schema, path = schema_of_table(table), stored(tmp_path, kind)
+    vault = Vault(path, schema.coding, schema.readings, persons=schema.persons(b"salt"))
+    expected, read = told(vault), list[int]()
+    held = vault.held(read.append)
+    if not vault.persons:  # tests of dates are asked beside
+        path.unlink()
+    assert told(held) == expected
+    assert read == [len(frame())]
+    held.check()
+
+
+def test_dates_with_a_time_are_counted_in_memory(tmp_path):
+    path = tmp_path / "records.csv"
+    days = ["2020-01-01", "2020-01-02T10:00", "2020-01-03T00:00", "", "x"] * 3
+    pd.DataFrame({"day": days, "x": 1}).to_csv(path, index=False)
+    attribute = {"name": "day", "dates": ["2020-01-01", "2022-12-31"], "missing": True}
+    schema = schema_of_table(DECLARED | {"attributes": [attribute]})
+    vault = Vault(path, schema.coding, schema.readings)
+    assert vault.held().unzoned() == vault.unzoned() == {"day": 3}
+
+
+def test_records_beyond_memory_stay_in_the_file(tmp_path, monkeypatch):
+    schema, path = schema_of_table(DECLARED), stored(tmp_path, "csv")
+    monkeypatch.setattr(door_of_vault, "MOST_HELD", 1_000)
+    vault = Vault(path, schema.coding, schema.readings)
+    assert vault.held() is vault
+
+
+def test_check_opens_the_file_once(tmp_path, monkeypatch):
+    entry = entry_of(tmp_path, **frame())
+    entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
+    opened, enter = list[Path](), Records.__enter__
+    monkeypatch.setattr(Records, "__enter__", lambda self: (opened.append(entry.data), enter(self))[1])
+    checked = check_records(entry)
+    assert opened == [entry.data]
+    assert checked.adjustments["number"].rounded > 0
+    assert checked.small is not None
+    assert checked.small.records == len(frame())

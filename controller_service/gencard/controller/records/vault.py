@@ -6,7 +6,7 @@ so they are dropped here: only the kind of an error leaves, with neither text no
 """
 
 import hmac
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
@@ -53,6 +54,9 @@ from gencard.files import ParquetSize, check_footer
 
 _BATCH = 1 << 16  # records
 
+MOST_HELD = 256 << 20
+"""Bytes of the numbers of records that ``held`` keeps in memory."""
+
 MOST_COPIED = 256 << 20
 """Bytes of columns that are copied at once: half of what the engine may use; queries have the rest."""
 
@@ -75,6 +79,7 @@ class Vault(StreamedRecords):
         readings: Attribute -> how its values become levels, where labels and edges do not say all.
         format: How the file is written.
         persons: Whose a record is, and how many of one person count; None where each stands for itself.
+        memory: What ``held`` has read; None if each method reads the file.
 
     Every method may raise DatasetUnavailableError (the file is gone or garbled),
     MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
@@ -85,6 +90,25 @@ class Vault(StreamedRecords):
     readings: Mapping[str, Reading] = field(default_factory=dict)
     format: FileFormat = USUAL
     persons: Persons | None = None
+    memory: "_Held | None" = None
+
+    def held(self, progress: Callable[[int], None] = lambda _: None) -> "Vault":
+        """Read the file, and return the same records in memory; records that take too much stay there.
+
+        Args:
+            progress: Told the number of records that are read.
+        """
+        tested = () if self.persons else of_dates(self.coding)
+        batches: list[list[NDArray[Any]]] = []
+        records, size = 0, 0
+        for batch in self._read(self.coding.stored, tested):
+            size += sum(column.nbytes for column in batch)
+            if size > MOST_HELD:
+                return self
+            batches.append(batch)
+            records += len(batch[0])
+            progress(records)
+        return replace(self, memory=_Held(self.coding.stored, tested, tuple(batches)))
 
     @property
     def version_kind(self) -> VersionKind:
@@ -123,17 +147,29 @@ class Vault(StreamedRecords):
         names = of_dates(self.coding)
         if not names:
             return {}
+        if self.memory is not None and self.memory.tested == names:
+            return self.memory.unzoned()
         with Records(self.path, self.format) as records:
-            tests = []
-            for name, column in zip(names, records.columns_named(names), strict=True):
-                reading = self.readings.get(name, PLAIN)
-                test = column.local if reading.zone else column.timed
-                present = f"NOT ({column.absent(reading.absent)})"
-                tests.append(f"count(*) FILTER (WHERE {present} AND {test})")
-            (counts,) = records.rows(query_of(tests))
+            tests = self._tests(records, names)
+            (counts,) = records.rows(query_of([f"count(*) FILTER (WHERE {test})" for test in tests]))
         return dict(zip(names, counts, strict=True))
 
+    def _tests(self, records: "Records", names: Clique) -> list[str]:
+        """SQL for whether a date lacks a zone, or the offset that a zone needs."""
+        tests = []
+        for name, column in zip(names, records.columns_named(names), strict=True):
+            reading = self.readings.get(name, PLAIN)
+            test = column.local if reading.zone else column.timed
+            tests.append(f"coalesce(NOT ({column.absent(reading.absent)}) AND {test}, false)")
+        return tests
+
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+        if self.memory is not None:
+            return self.memory.numbers(attributes)
+        return self._read(attributes)
+
+    def _read(self, attributes: Clique, tested: Clique = ()) -> Iterator[list[NDArray[Any]]]:
+        """Numbers of attributes, then the tests of some, or what ``Persons.query`` adds."""
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
         with Records(self.path, self.format) as records:
@@ -146,7 +182,38 @@ class Vault(StreamedRecords):
             )
             numbers = {name: encoder.expression(column) for name, encoder, column in encoders}
             of_persons = self.persons and self.persons.query(columns[-1], numbers, attributes)
-            yield from records.batches(of_persons or query_of([numbers[name] for name in attributes]))
+            tests = self._tests(records, tested)
+            of_all = query_of([*(numbers[name] for name in attributes), *tests])
+            yield from records.batches(of_persons or of_all)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a vault reads of all records, in memory.
+
+    Args:
+        stored: Attributes of the first columns of each batch.
+        tested: Attributes of dates whose tests follow them; see ``Vault.unzoned``.
+    """
+
+    stored: Clique
+    tested: Clique
+    batches: tuple[list[NDArray[Any]], ...]
+
+    def numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+        """The same as ``Vault._read``, without tests."""
+        places = [self.stored.index(name) for name in attributes]
+        for batch in self.batches:
+            added = batch[len(self.stored) + len(self.tested) :]
+            yield [*(batch[place] for place in places), *added]
+
+    def unzoned(self) -> dict[str, int]:
+        """Count the records of which each test is true."""
+        counts = dict.fromkeys(self.tested, 0)
+        for batch in self.batches:
+            for name, true in zip(self.tested, batch[len(self.stored) :], strict=False):
+                counts[name] += int(np.count_nonzero(true))
+        return counts
 
 
 @contextmanager
@@ -157,15 +224,21 @@ def open_source(
     persons: Persons | None,
     *,
     secret: str = "",
+    held: Callable[[int], None] | None = None,
 ) -> Iterator[RecordSource]:
     """The records at a place, as long as the context lasts; a database may want a secret.
+
+    Args:
+        held: Read a file once, for all that is asked of it, and call this with the number of records
+            read; by default each question reads the file.
 
     Raises:
         DatasetUnavailableError: The database cannot be reached, or has no such table.
         InvalidInputError: The libraries for it are not installed, or a table has a file's format.
     """
     if isinstance(place, Path):
-        yield Vault(place, schema.coding, schema.readings, file_format, persons)
+        vault = Vault(place, schema.coding, schema.readings, file_format, persons)
+        yield vault if held is None else vault.held(held)
         return
     from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
     from gencard.controller.records.tables.person_table import PersonTable  # noqa: PLC0415
