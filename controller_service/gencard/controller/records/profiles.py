@@ -238,21 +238,21 @@ class _Look:
         # among floats, and in some other types, values that are equal have different texts
         text = "" if column.kind == "VARCHAR" else f", CAST({column.sql} AS VARCHAR)"
         values = f"SELECT {column.sql} AS v, count(*) AS n FROM records GROUP BY {column.sql}{text}"  # noqa: S608
-        return cls._of(records, column, "TABLE", values)
+        return cls._of(records, column, "TEMP TABLE", values)
 
     @classmethod
     def of_records(cls, records: Records, column: Column) -> "_Look":
         """Take the value of each record by itself, which needs no memory."""
-        return cls._of(records, column, "VIEW", f"SELECT {column.sql} AS v, 1 AS n FROM records")  # noqa: S608
+        return cls._of(records, column, "TEMP VIEW", f"SELECT {column.sql} AS v, 1 AS n FROM records")  # noqa: S608
 
     @classmethod
     def _of(cls, records: Records, column: Column, made: str, values: str) -> "_Look":
-        for kind in ("TABLE", "VIEW"):
+        for name in ("TABLE IF EXISTS looked", "VIEW IF EXISTS looked"):
             with suppress(DatasetUnavailableError):  # it is the other one
-                records.rows(f"DROP {kind} IF EXISTS looked")
+                records.rows(f"DROP {name}")
         value = replace(column, stored_name="v")
         query = f"SELECT v, n, {value.number} AS number FROM ({values})"  # noqa: S608
-        records.rows(f"CREATE TEMP {made} looked AS {query}")
+        records.rows(f"CREATE {made} looked AS {query}")
         return cls(records, _Looked(column.name, column.kind, column.format, "v"))
 
     def count(self, condition: str) -> int:

@@ -84,7 +84,7 @@ def check_rights(entry: DatasetTable, among: Iterable[DatasetTable]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedRecords:
     """What ``check`` says of records that keep to the schema, to the steward alone.
 
     Args:
@@ -98,7 +98,7 @@ class Checked:
 
 def check_records(
     entry: DatasetTable, *, holdout: bool = False, progress: Callable[[int], None] = lambda _: None
-) -> Checked:
+) -> CheckedRecords:
     """Read every record once, of the holdout where it is meant: all keep to the schema.
 
     Args:
@@ -126,7 +126,7 @@ def check_records(
             raise undeclared
         adjustments = source.adjustments()
         adjustments |= {name: Adjustments(timed=count) for name, count in timed.items()}
-        return Checked(adjustments, None if holdout else _small_cells(source, entry, schema))
+        return CheckedRecords(adjustments, None if holdout else _small_cells(source, entry, schema))
 
 
 @dataclass(frozen=True, slots=True)

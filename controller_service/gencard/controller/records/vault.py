@@ -90,7 +90,7 @@ class Vault(StreamedRecords):
     readings: Mapping[str, Reading] = field(default_factory=dict)
     format: FileFormat = USUAL
     persons: Persons | None = None
-    memory: "_Held | None" = None
+    memory: "_ReadNumbers | None" = None
 
     def held(self, progress: Callable[[int], None] = lambda _: None) -> "Vault":
         """Read the file, and return the same records in memory; records that take too much stay there.
@@ -108,7 +108,7 @@ class Vault(StreamedRecords):
             batches.append(batch)
             records += len(batch[0])
             progress(records)
-        return replace(self, memory=_Held(self.coding.stored, tested, tuple(batches)))
+        return replace(self, memory=_ReadNumbers(self.coding.stored, tested, tuple(batches)))
 
     @property
     def version_kind(self) -> VersionKind:
@@ -188,7 +188,7 @@ class Vault(StreamedRecords):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _ReadNumbers:
     """What a vault reads of all records, in memory.
 
     Args:

@@ -419,6 +419,8 @@ def serve(
         if watch.changed() or reload_asked.is_set():
             reload_asked.clear()
             _reload(controller, watch, config)
+        with suppress(GencardError):  # the state cannot be read now: at the next turn
+            controller.controller_state.drop_ended_fits()
     if not controller.leads:
         controller.stop(0.0)
         raise NotLeadingError(
