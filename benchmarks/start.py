@@ -86,7 +86,9 @@ def run(quick: bool) -> bench.Result:
     rows = [(name, value, value - bare) for name, value in took.items()]
     table = bench.Table("Processor time to start, in s", ("program", "seconds", "above bare"), rows)
     return bench.Result(
-        [table, reads, releases], [*targets, *of_files, *of_releases], took | dict(reads.rows)
+        [table, reads, releases],
+        [*targets, *of_files, *of_releases],
+        {**took, **{str(name): value for name, value in reads.rows}},
     )
 
 
@@ -156,8 +158,9 @@ def _releases() -> tuple[bench.Table, list[bench.Target]]:
         Analyst.connect(f"localhost:{port}", folder="again/people/ana") as ana,
     ):
         pairs = [*combinations(ana.dataset("again").coding.domain.attributes, 2)]
-        terms = {"purpose": "To see", "generator": "support-raking", "rows": 1_000}
-        card = ana.propose("again", pairs, **terms).accept()
+        card = ana.propose(
+            "again", pairs, purpose="To see", generator="support-raking", rows=1_000
+        ).accept()
         made, replayed = [], []
         for seed in (1, 2):
             begin = time.perf_counter()
