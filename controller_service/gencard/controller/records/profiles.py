@@ -12,12 +12,7 @@ from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MARKS, MOST
 from gencard.controller.records.encoding import Column, number_text
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
 from gencard.controller.records.vault import Records
-from gencard.core.errors import (
-    DatasetUnavailableError,
-    EmptyDatasetError,
-    InvalidInputError,
-    TooLargeError,
-)
+from gencard.core.errors import EmptyDatasetError, InvalidInputError, TooLargeError
 from gencard.core.scale import MOST_STEPS
 
 MOST_LABELS = 100
@@ -212,7 +207,7 @@ def most_decimals(quantiles: Sequence[float]) -> int:
 
 
 class _Looked(Column):
-    """A column of the table ``looked``, which has the number of each value."""
+    """A column of a table that has the number of each value."""
 
     __slots__ = ()
 
@@ -225,12 +220,13 @@ class _Looked(Column):
 class _Look:
     """Questions to one column of a file: a ``Look``.
 
-    They are asked of the table ``looked``: ``v`` is a value, ``number`` the number that it states, and
+    They are asked of a table: ``v`` is a value, ``number`` the number that it states, and
     ``n`` the number of records that have it.
     """
 
     records: Records
     column: Column
+    table: str
 
     @classmethod
     def of_values(cls, records: Records, column: Column) -> "_Look":
@@ -238,22 +234,22 @@ class _Look:
         # among floats, and in some other types, values that are equal have different texts
         text = "" if column.kind == "VARCHAR" else f", CAST({column.sql} AS VARCHAR)"
         values = f"SELECT {column.sql} AS v, count(*) AS n FROM records GROUP BY {column.sql}{text}"  # noqa: S608
-        return cls._of(records, column, "TEMP TABLE", values)
+        return cls._of(records, column, "TEMP TABLE looked", values)
 
     @classmethod
     def of_records(cls, records: Records, column: Column) -> "_Look":
         """Take the value of each record by itself, which needs no memory."""
-        return cls._of(records, column, "TEMP VIEW", f"SELECT {column.sql} AS v, 1 AS n FROM records")  # noqa: S608
+        records.rows("DROP TABLE IF EXISTS looked")
+        values = f"SELECT {column.sql} AS v, 1 AS n FROM records"  # noqa: S608
+        return cls._of(records, column, "TEMP VIEW looked_at", values)
 
     @classmethod
     def _of(cls, records: Records, column: Column, made: str, values: str) -> "_Look":
-        for name in ("TABLE IF EXISTS looked", "VIEW IF EXISTS looked"):
-            with suppress(DatasetUnavailableError):  # it is the other one
-                records.rows(f"DROP {name}")
         value = replace(column, stored_name="v")
         query = f"SELECT v, n, {value.number} AS number FROM ({values})"  # noqa: S608
-        records.rows(f"CREATE {made} looked AS {query}")
-        return cls(records, _Looked(column.name, column.kind, column.format, "v"))
+        records.rows(f"CREATE OR REPLACE {made} AS {query}")
+        looked = _Looked(column.name, column.kind, column.format, "v")
+        return cls(records, looked, made.rpartition(" ")[2])
 
     def count(self, condition: str) -> int:
         (number,) = self.counts(condition)
@@ -262,7 +258,7 @@ class _Look:
     def counts(self, *conditions: str) -> list[int]:
         """Of how many records each is true, in one pass over the file."""
         numbers = ", ".join(f"coalesce(sum(n) FILTER ({condition}), 0)" for condition in conditions)
-        (row,) = self._rows(f"SELECT {numbers} FROM looked")  # noqa: S608
+        (row,) = self._rows(f"SELECT {numbers} FROM {self.table}")  # noqa: S608
         return [int(number) for number in row]
 
     def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
@@ -275,7 +271,7 @@ class _Look:
     def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]:
         """Numbers that at least so many records have, and how many."""
         query = (
-            f"SELECT {self.column.number} AS number, sum(n) AS times FROM looked "  # noqa: S608
+            f"SELECT {self.column.number} AS number, sum(n) AS times FROM {self.table} "  # noqa: S608
             f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING times >= {least} "
             "ORDER BY times DESC, number"
         )
@@ -290,7 +286,8 @@ class _Look:
         code = f"regexp_full_match({text}, '[A-Z]{{2}}')"  # NA is Namibia among codes of countries
         codes = not self.count(f"NOT ({self.column.absent(MARKS)} OR {code})")
         words = ", ".join(literal(mark) for mark in MARKS if not (codes and mark == "NA"))
-        query = f"SELECT {text}, sum(n) FROM looked WHERE {text} IN ({words}) GROUP BY 1 ORDER BY 1"  # noqa: S608
+        counts = f"SELECT {text}, sum(n) FROM {self.table}"  # noqa: S608
+        query = f"{counts} WHERE {text} IN ({words}) GROUP BY 1 ORDER BY 1"
         return {word: int(number) for word, number in self._rows(query)}
 
     def number_marks(self) -> dict[str, int]:
@@ -300,7 +297,7 @@ class _Look:
         negative, other = self.counts(f"{number} < 0", f"{number} < 0 AND {number} NOT IN ({codes})")
         if not negative or other:
             return {}
-        query = f"SELECT {number}, sum(n) FROM looked WHERE {number} < 0 GROUP BY 1 ORDER BY 1"  # noqa: S608
+        query = f"SELECT {number}, sum(n) FROM {self.table} WHERE {number} < 0 GROUP BY 1 ORDER BY 1"  # noqa: S608
         return {number_text(code): int(count) for code, count in self._rows(query)}
 
     def kind(self, marks: dict[str, int]) -> str:
@@ -318,7 +315,7 @@ class _Look:
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         """Different values (their number, themselves, how many are rare), the longest one's length."""
         value = self.column.number if kind == "number" else self.column.text
-        here = f"FROM looked WHERE NOT {self.absent(marks)}"
+        here = f"FROM {self.table} WHERE NOT {self.absent(marks)}"
         ((distinct, longest),) = self._rows(
             f"SELECT approx_count_distinct({value}), coalesce(max(length({self.column.text})), 0) {here}"
         )
@@ -335,17 +332,16 @@ class _Look:
     ) -> tuple[float, ...]:
         value = self._value(kind)
         here = f"NOT {self.absent(marks)}" + (f" AND {value} > 0" if positive else "")
-        records = self.count(here)
-        if not records:
-            return ()
-        reached = (
-            f"SELECT {value} AS value, sum(n) OVER (ORDER BY {value}) AS rank FROM looked WHERE {here}"  # noqa: S608
-        )
-        # the same number as of quantile_disc, which does not know how often a value occurs
-        ranks = [max(1, ceil(Fraction(str(point)) * records)) for point in points]
-        numbers = ", ".join(f"min(value) FILTER (rank >= {rank})" for rank in ranks)
-        (row,) = self._rows(f"SELECT {numbers} FROM ({reached})")  # noqa: S608
-        return tuple(float(number) + 0.0 for number in row)  # not -0.0, which is equal
+        rank = f"sum(n) OVER (ORDER BY {value}) AS rank"
+        reached = f"SELECT {value} AS value, {rank} FROM {self.table} WHERE {here}"  # noqa: S608
+        ranked = f"SELECT *, max(rank) OVER () AS records FROM ({reached})"  # noqa: S608
+        # the same numbers as of quantile_disc, which does not know how often a value occurs
+        shares = [Fraction(str(point)) for point in points]
+        tests = [f"rank * {share.denominator} >= records * {share.numerator}" for share in shares]
+        numbers = ", ".join(f"min(value) FILTER ({test})" for test in tests)
+        (row,) = self._rows(f"SELECT {numbers} FROM ({ranked})")  # noqa: S608
+        # 0.0 in place of -0.0, which is equal
+        return tuple(float(number) + 0.0 for number in row if number is not None)
 
     def is_undecided(self) -> bool:
         """Whether day and month of all dates may be exchanged."""
@@ -365,7 +361,7 @@ class _Look:
     def mean(self, marks: dict[str, int]) -> float:
         """Return the mean of the numbers that are present."""
         total = f"sum({self.column.number} * n) / sum(n)"
-        ((mean,),) = self._rows(f"SELECT {total} FROM looked WHERE NOT {self.absent(marks)}")  # noqa: S608
+        ((mean,),) = self._rows(f"SELECT {total} FROM {self.table} WHERE NOT {self.absent(marks)}")  # noqa: S608
         return float(mean)
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
