@@ -25,6 +25,9 @@ LEAST_HEAP = 0.02
 _FINEST = 20
 """Most decimals of a drafted step."""
 
+_FEW = 3
+"""Decimals that are tried first."""
+
 INTERVALS = 8
 """Parts of equal size between the quantiles of a profile."""
 
@@ -315,12 +318,12 @@ class _Look:
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         """Different values (their number, themselves, how many are rare), the longest one's length."""
         value = self.column.number if kind == "number" else self.column.text
-        here = f"FROM {self.table} WHERE NOT {self.absent(marks)}"
-        ((distinct, longest),) = self._rows(
-            f"SELECT approx_count_distinct({value}), coalesce(max(length({self.column.text})), 0) {here}"
+        columns = f"{value} AS value, sum(n) AS times, max(length({self.column.text})) AS longest"
+        groups = f"SELECT {columns} FROM {self.table} WHERE NOT {self.absent(marks)} GROUP BY 1"  # noqa: S608
+        ((distinct, longest, rare),) = self._rows(
+            "SELECT approx_count_distinct(value), coalesce(max(longest), 0), "  # noqa: S608
+            f"count(*) FILTER (times < 3) FROM ({groups})"
         )
-        groups = f"SELECT {value} AS value, sum(n) AS times {here} GROUP BY 1"
-        ((rare,),) = self._rows(f"SELECT count(*) FROM ({groups}) WHERE times < 3")  # noqa: S608
         rows = self._rows(f"SELECT value FROM ({groups}) ORDER BY 1 LIMIT {MOST_LABELS + 1}")  # noqa: S608
         texts = tuple(number_text(row[0]) if kind == "number" else str(row[0]) for row in rows)
         if len(texts) > MOST_LABELS:
@@ -369,13 +372,15 @@ class _Look:
         if most < 0:
             return None
         number, here = self.column.number, f"NOT {self.absent(marks)}"
-        longer = self.counts(
-            *(
-                f"{number} <> round({number} * 1e{decimals}) / 1e{decimals} AND {here}"
-                for decimals in range(most + 1)
-            )
-        )
-        return next((decimals for decimals, more in enumerate(longer) if not more), None)
+        # most numbers have few decimals
+        for tried in (range(min(most, _FEW) + 1), range(_FEW + 1, most + 1)):
+            tests = [
+                f"{number} <> round({number} * 1e{places}) / 1e{places} AND {here}" for places in tried
+            ]
+            longer = self.counts(*tests) if tests else []
+            if 0 in longer:
+                return tried[longer.index(0)]
+        return None
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.records.rows(query)

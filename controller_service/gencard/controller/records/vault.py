@@ -60,6 +60,9 @@ MOST_HELD = 256 << 20
 MOST_COPIED = 256 << 20
 """Bytes of columns that are copied at once: half of what the engine may use; queries have the rest."""
 
+_FEW_BYTES = 8 << 20
+"""Size of CSV files below which one thread is enough."""
+
 _ENGINE: dict[str, str | int | float | list[str]] = {
     "memory_limit": "512MiB",
     "threads": 2,
@@ -284,7 +287,9 @@ class Records:
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         allowed = self._folder.listed if self._folder else f"[{literal(str(self._path))}]"
-        engine = duckdb.connect(":memory:", config=_ENGINE)
+        few = self._path.suffix == ".csv" and self._path.stat().st_size < _FEW_BYTES
+        # on a small file threads only wait for each other
+        engine = duckdb.connect(":memory:", config=_ENGINE | ({"threads": 1} if few else {}))
         engine.execute("SET enable_progress_bar = false")
         engine.execute("SET TimeZone = 'UTC'")  # of no host: dates of times with a zone are in UTC
         engine.execute(f"SET allowed_paths = {allowed}")
