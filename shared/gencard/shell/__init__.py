@@ -81,6 +81,9 @@ class LazyGroup(TyperGroup):
         ctx.exit()
 
 
+_TEXTS = ("help", "short_help", "hidden")
+
+
 def record_of(command: Any, ctx: Any) -> dict[str, Any]:
     """Return what the help of a command says, and of its commands, as JSON.
 
@@ -88,10 +91,7 @@ def record_of(command: Any, ctx: Any) -> dict[str, Any]:
         ctx: Context of the command.
     """
     params = [(one.param_type_name, one.get_help_record(ctx)) for one in command.get_params(ctx)]
-    record = {
-        "help": command.help,
-        "short_help": command.short_help,
-        "hidden": command.hidden,
+    record = {name: getattr(command, name) for name in _TEXTS} | {
         "usage": command.collect_usage_pieces(ctx),
         "params": [[kind, *lines] for kind, lines in params if lines is not None],
     }
@@ -130,7 +130,7 @@ class _RecordedParam:
 def _recorded(name: str, record: Mapping[str, Any]) -> Any:
     """Return a command that does nothing but show the help that is recorded."""
     base: Any = TyperGroup if "commands" in record else TyperCommand
-    texts = {word: record[word] for word in ("help", "short_help", "hidden")}
+    texts = {text: record[text] for text in _TEXTS}
     command = base(name=name, rich_markup_mode=None, **texts)
     command.get_params = lambda _: [
         _RecordedParam(kind, tuple(lines)) for kind, *lines in record["params"]
