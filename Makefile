@@ -70,6 +70,7 @@ stubs:          ## the stubs of protos/, anew
 docs: $(READY)  ## the pages that are made from code, anew
 	@$(BIN)/python -m docs.errors
 	@$(BIN)/python -m docs.examples
+	@$(BIN)/python -m docs.help
 	@$(BIN)/python -m docs.house --write-tree
 	@$(BIN)/python -m docs.reference
 

@@ -1,5 +1,6 @@
 """Programs start fast: what is not needed is not imported. Modules are counted, never seconds."""
 
+import json
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from docs import help as help_pages
 from gencard.client.shell.main import app as client_shell
 from gencard.client.shell.terminal import runs
 from gencard.controller.shell.main import app as steward_shell
@@ -39,6 +41,39 @@ def imported_by(program, *arguments, whole=False):
 @pytest.mark.parametrize("shell", SHELLS)
 def test_help_imports_no_heavy_library(shell, arguments):
     assert not imported_by(f"from {shell} import main; main()", *arguments) & HEAVY
+
+
+@pytest.mark.parametrize("arguments", [("cards", "--help"), ("answers", "--help"), ("log", "--help")])
+@pytest.mark.parametrize("shell", SHELLS)
+def test_help_of_a_command_imports_no_heavy_library(shell, arguments):
+    imported = imported_by(f"from {shell} import main; main()", *arguments)
+    assert not imported & (HEAVY - {"pydantic"})  # by Typer itself
+
+
+@pytest.mark.parametrize("package", help_pages.SHELLS)
+def test_the_recorded_help_is_that_of_the_commands(package):
+    text = help_pages.file_of(package).read_text(encoding="utf-8")
+    assert text == help_pages.text_of(package), "python -m docs.help writes it"
+
+
+def paths(records, *above):
+    for name, record in records.items():
+        yield (*above, name)
+        yield from paths(record.get("commands", {}), *above, name)
+
+
+@pytest.mark.parametrize("columns", ["50", "80", "140"])
+@pytest.mark.parametrize("package", help_pages.SHELLS)
+def test_the_recorded_help_is_shown_as_the_command_shows_it(package, columns):
+    records = json.loads(help_pages.file_of(package).read_text(encoding="utf-8"))
+    every = [*paths(records)]
+    assert len(every) > 30
+    for path in every:
+        shown, own = (
+            CliRunner().invoke(help_pages.SHELLS[package], [*path, *words], env={"COLUMNS": columns})
+            for words in (["--help"], ["--help", "--help"])  # the latter is no record's
+        )
+        assert (shown.exit_code, shown.output) == (own.exit_code, own.output), path
 
 
 def test_the_client_imports_no_heavy_library():

@@ -159,6 +159,7 @@ REQUESTS = [
     SynthesisJob(
         PSI, "ipf", CODING.structural_zeros, {"adult": Derivation(("age",), (0, 1))}, 9, 7, 5, UNUSUAL
     ),
+    SynthesisJob(PSI, "ipf", (), {}, 9, 7, 5, UNUSUAL, PSI[::-1], True),
     AuditJob(RECORDS, PROGRAM, PLAN, (("gencard", "1"), ("numpy", "2")), Path("/j"), None),
     AuditJob(RECORDS, REFERENCE, PLAN, (), Path("/j"), CLUSTER),
     CompareJob(
@@ -183,6 +184,7 @@ RESULTS = [
     MeasureResult(PSI),
     MeasureResult(b""),
     RowsResult("ab" * 32),
+    RowsResult("ab" * 32, PSI),
     CompareResult((FindingDocument("marginals", {"kl": [0.5, None]}), FindingDocument("dcr", None))),
     AnswerResult({"tables": [[1.5, None]]}, (), "3", True, MARKS),
     AnswerResult(None, ("output-rules",), "3", False, None),

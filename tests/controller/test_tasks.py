@@ -48,6 +48,7 @@ from gencard.core.errors import (
     TooManyRecordsError,
     UndeclaredLevelError,
 )
+from gencard.core.generators import model_file
 from gencard.core.generators.contract import synthesise
 from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.policy import Policy
@@ -175,6 +176,18 @@ class TestSynthesise:
         replayed = synthesise(ipf(CODING.structural_zeros), psi, psi.domain, 500, 7)
         assert made.digest() == digest == replayed.digest()
 
+    def test_a_kept_fit_gives_the_same_rows_and_psi_is_not_fitted_again(self, dataset_entry, tmp_path):
+        first = run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path, keep=True))
+        assert run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path)).fit == b""
+        again = self.job(dataset_entry, tmp_path, fit=first.fit, psi=b"no psi")
+        assert run(tasks.SYNTHESISE, again) == replace(first, fit=b"")
+
+    def test_a_fit_that_is_too_large_is_not_kept(self, dataset_entry, tmp_path, monkeypatch):
+        monkeypatch.setattr(model_file, "MOST_BYTES_OF_FIT", 100)
+        made = run(tasks.SYNTHESISE, self.job(dataset_entry, tmp_path, keep=True))
+        assert made.digest
+        assert made.fit == b""
+
     def test_what_cannot_occur_does_not(self, dataset_entry, tmp_path):
         psi = psi_document(
             measure_dataset(records(dataset_entry), [(name,) for name in CODING.domain.attributes])
@@ -195,6 +208,7 @@ class TestSynthesise:
     def test_it_knows_psi_and_nothing_else_of_the_records(self, dataset_entry, tmp_path):
         job = self.job(dataset_entry, tmp_path)
         names = {"psi", "generator", "zeros", "computed", "rows", "seed", "max_cells", "rows_file"}
+        names |= {"fit", "keep"}  # a fit to psi
         assert {one.name for one in fields(job)} == names
         assert str(dataset_entry.data).encode() not in packed(Done(), job)
 

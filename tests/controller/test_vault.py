@@ -501,7 +501,7 @@ class TestMarks:
     def test_no_query_detects_anything(self, tmp_path):
         (tmp_path / "records.csv").write_text("a,b\n1,x\n")
         with Records(tmp_path / "records.csv") as records:
-            (view,) = records.rows("SELECT sql FROM duckdb_views() WHERE view_name = 'records'")
+            (view,) = records.rows("SELECT sql FROM duckdb_views() WHERE view_name = 'stored'")
         assert "auto_detect" in view[0]
 
 

@@ -50,9 +50,11 @@ def test_from_proposal_to_replay(house: House, name: str, privacy: Privacy) -> N
         data = card.generate(rows=2_000, seed=11, progress=False)
         assert not ((data["sex"] == "male") & (data["work"] == "full")).any()
         assert set(data["health"]) == {"good", "fair", "bad", "very bad"}
-        assert card.replay(data).rows == 2_000
+        assert house.controller.controller_state.fits.cards[-1] == card.name
         other = card.generate(rows=2_000, seed=12, progress=False)
         assert not data.equals(other)
+        # rows of the kept fit, from a new one, and the other way round
+        assert card.replay(other).rows == card.replay(data).rows == 2_000
 
 
 def test_audits_put_no_record_where_none_can_be(house: House) -> None:

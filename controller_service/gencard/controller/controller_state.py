@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sqlalchemy import Connection
+
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
@@ -32,6 +34,8 @@ from gencard.controller.stewards.people import PersonEffect
 from gencard.controller.stewards.reading import LogReader
 from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
 from gencard.controller.stewards.risk import Risks
+from gencard.core.card.card import USABLE
+from gencard.core.generators.model_file import KeptFits
 from gencard.wire.documents.key_history import CARDS, LOG
 
 
@@ -52,12 +56,22 @@ class ControllerState:
     """The controller's signing keys, by use."""
     salt: bytes = field(repr=False)
     """Secret of the digests of records."""
+    fits: KeptFits
+    """Fits of cards in memory; each is dropped with its card."""
     machine: Clock = utc_now
     """Clock of this machine, by which certificates are issued; ``cards.clock`` judges what has ended."""
 
     @property
     def log(self) -> EventLog:
         return self.cards.log
+
+    def drop_ended_fits(self) -> None:
+        """Drop fits of cards that have ended without this process: expired, or revoked in a shell."""
+        if names := self.fits.cards:
+            with self.database.reading() as tx:
+                for name in names:
+                    if self.cards.card(tx, name).state not in USABLE:
+                        self.fits.drop(name)
 
     @property
     def files(self) -> StateFiles:
@@ -151,6 +165,11 @@ def open_controller_state(
     catalogue = Catalogue(_entries(settings, salt, rules, read))
     boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
     log = EventLog(keys[LOG].current, clock)
+
+    def end(tx: Connection, card: str) -> None:
+        opened.decisions.end_with_cards(tx, card)
+        opened.fits.drop(card)
+
     cards = CardBook(
         database=database,
         log=log,
@@ -161,11 +180,10 @@ def open_controller_state(
         controller=settings.identity.uri,
         signing_key=keys[CARDS].current,
         clock=LogClock(clock, database, log),
-        on_end=lambda tx, card: end(tx, card),  # noqa: PLW0108 - it is named below
+        on_end=end,
     )
     ledger = Ledger(caps_of(settings))
-    opened = ControllerState(settings, database, ledger, cards, boxes, keys, salt, clock)
-    end = opened.decisions.end_with_cards
+    opened = ControllerState(settings, database, ledger, cards, boxes, keys, salt, KeptFits(), clock)
     return opened
 
 

@@ -153,6 +153,7 @@ def _releases(
         card_audits,
         controller_state.settings.limits.card_releases,
         controller_state.settings.limits.card_release_mib,
+        controller_state.fits,
     )
     operations.carries(RELEASE, ReleaseRun(releases, jobs, state.work, boxes, release_response))
     return releases

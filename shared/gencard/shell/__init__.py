@@ -1,11 +1,17 @@
-"""Shells whose commands are imported when they are called, so that ``--help`` loads no library."""
+"""Shells whose commands are imported when they are called, so that ``--help`` loads no library.
 
+The help of commands is recorded in ``help.json`` beside a shell's ``main``; ``python -m docs.help``
+writes it.
+"""
+
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -56,9 +62,84 @@ class LazyGroup(TyperGroup):
         }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the arguments name, imported now."""
+        """The command that the arguments name, imported now, unless only its help is wanted."""
         name, command, rest = super().resolve_command(ctx, args)
+        if command and rest[-1:] == ["--help"] and ctx.parent is None:
+            self._show_recorded(ctx, [command.name or "", *rest[:-1]])
         return name, command and self.homes[command.name or ""].load(command.name or ""), rest
+
+    def _show_recorded(self, ctx: Any, names: list[str]) -> None:
+        """Print the help of the command of these names and exit, if it is recorded."""
+        package = type(self).__module__.rpartition(".")[0]
+        record = {"commands": json.loads((files(package) / "help.json").read_text(encoding="utf-8"))}
+        for name in names:
+            if name not in record.get("commands", ()):
+                return
+            record = record["commands"][name]
+            command = _recorded(name, record)
+            ctx = command.context_class(command, info_name=name, parent=ctx)
+        typer.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_TEXTS = ("help", "short_help", "hidden")
+
+
+def record_of(command: Any, ctx: Any) -> dict[str, Any]:
+    """Return what the help of a command says, and of its commands, as JSON.
+
+    Args:
+        ctx: Context of the command.
+    """
+    params = [(one.param_type_name, one.get_help_record(ctx)) for one in command.get_params(ctx)]
+    record = {name: getattr(command, name) for name in _TEXTS} | {
+        "usage": command.collect_usage_pieces(ctx),
+        "params": [[kind, *lines] for kind, lines in params if lines is not None],
+    }
+    if isinstance(command, TyperGroup):
+        record["commands"] = records_of(command, ctx)
+    return record
+
+
+def records_of(group: Any, ctx: Any) -> dict[str, Any]:
+    """Return the records of a group's commands, by name; imports them all."""
+    homes = group.homes if isinstance(group, LazyGroup) else {}
+    inside = group.commands | {name: home.load(name) for name, home in homes.items()}
+    for name, home in homes.items():
+        inside[name].short_help = home.summary  # by which the group lists it
+    return {
+        name: record_of(one, one.context_class(one, info_name=name, parent=ctx))
+        for name, one in inside.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedParam:
+    """A parameter as the help shows it."""
+
+    param_type_name: str
+    lines: tuple[str, str]
+
+    def get_help_record(self, _ctx: Any) -> tuple[str, str]:
+        return self.lines
+
+    def get_usage_pieces(self, _ctx: Any) -> list[str]:
+        """Return nothing: a group of commands has options only."""
+        return []
+
+
+def _recorded(name: str, record: Mapping[str, Any]) -> Any:
+    """Return a command that does nothing but show the help that is recorded."""
+    base: Any = TyperGroup if "commands" in record else TyperCommand
+    texts = {text: record[text] for text in _TEXTS}
+    command = base(name=name, rich_markup_mode=None, **texts)
+    command.get_params = lambda _: [
+        _RecordedParam(kind, tuple(lines)) for kind, *lines in record["params"]
+    ]
+    command.collect_usage_pieces = lambda _: record["usage"]
+    for inside, own in record.get("commands", {}).items():
+        command.add_command(_recorded(inside, own))
+    return command
 
 
 class _Command(TyperCommand):

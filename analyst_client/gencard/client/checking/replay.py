@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import computed_for, same_numbers, with_computed, zeros_for
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, NotReplayableError, VerificationError
-from gencard.core.generators.contract import Generator, synthesise
+from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.scale import Places
 from gencard.core.statistics.linear import are_functions_of
 from gencard.core.statistics.numbers_agree import check_numbers_agree
@@ -28,6 +29,7 @@ from gencard.core.statistics.unit_sums import fine_cells
 from gencard.run.levels import Midpoints, Numbers, Values
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt
+from gencard.wire.documents.schema_document import coding_digest
 from gencard.wire.signatures.canonical import sha256
 
 _MOST_CELLS = 1_000_000_000
@@ -71,12 +73,35 @@ def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Data
     check_psi(card, psi, coding)
     if sha256(psi_document(psi)) != receipt.psi_digest:
         raise VerificationError(problem="the receipt names another psi")
-    seen = psi.fitted
-    dataset = synthesise(generator_of(card, coding), seen, seen.domain, receipt.rows, receipt.seed)
+    model = _fitted(card, psi.fitted, receipt.psi_digest, coding)
+    dataset = model.sample(receipt.rows, rng=rng_of(receipt.seed))
     dataset = with_computed(dataset, computed_for(card, coding))
     if dataset.digest() != receipt.rows_digest:
         raise VerificationError(problem=_why_not(card))
     return dataset
+
+
+@cache
+def _fits() -> "KeptFits":
+    """Fits of this process, so that replays of further releases of a card cost their draw only."""
+    from gencard.core.generators.model_file import KeptFits  # noqa: PLC0415 - as below
+
+    return KeptFits(most_fits=4)
+
+
+def _fitted(card: CardTerms, psi: Psi, psi_digest: str, coding: Coding) -> Model:
+    """Fit the card's generator to psi, or take the fit of an earlier replay."""
+    # every generator, which whoever does not replay needs not wait for
+    from gencard.core.generators.model_file import model_of, saved_fit  # noqa: PLC0415
+    from gencard.core.generators.registry import generator_digest  # noqa: PLC0415
+
+    own_digest = generator_digest(card.terms.generator)
+    key = f"{psi_digest} {coding_digest(coding)} {own_digest} {bool(card.derivations)}"
+    if saved := _fits().fit(card.name, key):
+        return model_of(saved)
+    model = generator_of(card, coding).fit(psi, psi.domain)
+    _fits().keep(card.name, key, saved_fit(model))
+    return model
 
 
 def generator_of(card: CardTerms, coding: Coding) -> Generator:
@@ -140,6 +165,8 @@ def _why_not(card: CardTerms) -> str:
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from gencard.core.generators.model_file import KeptFits
 
 
 def places_by(card: CardTerms, psi: Callable[[], Psi], coding: Coding) -> dict[str, Places]:

@@ -99,11 +99,19 @@ class Descriptions:
         rows: int,
         seed: int,
         rows_file: Path,
+        fit: bytes = b"",
+        keep: bool = False,
     ) -> SynthesisJob:
-        """Describe a fit to psi; of the dataset, only the cells that cannot occur are named."""
+        """Describe a fit to psi; of the dataset, only the cells that cannot occur are named.
+
+        Args:
+            fit: The fit, if it is kept.
+            keep: Return the fit.
+        """
         coding, generator = dataset_entry.schema.coding, card.terms.generator
         zeros, computed = tuple(zeros_for(card, coding)), computed_for(card, coding)
-        return SynthesisJob(psi, generator, zeros, computed, rows, seed, self.model_cells, rows_file)
+        cells = self.model_cells
+        return SynthesisJob(psi, generator, zeros, computed, rows, seed, cells, rows_file, fit, keep)
 
     def audit(
         self,

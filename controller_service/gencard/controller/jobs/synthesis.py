@@ -2,6 +2,8 @@
 
 import secrets
 from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +24,8 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import with_computed
 from gencard.core.errors import BlackBoxError, GencardError, JobLimitError
-from gencard.core.generators.contract import Generator, rng_of
+from gencard.core.generators.contract import Generator, Model, rng_of
+from gencard.core.generators.model_file import model_of, saved_fit
 from gencard.core.generators.registry import generator_named
 from gencard.core.types import Progress
 from gencard.wire.documents.psi_document import psi_of_document
@@ -32,14 +35,21 @@ if TYPE_CHECKING:
 
 
 def synthesise(job: SynthesisJob, progress: Progress) -> RowsResult:
-    """Psi -> model -> rows in a file."""
-    psi = psi_of_document(job.psi).fitted
-    generator = generator_of(job.generator, psi.domain.attributes, job.zeros, job.max_cells)
+    """Psi -> model -> rows in a file; or from the fit of an earlier job, the same rows."""
     progress("fit", 0.0)
-    model = generator.fit(psi, psi.domain)
+    fit = b""
+    if job.fit:
+        model: Model = model_of(job.fit)
+    else:
+        psi = psi_of_document(job.psi).fitted
+        generator = generator_of(job.generator, psi.domain.attributes, job.zeros, job.max_cells)
+        model = generator.fit(psi, psi.domain)
+        if job.keep:
+            with suppress(MemoryError):  # what the fit leaves of the limit may be too little
+                fit = saved_fit(model)
     progress("sample", 0.5)
     rows = model.sample(job.rows, rng=rng_of(job.seed))
-    return _left_in(job.rows_file, with_computed(rows, job.computed))
+    return replace(_left_in(job.rows_file, with_computed(rows, job.computed)), fit=fit)
 
 
 def run_black_box(job: BlackBoxJob, progress: Progress) -> RowsResult:

@@ -229,6 +229,8 @@ class SynthesisJob:
         computed: How attributes follow from others, by name.
         max_cells: Most cells of the model.
         rows_file: File to be written.
+        fit: Fit to psi that an earlier job returned; empty if there is none.
+        keep: Return the fit.
     """
 
     psi: bytes
@@ -239,13 +241,20 @@ class SynthesisJob:
     seed: int
     max_cells: int
     rows_file: Path
+    fit: bytes = b""
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RowsResult:
-    """Digest, in hex, of the rows in the file that the job has written."""
+    """Digest, in hex, of the rows in the file that the job has written.
+
+    Args:
+        fit: The fit from which they were drawn; empty if none is kept.
+    """
 
     digest: str
+    fit: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

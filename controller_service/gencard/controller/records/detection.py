@@ -35,6 +35,8 @@ _DATES = (
 DAY_OR_MONTH_FIRST = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y")
 """Formats between which no value decides whose day is 12 at most."""
 
+_DATE_LIKE = re.compile(r"\d+([./-])\d+\1\d+")
+
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+")
 _POINT = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)\.\d+")
 _GROUPED = {
@@ -251,7 +253,7 @@ def _contradicts(form: str, formats: Sequence[str]) -> bool:
 
 
 def _is_date(text: str, form: str) -> bool:
+    # strptime is slow, and most values are not even of this form
     with suppress(ValueError):
-        datetime.strptime(text, form)
-        return True
+        return bool(_DATE_LIKE.fullmatch(text) and datetime.strptime(text, form))
     return False

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import ceil, floor, inf, log10
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +43,9 @@ LEAST_HEAP = 0.02
 
 _FINEST = 20
 """Most decimals of a drafted step."""
+
+_FEW = 3
+"""Decimals that are tried first."""
 
 INTERVALS = 8
 """Parts of equal size between the quantiles of a profile."""
@@ -150,13 +155,22 @@ def profiles(
     with enough_memory(), Records(path, file_format) as records:
         if len(records.columns) > MOST_COLUMNS:
             raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
-        ((count,),) = records.rows("SELECT count(*) FROM records")
-        check_enough(count)
-        typed = path.suffix != ".csv"
-        return [
-            profile_of(_Look(records, column, typed), column.name, count, progress)
-            for column in records.columns
-        ]
+        count, looks = 0, list[Profile]()
+        for part in records.parts():
+            if not count:
+                ((count,),) = records.rows("SELECT count(*) FROM records")
+                check_enough(count)
+            for column in part:
+                looks.append(_profile(records, column, count, progress))
+        return looks
+
+
+def _profile(records: Records, column: Column, count: int, progress: Callable[[str], None]) -> Profile:
+    """Return the profile of a column, by its different values if these fit in memory."""
+    with suppress(MemoryError):
+        return profile_of(_Look.of_values(records, column), column.name, count, progress)
+    records.uncopy()
+    return profile_of(_Look.of_records(records, column), column.name, count, progress)
 
 
 _NARROWER = "Leave out columns that no analysis needs, or split the file."
@@ -233,13 +247,50 @@ def most_decimals(quantiles: Sequence[float]) -> int:
     return min(_FINEST, floor(log10(MOST_STEPS / span)))
 
 
+class _Looked(Column):
+    """A column of a table that has the number of each value."""
+
+    __slots__ = ()
+
+    @property
+    def number(self) -> str:
+        return "number"
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Questions to one column of a file: a ``Look``."""
+    """Questions to one column of a file: a ``Look``.
+
+    They are asked of a table: ``v`` is a value, ``number`` the number that it states, and
+    ``n`` the number of records that have it.
+    """
 
     records: Records
     column: Column
-    typed: bool
+    table: str
+
+    @classmethod
+    def of_values(cls, records: Records, column: Column) -> "_Look":
+        """Copy the different values of a column, which are often few; raises MemoryError."""
+        # among floats, and in some other types, values that are equal have different texts
+        text = "" if column.kind == "VARCHAR" else f", CAST({column.sql} AS VARCHAR)"
+        values = f"SELECT {column.sql} AS v, count(*) AS n FROM records GROUP BY {column.sql}{text}"  # noqa: S608
+        return cls._of(records, column, "TEMP TABLE looked", values)
+
+    @classmethod
+    def of_records(cls, records: Records, column: Column) -> "_Look":
+        """Take the value of each record by itself, which needs no memory."""
+        records.rows("DROP TABLE IF EXISTS looked")
+        values = f"SELECT {column.sql} AS v, 1 AS n FROM records"  # noqa: S608
+        return cls._of(records, column, "TEMP VIEW looked_at", values)
+
+    @classmethod
+    def _of(cls, records: Records, column: Column, made: str, values: str) -> "_Look":
+        value = replace(column, stored_name="v")
+        query = f"SELECT v, n, {value.number} AS number FROM ({values})"  # noqa: S608
+        records.rows(f"CREATE OR REPLACE {made} AS {query}")
+        looked = _Looked(column.name, column.kind, column.format, "v")
+        return cls(records, looked, made.rpartition(" ")[2])
 
     def count(self, condition: str) -> int:
         (number,) = self.counts(condition)
@@ -247,8 +298,8 @@ class _Look:
 
     def counts(self, *conditions: str) -> list[int]:
         """Of how many records each is true, in one pass over the file."""
-        numbers = ", ".join(f"count(*) FILTER ({condition})" for condition in conditions)
-        (row,) = self._rows(f"SELECT {numbers} FROM records")  # noqa: S608
+        numbers = ", ".join(f"coalesce(sum(n) FILTER ({condition}), 0)" for condition in conditions)
+        (row,) = self._rows(f"SELECT {numbers} FROM {self.table}")  # noqa: S608
         return [int(number) for number in row]
 
     def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
@@ -260,10 +311,11 @@ class _Look:
     def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]:
         """Numbers that at least so many records have, and how many."""
         query = (
-            f"SELECT {self.column.number} AS v, count(*) AS n FROM records "  # noqa: S608
-            f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING n >= {least} ORDER BY n DESC, v"
+            f"SELECT {self.column.number} AS number, sum(n) AS times FROM {self.table} "  # noqa: S608
+            f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING times >= {least} "
+            "ORDER BY times DESC, number"
         )
-        return tuple((float(number), int(records)) for number, records in self._rows(query))
+        return tuple((float(number) + 0.0, int(records)) for number, records in self._rows(query))
 
     def _value(self, kind: str) -> str:
         return self.column.number if kind == "number" else self.column.days
@@ -276,20 +328,20 @@ class _Look:
         words = ", ".join(literal(mark) for mark in MARKS if not (codes and mark == "NA"))
         nan = "false" if self.column.is_number else self.column.is_nan  # however it is spelt
         test = f"{text} IN ({words}) OR {nan}"
-        query = f"SELECT {text}, count(*) FROM records WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608
+        query = f"SELECT {text}, sum(n) FROM {self.table} WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608
         return {word: int(number) for word, number in self._rows(query)}
 
     def number_marks(self) -> dict[str, int]:
         """Numbers that stand for missing values, such as -9 or 99, and how often each occurs."""
         codes = ", ".join(map(repr, (*NUMBER_MARKS, *HIGH_MARKS)))
         number = self.column.number
-        query = f"SELECT {number}, count(*) FROM records WHERE {number} IN ({codes}) GROUP BY 1"  # noqa: S608
+        query = f"SELECT {number}, sum(n) FROM {self.table} WHERE {number} IN ({codes}) GROUP BY 1"  # noqa: S608
         counts = {float(code): int(count) for code, count in self._rows(query)}
         if not counts:
             return {}
         others = f"FILTER (isfinite({number}) AND {number} NOT IN ({codes}))"
         ((low, high),) = self._rows(
-            f"SELECT min({number}) {others}, max({number}) {others} FROM records"  # noqa: S608
+            f"SELECT min({number}) {others}, max({number}) {others} FROM {self.table}"  # noqa: S608
         )
         return missing_marks(counts, None if low is None else (low, high))
 
@@ -299,7 +351,8 @@ class _Look:
         test = f"{self.column.calendar_date} IN ({days})"
         if not self.count(f"NOT {self.absent(marks)} AND NOT {test}"):
             return {}
-        query = f"SELECT {self.column.text}, count(*) FROM records WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608
+        counts = f"SELECT {self.column.text}, sum(n) FROM {self.table}"  # noqa: S608
+        query = f"{counts} WHERE {test} GROUP BY 1 ORDER BY 1"
         return {text: int(number) for text, number in self._rows(query)}
 
     def kind(self, marks: dict[str, int]) -> tuple[str, str]:
@@ -319,7 +372,7 @@ class _Look:
 
     def _kind_of_numbers(self, here: str, present: int) -> tuple[str, str]:
         """Return "number", or what numbers are read as otherwise, and why."""
-        if self.typed and not self.column.is_number:
+        if self.records.typed and not self.column.is_number:
             return "text", STORED_AS_TEXT
         days = f"{self.column.compact_date} IS NOT NULL"
         too_large = f"abs({self.column.number}) >= {EXACT!r}"
@@ -346,13 +399,13 @@ class _Look:
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         """Different values (their number, themselves, how many are rare), the longest one's length."""
         value = self.column.number if kind == "number" else self.column.text
-        here = f"FROM records WHERE NOT {self.absent(marks)}"
-        ((distinct, longest),) = self._rows(
-            f"SELECT approx_count_distinct({value}), coalesce(max(length({self.column.text})), 0) {here}"
+        columns = f"{value} AS value, sum(n) AS times, max(length({self.column.text})) AS longest"
+        groups = f"SELECT {columns} FROM {self.table} WHERE NOT {self.absent(marks)} GROUP BY 1"  # noqa: S608
+        ((distinct, longest, rare),) = self._rows(
+            "SELECT approx_count_distinct(value), coalesce(max(longest), 0), "  # noqa: S608
+            f"count(*) FILTER (times < 3) FROM ({groups})"
         )
-        groups = f"SELECT {value} AS v, count(*) AS n {here} GROUP BY 1"
-        ((rare,),) = self._rows(f"SELECT count(*) FROM ({groups}) WHERE n < 3")  # noqa: S608
-        rows = self._rows(f"SELECT v FROM ({groups}) ORDER BY v LIMIT {MOST_LABELS + 1}")  # noqa: S608
+        rows = self._rows(f"SELECT value FROM ({groups}) ORDER BY 1 LIMIT {MOST_LABELS + 1}")  # noqa: S608
         texts = tuple(number_text(row[0]) if kind == "number" else str(row[0]) for row in rows)
         if len(texts) > MOST_LABELS:
             return int(distinct), (), int(rare), int(longest)
@@ -362,13 +415,17 @@ class _Look:
         self, marks: dict[str, int], kind: str, points: Sequence[float], *, positive: bool = False
     ) -> tuple[float, ...]:
         value = self._value(kind)
-        condition = f"{value} > 0" if positive else "true"
-        places = ", ".join(map(str, points))
-        ((numbers,),) = self._rows(
-            f"SELECT quantile_disc({value}, [{places}]) FROM records "  # noqa: S608
-            f"WHERE NOT {self.absent(marks)} AND {condition}"
-        )
-        return tuple(map(float, numbers or ()))
+        here = f"NOT {self.absent(marks)}" + (f" AND {value} > 0" if positive else "")
+        rank = f"sum(n) OVER (ORDER BY {value}) AS rank"
+        reached = f"SELECT {value} AS value, {rank} FROM {self.table} WHERE {here}"  # noqa: S608
+        ranked = f"SELECT *, max(rank) OVER () AS records FROM ({reached})"  # noqa: S608
+        # the same numbers as of quantile_disc, which does not know how often a value occurs
+        shares = [Fraction(str(point)) for point in points]
+        tests = [f"rank * {share.denominator} >= records * {share.numerator}" for share in shares]
+        numbers = ", ".join(f"min(value) FILTER ({test})" for test in tests)
+        (row,) = self._rows(f"SELECT {numbers} FROM ({ranked})")  # noqa: S608
+        # 0.0 in place of -0.0, which is equal
+        return tuple(float(number) + 0.0 for number in row if number is not None)
 
     def is_undecided(self) -> bool:
         """Whether day and month of all dates may be exchanged."""
@@ -387,8 +444,8 @@ class _Look:
 
     def mean(self, marks: dict[str, int]) -> float:
         """Return the mean of the numbers that are present."""
-        query = f"SELECT avg({self.column.number}) FROM records WHERE NOT {self.absent(marks)}"  # noqa: S608
-        ((mean,),) = self._rows(query)
+        total = f"sum({self.column.number} * n) / sum(n)"
+        ((mean,),) = self._rows(f"SELECT {total} FROM {self.table} WHERE NOT {self.absent(marks)}")  # noqa: S608
         return float(mean)
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
@@ -396,13 +453,15 @@ class _Look:
         if most < 0:
             return None
         number, here = self.column.number, f"NOT {self.absent(marks)}"
-        longer = self.counts(
-            *(
-                f"{number} <> round({number} * 1e{decimals}) / 1e{decimals} AND {here}"
-                for decimals in range(most + 1)
-            )
-        )
-        return next((decimals for decimals, more in enumerate(longer) if not more), None)
+        # most numbers have few decimals
+        for tried in (range(min(most, _FEW) + 1), range(_FEW + 1, most + 1)):
+            tests = [
+                f"{number} <> round({number} * 1e{places}) / 1e{places} AND {here}" for places in tried
+            ]
+            longer = self.counts(*tests) if tests else []
+            if 0 in longer:
+                return tried[longer.index(0)]
+        return None
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.records.rows(query)

@@ -1,6 +1,6 @@
 """Datasets of the settings as they are offered; their records are read for a version, or a check."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -83,11 +83,26 @@ def check_rights(entry: DatasetTable, among: Iterable[DatasetTable]) -> bool:
     return not any(address.engine in ("spark", "sc") for address in tables)
 
 
-def check_records(entry: DatasetTable, *, holdout: bool = False) -> dict[str, Adjustments]:
-    """Read every record, of the holdout where it is meant: all keep to the schema.
+@dataclass(frozen=True, slots=True)
+class CheckedRecords:
+    """What ``check`` says of records that keep to the schema, to the steward alone.
 
-    Returns:
-        How many values of each attribute count otherwise than they are stored, for the steward alone.
+    Args:
+        adjustments: How many values of each attribute count otherwise than they are stored.
+        small: Small cells in the exact counts of all pairs; None of a holdout.
+    """
+
+    adjustments: Mapping[str, Adjustments]
+    small: "SmallCells | None"
+
+
+def check_records(
+    entry: DatasetTable, *, holdout: bool = False, progress: Callable[[int], None] = lambda _: None
+) -> CheckedRecords:
+    """Read every record once, of the holdout where it is meant: all keep to the schema.
+
+    Args:
+        progress: Told the number of records of a file that are read.
 
     Raises:
         InvalidInputError, DatasetError: Schema or records are not in order.
@@ -95,7 +110,7 @@ def check_records(entry: DatasetTable, *, holdout: bool = False) -> dict[str, Ad
     schema = read_schema(entry.schema_file)
     place = entry.holdout if holdout else None
     naming = _naming(f"{PREFIX}{entry.name}: {'holdout' if holdout else 'data'}", entry.schema_file)
-    with naming, _opened(entry, schema, place) as source:
+    with naming, _opened(entry, schema, place, progress) as source:
         undeclared: UndeclaredLevelError | None = None
         try:
             source.check()
@@ -111,9 +126,10 @@ def check_records(entry: DatasetTable, *, holdout: bool = False) -> dict[str, Ad
             raise undeclared
         adjustments = source.adjustments()
         adjustments |= {name: Adjustments(timed=count) for name, count in timed.items()}
-        return adjustments | {
+        adjustments |= {
             name: Adjustments(texts=count) for name, count in source.texts_by_value().items()
         }
+        return CheckedRecords(adjustments, None if holdout else _small_cells(source, entry, schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +183,17 @@ _NAMED_CELLS = 3
 """Cells of a table that are named."""
 
 
-def small_cells(entry: DatasetTable, schema: PublicSchema) -> SmallCells:
-    """Count the cells that an exact release of the pairs would show; raises DatasetError."""
+def _small_cells(source: RecordSource, entry: DatasetTable, schema: PublicSchema) -> SmallCells:
+    """Count the cells that an exact release of the pairs would show."""
     domain, policy = schema.coding.domain, entry.policy
     threshold = policy.transform.threshold or FEW
     pairs = [
         pair for pair in combinations(domain.attributes, 2) if objection(pair, policy, domain) is None
     ]
     singles: list[Clique] = [(name,) for name in domain.attributes]
-    with enough_memory(), _opened(entry, schema) as source:
-        tables = source.count([*singles, *pairs])
-        numbers = schema.coding.with_step
-        fine = source.summed((), numbers).fine_counts() if numbers else []
+    tables = source.count([*singles, *pairs])
+    numbers = schema.coding.with_step
+    fine = source.summed((), numbers).fine_counts() if numbers else []
     limit = policy.analyses.rules.of_persons(schema.most_records).influence
     pair_tables, records = tables[len(singles) :], int(tables[0].sum())
     levels = {one.name: one.coding.level_names for one in schema.coding.attributes}
@@ -243,8 +258,11 @@ def _holdout(entry: DatasetTable, schema: PublicSchema, salt: bytes) -> Holdout 
 
 
 def _opened(
-    entry: DatasetTable, schema: PublicSchema, place: Path | TableAddress | None = None
+    entry: DatasetTable,
+    schema: PublicSchema,
+    place: Path | TableAddress | None = None,
+    held: Callable[[int], None] | None = None,
 ) -> AbstractContextManager[RecordSource]:
     place = place or entry.data
     file_format, persons = entry.format.value, schema.persons()
-    return open_source(place, schema, file_format, persons, secret=secret_of(place))
+    return open_source(place, schema, file_format, persons, secret=secret_of(place), held=held)

@@ -6,7 +6,7 @@ so they are dropped here: only the kind of an error leaves, with neither text no
 """
 
 import hmac
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
@@ -55,6 +56,15 @@ from gencard.files import ParquetSize, check_footer
 
 _BATCH = 1 << 16  # records
 
+MOST_HELD = 256 << 20
+"""Bytes of the numbers of records that ``held`` keeps in memory."""
+
+MOST_COPIED = 256 << 20
+"""Bytes of columns that are copied at once: half of what the engine may use; queries have the rest."""
+
+_FEW_BYTES = 8 << 20
+"""Size of CSV files below which one thread is enough."""
+
 _ENGINE: dict[str, str | int | float | list[str]] = {
     "memory_limit": "512MiB",
     "threads": 2,
@@ -74,6 +84,7 @@ class Vault(StreamedRecords):
         readings: Attribute -> how its values become levels, where labels and edges do not say all.
         format: How the file is written.
         persons: Whose a record is, and how many of one person count; None where each stands for itself.
+        memory: What ``held`` has read; None if each method reads the file.
 
     Every method may raise DatasetUnavailableError (the file is gone or garbled),
     MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
@@ -84,6 +95,25 @@ class Vault(StreamedRecords):
     readings: Mapping[str, Reading] = field(default_factory=dict)
     format: FileFormat = USUAL
     persons: Persons | None = None
+    memory: "_ReadNumbers | None" = None
+
+    def held(self, progress: Callable[[int], None] = lambda _: None) -> "Vault":
+        """Read the file, and return the same records in memory; records that take too much stay there.
+
+        Args:
+            progress: Told the number of records that are read.
+        """
+        tested = () if self.persons else of_dates(self.coding)
+        batches: list[list[NDArray[Any]]] = []
+        records, size = 0, 0
+        for batch in self._read(self.coding.stored, tested):
+            size += sum(column.nbytes for column in batch)
+            if size > MOST_HELD:
+                return self
+            batches.append(batch)
+            records += len(batch[0])
+            progress(records)
+        return replace(self, memory=_ReadNumbers(self.coding.stored, tested, tuple(batches)))
 
     @property
     def version_kind(self) -> VersionKind:
@@ -122,34 +152,48 @@ class Vault(StreamedRecords):
         names = of_dates(self.coding)
         if not names:
             return {}
+        if self.memory is not None and self.memory.tested == names:
+            return self.memory.unzoned()
         with Records(self.path, self.format) as records:
-            tests = []
-            for name, column in zip(names, records.columns_named(names), strict=True):
-                reading = self.readings.get(name, PLAIN)
-                test = column.local if reading.zone else column.timed
-                present = f"NOT ({column.absent(reading.absent)})"
-                tests.append(f"count(*) FILTER (WHERE {present} AND {test})")
-            (counts,) = records.rows(query_of(tests))
+            tests = self._tests(records, names)
+            (counts,) = records.rows(query_of([f"count(*) FILTER (WHERE {test})" for test in tests]))
         return dict(zip(names, counts, strict=True))
 
     def texts_by_value(self) -> dict[str, int]:
         """Count values of text columns, such as 007, that are compared with labels as numbers."""
-        counts: dict[str, int] = {}
-        is_typed = self.path.suffix != ".csv"
+        names = by_value(self.coding)
         with Records(self.path, self.format) as records:
-            for name in by_value(self.coding):
-                (column,) = records.columns_named([name])
-                if column.kind != "VARCHAR":
-                    continue
-                tests = ("true",) if is_typed else column.text_rules
+            columns = dict(zip(names, records.columns_named(names), strict=True))
+            texts = {name: column for name, column in columns.items() if column.kind == "VARCHAR"}
+            counts: list[str] = []
+            for name, column in texts.items():
                 present = f"NOT ({column.absent(self.readings.get(name, PLAIN).absent)})"
-                ((*numbers,),) = records.rows(
-                    query_of([f"count(*) FILTER ({present} AND {test})" for test in tests])
-                )
-                counts[name] = numbers[0] if is_typed else sum(shown_rules(*numbers).values())
-        return counts
+                tests = ("true",) if records.typed else column.text_rules
+                counts += [f"count(*) FILTER ({present} AND {test})" for test in tests]
+            (row,) = records.rows(query_of(counts)) if counts else ((),)
+        each = len(row) // max(len(texts), 1)
+        shown = (row[place * each : (place + 1) * each] for place in range(len(texts)))
+        return {
+            name: numbers[0] if records.typed else sum(shown_rules(*numbers).values())
+            for name, numbers in zip(texts, shown, strict=True)
+        }
+
+    def _tests(self, records: "Records", names: Clique) -> list[str]:
+        """SQL for whether a date lacks a zone, or the offset that a zone needs."""
+        tests = []
+        for name, column in zip(names, records.columns_named(names), strict=True):
+            reading = self.readings.get(name, PLAIN)
+            test = column.local if reading.zone else column.timed
+            tests.append(f"coalesce(NOT ({column.absent(reading.absent)}) AND {test}, false)")
+        return tests
 
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+        if self.memory is not None:
+            return self.memory.numbers(attributes)
+        return self._read(attributes)
+
+    def _read(self, attributes: Clique, tested: Clique = ()) -> Iterator[list[NDArray[Any]]]:
+        """Numbers of attributes, then the tests of some, or what ``Persons.query`` adds."""
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
         with Records(self.path, self.format) as records:
@@ -162,7 +206,38 @@ class Vault(StreamedRecords):
             )
             numbers = {name: encoder.expression(column) for name, encoder, column in encoders}
             of_persons = self.persons and self.persons.query(columns[-1], numbers, attributes)
-            yield from records.batches(of_persons or query_of([numbers[name] for name in attributes]))
+            tests = self._tests(records, tested)
+            of_all = query_of([*(numbers[name] for name in attributes), *tests])
+            yield from records.batches(of_persons or of_all)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadNumbers:
+    """What a vault reads of all records, in memory.
+
+    Args:
+        stored: Attributes of the first columns of each batch.
+        tested: Attributes of dates whose tests follow them; see ``Vault.unzoned``.
+    """
+
+    stored: Clique
+    tested: Clique
+    batches: tuple[list[NDArray[Any]], ...]
+
+    def numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+        """The same as ``Vault._read``, without tests."""
+        places = [self.stored.index(name) for name in attributes]
+        for batch in self.batches:
+            added = batch[len(self.stored) + len(self.tested) :]
+            yield [*(batch[place] for place in places), *added]
+
+    def unzoned(self) -> dict[str, int]:
+        """Count the records of which each test is true."""
+        counts = dict.fromkeys(self.tested, 0)
+        for batch in self.batches:
+            for name, true in zip(self.tested, batch[len(self.stored) :], strict=False):
+                counts[name] += int(np.count_nonzero(true))
+        return counts
 
 
 @contextmanager
@@ -173,15 +248,21 @@ def open_source(
     persons: Persons | None,
     *,
     secret: str = "",
+    held: Callable[[int], None] | None = None,
 ) -> Iterator[RecordSource]:
     """The records at a place, as long as the context lasts; a database may want a secret.
+
+    Args:
+        held: Read a file once, for all that is asked of it, and call this with the number of records
+            read; by default each question reads the file.
 
     Raises:
         DatasetUnavailableError: The database cannot be reached, or has no such table.
         InvalidInputError: The libraries for it are not installed, or a table has a file's format.
     """
     if isinstance(place, Path):
-        yield Vault(place, schema.coding, schema.readings, file_format, persons)
+        vault = Vault(place, schema.coding, schema.readings, file_format, persons)
+        yield vault if held is None else vault.held(held)
         return
     from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
     from gencard.controller.records.tables.person_table import PersonTable  # noqa: PLC0415
@@ -195,10 +276,18 @@ def open_source(
 
 
 class Records:
-    """One file or folder, opened by an engine that can reach nothing else; ``records`` is its table."""
+    """One file or folder, opened by an engine that can reach nothing else; ``records`` is its table.
+
+    Each query reads the file again, unless ``parts`` has copied its columns into the engine's memory.
+    """
 
     def __init__(self, path: Path, file_format: FileFormat = USUAL) -> None:
         self._path, self._format = path, file_format
+
+    @property
+    def typed(self) -> bool:
+        """Whether the file says which columns are texts; in one of texts alone all are."""
+        return self._path.suffix != ".csv"
 
     def __enter__(self) -> "Records":
         check_path(self._path)
@@ -224,7 +313,9 @@ class Records:
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         allowed = self._folder.listed if self._folder else f"[{literal(str(self._path))}]"
-        engine = duckdb.connect(":memory:", config=_ENGINE)
+        few = self._path.suffix == ".csv" and self._path.stat().st_size < _FEW_BYTES
+        # on a small file threads only wait for each other
+        engine = duckdb.connect(":memory:", config=_ENGINE | ({"threads": 1} if few else {}))
         engine.execute("SET enable_progress_bar = false")
         engine.execute("SET TimeZone = 'UTC'")  # of no host: dates of times with a zone are in UTC
         engine.execute(f"SET allowed_paths = {allowed}")
@@ -232,8 +323,43 @@ class Records:
         engine.execute("SET enable_external_access = false")
         engine.execute("SET lock_configuration = true")
         table = self._folder.table if self._folder else open_table(engine, self._path, self._format)
-        engine.execute(f"CREATE TEMP VIEW records AS SELECT * FROM {table}")  # noqa: S608  # quoted
+        engine.execute(f"CREATE TEMP VIEW stored AS SELECT * FROM {table}")  # noqa: S608  # quoted
+        engine.execute(_UNCOPIED)
         return engine
+
+    def parts(self) -> Iterator[list[Column]]:
+        """Copy the columns into memory, as many at once as fit; yield these.
+
+        Until the next part, ``records`` is the copy and has no other columns. A column that does not
+        fit by itself is yielded alone, and read from the file.
+        """
+        begin, width = 0, len(self.columns)
+        while begin < len(self.columns):
+            part = self.columns[begin : begin + width]
+            if self._copy(part) or width == 1:
+                yield part
+                begin += width
+            else:
+                width = (width + 1) // 2
+        self.uncopy()
+
+    def _copy(self, columns: Sequence[Column]) -> bool:
+        """Copy some columns as they are stored; return False if they take too much memory."""
+        self.uncopy()
+        names = ", ".join(column.sql for column in columns)
+        with suppress(MemoryError):
+            self.rows(f"CREATE TEMP TABLE copied AS SELECT {names} FROM stored")  # noqa: S608  # quoted
+            ((used,),) = self.rows("SELECT sum(memory_usage_bytes) FROM duckdb_memory()")
+            if used <= MOST_COPIED:
+                self.rows("CREATE OR REPLACE TEMP VIEW records AS SELECT * FROM copied")
+                return True
+        self.uncopy()
+        return False
+
+    def uncopy(self) -> None:
+        """Drop the copy; ``records`` is the file again."""
+        self.rows(_UNCOPIED)
+        self.rows("DROP TABLE IF EXISTS copied")
 
     def _check_size(self) -> None:
         """Raises InvalidInputError if Parquet would unpack to far more than its size says."""
@@ -266,6 +392,9 @@ class Records:
         reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
         while (batch := silently(lambda: next(reader, None))) is not None:
             yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+
+
+_UNCOPIED = "CREATE OR REPLACE TEMP VIEW records AS SELECT * FROM stored"
 
 
 def check_detected(path: Path, file_format: FileFormat) -> None:

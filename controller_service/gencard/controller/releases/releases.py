@@ -10,7 +10,7 @@
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from sqlalchemy import Connection
@@ -39,6 +39,7 @@ from gencard.core.errors import (
     NoPsiError,
     TooLargeError,
 )
+from gencard.core.generators.model_file import KeptFits
 from gencard.wire.codecs.table_codec import row_bytes
 from gencard.wire.documents.receipt import receipt_of_document
 from gencard.wire.signatures.dsse import RECEIPT, opened, predicate_of
@@ -58,6 +59,7 @@ class Releases:
         card_audits: Says which audit speaks for a card.
         most: Releases of one card.
         most_mib: Size of all releases of one card together.
+        fits: Fits of cards in force, for further releases.
     """
 
     database: Database
@@ -68,6 +70,7 @@ class Releases:
     card_audits: CardAudits
     most: int = 1_000
     most_mib: int = 16_384
+    fits: KeptFits = field(default_factory=KeptFits)
 
     def start(self, who: Identity, card: str, *, rows: int, seed: int, request: Request) -> OperationRow:
         """Begin a release under the caller's own agreed card.

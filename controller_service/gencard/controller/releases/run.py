@@ -34,7 +34,7 @@ from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.requests import OperationRow
 from gencard.controller.state.results import ReleaseRow
-from gencard.core.card.card import Card, CardState
+from gencard.core.card.card import USABLE, Card, CardState
 from gencard.core.card.terms import CardTerms
 from gencard.core.errors import GencardError, OperationCancelledError, StorageError
 from gencard.core.types import VersionKind
@@ -134,16 +134,25 @@ class ReleaseRun:
         rows: int,
         seed: int,
     ) -> str:
-        """Psi -> rows in a file; their digest."""
+        """Psi -> rows in a file; their digest. The first release of a card leaves its fit in memory."""
+        signed, fits = signed_card(card), self.releases.fits
+        key = f"{sha256(psi)} {signed.coding_digest} {signed.generator_digest}"
+        fit = fits.fit(card.name, key)
         job = self.jobs.synthesise(
             dataset_entry,
             psi=psi,
-            card=signed_card(card),
+            card=signed,
             rows=rows,
             seed=seed,
             rows_file=rows_file,
+            fit=fit,
+            keep=not fit,
         )
-        return run.job(tasks.SYNTHESISE, job).digest
+        made = run.job(tasks.SYNTHESISE, job)
+        with self.releases.database.transaction() as tx:  # in which the card does not end
+            if self.cards.card(tx, card.name).state in USABLE:
+                fits.keep(card.name, key, made.fit)
+        return made.digest
 
     def _stored(self, card: Card) -> bytes | None:
         with self.releases.database.reading() as tx:

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.status import Status
 
 from gencard.controller.people.enrolment import PROJECT
 from gencard.controller.people.enrolment import demo_people as demo_people_in
@@ -24,7 +25,6 @@ from gencard.controller.records.records import (
     SmallCells,
     check_records,
     check_rights,
-    small_cells,
 )
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.source import NOT_COVERED
@@ -204,13 +204,10 @@ def check(
             _say_dropped_runs(entry)
     if settings.cluster is not None and settings.cluster.notice:
         say(settings.cluster.notice)
-    _check_all_records(settings, show_values=show_values)
-    small: list[tuple[DatasetTable, SmallCells]] = []
+    small = _check_all_records(settings, show_values=show_values)
     datasets = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
-        with console.status(f"Counting {entry.name}"):
-            schema = read_schema(entry.schema_file)
-            small.append((entry, small_cells(entry, schema)))
+        schema = read_schema(entry.schema_file)
         reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: `serve` will refuse it[/]"
         datasets.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
     console.print(datasets)
@@ -233,15 +230,20 @@ def _say_unrecorded_keys(settings: Settings) -> None:
             )
 
 
-def _check_all_records(settings: Settings, *, show_values: bool) -> None:
+def _check_all_records(
+    settings: Settings, *, show_values: bool
+) -> list[tuple[DatasetTable, SmallCells]]:
     """Read all records; raises DatasetError after all that is wrong has been said."""
     errors: list[DatasetError] = []
+    small: list[tuple[DatasetTable, SmallCells]] = []
     for entry in settings.datasets:
         for holdout in (False, True)[: 1 + (entry.holdout is not None)]:
             try:
-                with console.status(f"Reading {entry.name}"):
-                    adjustments = check_records(entry, holdout=holdout)
-                _say_adjustments(f"{entry.name}{' (holdout)' if holdout else ''}", adjustments)
+                with console.status(f"Reading {entry.name}") as status:
+                    progress = partial(_say_records, status, entry.name)
+                    checked = check_records(entry, holdout=holdout, progress=progress)
+                _say_adjustments(f"{entry.name}{' (holdout)' if holdout else ''}", checked.adjustments)
+                small += [(entry, checked.small)] if checked.small else []
             except UndeclaredLevelError as error:
                 errors.append(error)
                 if show_values:
@@ -252,6 +254,11 @@ def _check_all_records(settings: Settings, *, show_values: bool) -> None:
         say_error(earlier)
     if errors:
         raise errors[-1]
+    return small
+
+
+def _say_records(status: Status, dataset: str, records: int) -> None:
+    status.update(f"Reading {escape(dataset)}: {records:,} records")
 
 
 def _say_adjustments(dataset: str, adjustments: Mapping[str, Adjustments]) -> None:
@@ -400,6 +407,8 @@ def serve(
         if watch.changed() or reload_asked.is_set():
             reload_asked.clear()
             _reload(controller, watch, config)
+        with suppress(GencardError):  # the state cannot be read now: at the next turn
+            controller.controller_state.drop_ended_fits()
     if not controller.leads:
         controller.stop(0.0)
         raise NotLeadingError(

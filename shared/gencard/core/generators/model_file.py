@@ -5,6 +5,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.generators.contract import Model
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
 from gencard.core.generators.maximum_entropy.models import TableModel, TreeModel
 from gencard.core.generators.sampling import NetworkModel, Node
@@ -84,6 +86,27 @@ def bytes_of(model: FittedModel) -> bytes:
     model states one; the other arrays are the model's numbers, bit for bit. Equal models give equal
     bytes.
     """
+    return archived(*_parts_of(model))
+
+
+def size_of(model: FittedModel) -> int:
+    """Return the bytes of the model's arrays."""
+    return sum(array.nbytes for array in _parts_of(model)[1].values())
+
+
+def draws_of(model: FittedModel) -> list[NDArray[Any]]:
+    """Return the numbers that decide, with the words of a seed, which rows the model draws."""
+    match model:
+        case TableModel():
+            return [model.thresholds]
+        case SupportModel():
+            return [model.shares.ends, model.support.codes]
+        case TreeModel() | NetworkModel():
+            return [draw.shares.ends for draw in model.draws]
+
+
+def _parts_of(model: FittedModel) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the header and the arrays of a model."""
     header: dict[str, Any] = {
         "version": _VERSION,
         "attributes": model.domain.attributes,
@@ -105,7 +128,7 @@ def bytes_of(model: FittedModel) -> bytes:
             nodes = [(node.attribute, node.parents) for node in model.nodes]
             header |= {"kind": "network", "nodes": nodes}
             arrays = {f"table_{number}": node.table for number, node in enumerate(model.nodes)}
-    return archived(header, arrays)
+    return header, arrays
 
 
 def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
@@ -127,7 +150,7 @@ def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
 
 
 def _table(domain: Domain, _: Mapping[str, Any], arrays: Arrays) -> TableModel:
-    return TableModel(domain, arrays["probabilities"])
+    return TableModel.of_scaled(domain, arrays["probabilities"])
 
 
 def _tree(domain: Domain, header: Mapping[str, Any], arrays: Arrays) -> TreeModel:
@@ -156,3 +179,70 @@ _KINDS: Mapping[str, Callable[[Domain, Mapping[str, Any], Arrays], FittedModel]]
     "support": _support,
     "network": _network,
 }
+
+
+MOST_BYTES_OF_FIT = 64 << 20
+"""Size of the largest fit that is kept for further rows."""
+
+
+def saved_fit(model: Model) -> bytes:
+    """Return a fit as bytes from which the same rows are drawn, bit for bit; empty if it is not kept.
+
+    That is so if the model takes too much memory, or is of a kind that is not saved.
+    """
+    if not isinstance(model, FittedModel) or size_of(model) > MOST_BYTES_OF_FIT:
+        return b""
+    saved = bytes_of(model)
+    # a sum may depend on how an array lies in memory, and the smallest difference could change a row
+    same = all(
+        one.shape == other.shape and bool((one == other).all())
+        for one, other in zip(draws_of(model), draws_of(model_of(saved)), strict=True)
+    )
+    return saved if same else b""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFits:
+    """Saved fits of cards in memory, so that further rows cost their draw: one fit for a card.
+
+    The fits that were kept first are dropped first. Each method is one step for other threads.
+
+    Args:
+        most_fits: Fits that are kept at most.
+        most_bytes: Bytes of all of them.
+    """
+
+    most_fits: int = 32
+    most_bytes: int = 256 << 20
+    _fits: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        """The names of the cards whose fits are kept, in the order of keeping."""
+        return tuple(self._fits)
+
+    def fit(self, card: str, key: str) -> bytes:
+        """Return the fit of a card; empty if none with this key is kept.
+
+        Args:
+            key: Names all that the fit depends on.
+        """
+        kept_key, fit = self._fits.get(card, ("", b""))
+        return fit if kept_key == key else b""
+
+    def keep(self, card: str, key: str, fit: bytes) -> None:
+        """Keep the fit of a card in place of an earlier one; an empty fit is not kept."""
+        if not fit or len(fit) > self.most_bytes:
+            return
+        self.drop(card)
+        self._fits[card] = key, fit
+        size = sum(len(one) for _, one in [*self._fits.values()])
+        for name, (_, one) in [*self._fits.items()]:
+            if len(self._fits) <= self.most_fits and size <= self.most_bytes:
+                break
+            self.drop(name)
+            size -= len(one)
+
+    def drop(self, card: str) -> None:
+        """Forget the fit of a card."""
+        self._fits.pop(card, None)

@@ -23,7 +23,7 @@ _RUNGS_PER_SHARE = 2
 _STEPS = 4
 """Shares that are tried one after another before the search takes over."""
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 """A sum that is this near to 1 is left alone, so that a saved model comes back bit for bit."""
 
 
@@ -36,7 +36,7 @@ def scale_to_one(probabilities: NDArray[np.float64], field_name: str) -> None:
     whole = total(probabilities) if probabilities.size else 0.0
     if not (np.isfinite(whole) and whole > 0 and probabilities.min() >= 0):
         raise InvalidNumberError(field=field_name, expected="zero or more, with a finite sum")
-    if abs(whole - 1) > _ROUNDING:
+    if abs(whole - 1) > ROUNDING:
         probabilities /= whole
 
 
@@ -227,6 +227,7 @@ class NetworkModel:
 
     Args:
         nodes: Every attribute of the domain once, after its parents.
+        draws: One inversion per node.
 
     Raises:
         DomainMismatchError: The nodes are not those of a network on the domain.
@@ -235,7 +236,7 @@ class NetworkModel:
 
     domain: Domain
     nodes: tuple[Node, ...]
-    _draws: tuple[Inversion, ...] = field(init=False, repr=False)
+    draws: tuple[Inversion, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check(self.domain, self.nodes)
@@ -243,7 +244,7 @@ class NetworkModel:
         draws = tuple(
             Inversion.of(n.possible, axes(n.parents), axes((n.attribute,))) for n in self.nodes
         )
-        object.__setattr__(self, "_draws", draws)
+        object.__setattr__(self, "draws", draws)
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
         """Draw records node by node, by inversion, one 64-bit word for each; see ``TreeModel.sample``.
@@ -252,7 +253,7 @@ class NetworkModel:
             InvalidNumberError: ``rows`` is negative.
             InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
-        return drawn_rows(self.domain, self._draws, rows, rng=rng)
+        return drawn_rows(self.domain, self.draws, rows, rng=rng)
 
 
 def _check(domain: Domain, nodes: Sequence[Node]) -> None:

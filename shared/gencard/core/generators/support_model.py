@@ -72,6 +72,7 @@ class SupportModel:
         weights: Shape ``(len(support),)``, zero or more; scaled to sum to 1. Read-only.
         residual: Mean total variation of the marginals from those that were fitted; None where the
             method does not state it.
+        shares: Each record's share of the 64-bit words.
 
     Raises:
         DomainMismatchError: There is not one weight for each record.
@@ -81,7 +82,7 @@ class SupportModel:
     support: Dataset
     weights: NDArray[np.float64]
     residual: float | None = None
-    _shares: Ladder = field(init=False, repr=False)
+    shares: Ladder = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.weights.shape != (len(self.support),):
@@ -90,7 +91,7 @@ class SupportModel:
         scale_to_one(weights, "weights")
         weights.flags.writeable = False
         object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "_shares", Ladder.of(weights[None, :]))
+        object.__setattr__(self, "shares", Ladder.of(weights[None, :]))
 
     @property
     def domain(self) -> Domain:
@@ -114,7 +115,7 @@ class SupportModel:
         codes = np.empty((rows, len(self.domain)), dtype=narrow, order="F")
         for begin in range(0, rows, _BLOCK_ROWS):
             block = codes[begin : begin + _BLOCK_ROWS]
-            positions = self._shares.shares(raw_words(rng, len(block), 1)[:, 0] >> np.uint64(1))
+            positions = self.shares.shares(raw_words(rng, len(block), 1)[:, 0] >> np.uint64(1))
             for axis in range(len(self.domain)):
                 block[:, axis] = self.support.codes[:, axis].take(positions)
         return Dataset(self.domain, codes)

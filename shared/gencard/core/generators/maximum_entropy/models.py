@@ -11,7 +11,7 @@ from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError, TooLargeError
 from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
-from gencard.core.generators.sampling import Inversion, drawn_rows, scale_to_one
+from gencard.core.generators.sampling import ROUNDING, Inversion, drawn_rows, scale_to_one
 from gencard.core.statistics.marginals import others, project, sum_out, total
 from gencard.core.types import Table
 
@@ -28,6 +28,7 @@ class TableModel:
     Args:
         domain: The attributes, in the order of the axes.
         probabilities: Shape ``domain.sizes``, zero or more; scaled to sum to 1. Read-only.
+        thresholds: Upper end of each cell's share of the 64-bit words.
 
     Raises:
         DomainMismatchError: The shape is not the domain's.
@@ -36,7 +37,7 @@ class TableModel:
 
     domain: Domain
     probabilities: NDArray[np.float64]
-    _thresholds: NDArray[np.uint64] = field(init=False, repr=False)
+    thresholds: NDArray[np.uint64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.probabilities.shape != self.domain.sizes:
@@ -47,7 +48,21 @@ class TableModel:
         frozen = self.probabilities / whole
         frozen.flags.writeable = False
         object.__setattr__(self, "probabilities", frozen)
-        object.__setattr__(self, "_thresholds", _thresholds(frozen))
+        object.__setattr__(self, "thresholds", _thresholds(frozen))
+
+    @classmethod
+    def of_scaled(cls, domain: Domain, probabilities: NDArray[np.float64]) -> "TableModel":
+        """Return the model with the probabilities of another one, bit for bit.
+
+        To scale them once more could change their last digits. Raises as the constructor.
+        """
+        model = cls(domain, probabilities)
+        if abs(total(probabilities) - 1) <= ROUNDING:
+            frozen = probabilities.copy(order="K")
+            frozen.flags.writeable = False
+            object.__setattr__(model, "probabilities", frozen)
+            object.__setattr__(model, "thresholds", _thresholds(frozen))
+        return model
 
     def marginal(self, clique: Clique) -> NDArray[np.float64]:
         """Probabilities on a clique, axes in its order; they sum to 1."""
@@ -72,7 +87,7 @@ class TableModel:
         for begin in range(0, rows, _BLOCK_ROWS):
             block = codes[begin : begin + _BLOCK_ROWS]
             words = rng.bit_generator.random_raw(len(block))
-            _decode(np.searchsorted(self._thresholds, words, side="right"), self.domain.sizes, block)
+            _decode(np.searchsorted(self.thresholds, words, side="right"), self.domain.sizes, block)
         return Dataset(self.domain, codes)
 
 
@@ -118,6 +133,7 @@ class TreeModel:
         tree: The cliques.
         tables: One marginal per clique, zero or more, axes in the clique's order; two cliques agree
             on what they share. Scaled to sum to 1 each; read-only.
+        draws: One inversion per clique.
 
     Raises:
         DomainMismatchError: The tables or the tree do not fit the domain.
@@ -127,7 +143,7 @@ class TreeModel:
     domain: Domain
     tree: JunctionTree
     tables: tuple[Table, ...]
-    _draws: tuple[Inversion, ...] = field(init=False, repr=False)
+    draws: tuple[Inversion, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_shapes(self.domain, self.tree, self.tables)
@@ -139,7 +155,7 @@ class TreeModel:
             table.flags.writeable = False
         object.__setattr__(self, "tables", tuple(tables))
         draws = tuple(self._draw(clique) for clique in range(len(tables)))
-        object.__setattr__(self, "_draws", draws)
+        object.__setattr__(self, "draws", draws)
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
         """Draw records clique by clique, by inversion; row ``i`` depends on its own words alone.
@@ -151,7 +167,7 @@ class TreeModel:
             InvalidNumberError: ``rows`` is negative.
             InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
-        return drawn_rows(self.domain, self._draws, rows, rng=rng)
+        return drawn_rows(self.domain, self.draws, rows, rng=rng)
 
     def marginal(self, clique: Clique) -> Table:
         """Probabilities on any clique, axes in its order; they sum to 1.

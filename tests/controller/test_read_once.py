@@ -1,0 +1,216 @@
+"""`init` and `check` read a file once: the one copies its columns, the other holds its numbers."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gencard.controller.records import profiles as door
+from gencard.controller.records import vault as door_of_vault
+from gencard.controller.records.detection import detect
+from gencard.controller.records.file_format import USUAL, FileFormat
+from gencard.controller.records.profiles import Profile, profiles
+from gencard.controller.records.records import check_records
+from gencard.controller.records.schema_file import schema_of_table
+from gencard.controller.records.vault import Records, Vault
+from gencard.controller.settings.dataset_draft import schema_text
+from tests.controller.test_check_values import entry_of
+
+COMMAS = FileFormat(delimiter=",", decimal=",", thousands=".", trim=True)
+
+
+def frame(records: int = 400) -> pd.DataFrame:
+    """Columns of many kinds, with marks of missing values."""
+    rng = np.random.default_rng(7)
+    start = pd.Timestamp("2020-01-01")
+    return pd.DataFrame(
+        {
+            "number": rng.normal(50, 10, records).round(3),
+            "holes": np.where(rng.random(records) < 0.1, np.nan, rng.integers(0, 9, records)),
+            "marks": rng.choice([-9.0, -7.0, 0.0, 1.5, 3.0], records),
+            "zeros": rng.choice([0.0, -0.0, 1.0], records),
+            "infinite": rng.choice([0.0, -0.0, np.inf, 2.0], records),
+            "single": rng.choice(np.float32([0.7, 0.1, 1e-7]), records),
+            "code": rng.choice(["001", "01", "1", "NA"], records),
+            "text": rng.choice(["a", " a", "b ", "", "?"], records),
+            "german": rng.choice(["1.234,5", "7,25", "-"], records),
+            "day": (start + pd.to_timedelta(rng.integers(0, 900, records), "D")).strftime("%Y-%m-%d"),
+            "time": start + pd.to_timedelta(rng.integers(0, 90_000, records), "min"),
+            "truth": rng.random(records) < 0.3,
+            "v": rng.integers(0, 4, records),
+            "n": np.arange(records),
+            "empty": [None] * records,
+        }
+    )
+
+
+def stored(folder: Path, kind: str) -> Path:
+    path = folder / f"records.{kind}"
+    frame().to_csv(path, index=False) if kind == "csv" else frame().to_parquet(path)
+    return path
+
+
+def without_mean(looks: list[Profile]) -> list[dict[str, object]]:
+    """The profiles, but for the last digits of means, which depend on the order of addition."""
+    rounded = [
+        {**asdict(one), "mean": one.mean if one.mean is None else f"{one.mean:.12g}"} for one in looks
+    ]
+    return [{name: repr(value) for name, value in one.items()} for one in rounded]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+class TestReadOnce:
+    def test_no_column_is_looked_at_in_the_file(self, tmp_path, kind):
+        path, names = stored(tmp_path, kind), list[str]()
+        expected, away = without_mean(profiles(path, USUAL)), path.with_suffix(".away")
+
+        def hidden(name: str) -> None:
+            names.append(name)
+            if len(names) == 1:
+                path.rename(away)
+            if len(names) == len([*frame()]):
+                away.rename(path)
+
+        assert without_mean(profiles(path, USUAL, hidden)) == expected
+        assert names == [*frame()]
+
+    @pytest.mark.parametrize("file_format", [USUAL, COMMAS], ids=["usual", "commas"])
+    def test_different_values_say_the_same_as_records(self, tmp_path, kind, file_format, monkeypatch):
+        path = stored(tmp_path, kind)
+        by_values = profiles(path, file_format)
+        monkeypatch.setattr(door._Look, "of_values", door._Look.of_records)
+        assert without_mean(by_values) == without_mean(profiles(path, file_format))
+
+    @pytest.mark.parametrize("most", [0, 40_000])
+    def test_a_file_beyond_memory_is_read_in_parts(self, tmp_path, kind, most, monkeypatch):
+        path = stored(tmp_path, kind)
+        expected = without_mean(profiles(path, USUAL))
+        with Records(path) as records:
+            whole = len(list(records.parts()))
+        monkeypatch.setattr(door_of_vault, "MOST_COPIED", most)
+        with Records(path) as records:
+            parts = [[column.name for column in part] for part in records.parts()]
+        assert whole == 1 < len(parts)
+        assert [name for part in parts for name in part] == [*frame()]
+        assert without_mean(profiles(path, USUAL)) == expected
+
+    def test_a_column_beyond_memory_is_read_from_the_file(self, tmp_path, kind, monkeypatch):
+        path = stored(tmp_path, kind)
+        expected = without_mean(profiles(path, USUAL))
+        of_values = door._Look.of_values
+
+        def failing(records, column):
+            if column.name in ("marks", "n"):
+                raise MemoryError
+            return of_values(records, column)
+
+        monkeypatch.setattr(door._Look, "of_values", failing)
+        assert without_mean(profiles(path, USUAL)) == expected
+
+
+def test_the_engine_copies_as_much_as_it_may(tmp_path):
+    """A file of more than the engine's memory is drafted, in parts."""
+    path = tmp_path / "wide.parquet"
+    rng = np.random.default_rng(1)
+    texts = np.array([f"{number:040}" for number in range(50)])
+    wide = {f"c{place}": texts[rng.integers(0, 50, 400_000)] for place in range(40)}
+    pd.DataFrame(wide).to_parquet(path)
+    with Records(path) as records:
+        parts = [len(part) for part in records.parts()]
+    assert sum(parts) == 40
+    assert len(parts) > 1
+    looks = profiles(path, USUAL)
+    assert {(one.distinct, one.rare, one.longest) for one in looks} == {(50, 0, 40)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    numbers=st.lists(st.integers(-50, 50), min_size=8, max_size=60),
+    scale=st.sampled_from([1, 4, 10, 1000]),
+)
+def test_quantiles_are_those_of_the_records(tmp_path_factory, numbers, scale):
+    """The value at rank max(1, ceil(q n)), by brute force."""
+    path = tmp_path_factory.mktemp("q") / "records.csv"
+    values = [number / scale for number in numbers]
+    pd.DataFrame({"x": values}).to_csv(path, index=False)
+    (look,) = profiles(path, detect(path)[0])
+    kept = sorted(value for value in values if not (look.marks and value < 0))
+    expected = [kept[max(1, -(-eighth * len(kept) // 8)) - 1] for eighth in range(9)]
+    assert list(look.quantiles) == expected
+    assert look.present == len(kept)
+    assert look.mean == pytest.approx(np.mean(kept))
+
+
+DECLARED = {
+    "title": "t",
+    "declared_by": "d",
+    "attributes": [
+        {"name": "code", "labels": ["001", "01", "1"], "missing": ["NA"]},
+        {"name": "number", "edges": [0, 40, 60, 200], "step": 0.1, "missing": True},
+        {"name": "day", "dates": ["2020-01-01", "2021-01-01", "2022-12-31"]},
+        {"name": "high", "of": "number", "edges": [0, 60, 200], "missing": True},
+    ],
+}
+OF_PERSONS = DECLARED | {"person": "v", "most_records": 3}
+
+
+def told(vault: Vault) -> list[object]:
+    """What the questions of `check` say of a vault."""
+    names = vault.coding.domain.attributes
+    dataset, numbers = vault.read(names, ("number",), most_records=1_000)
+    counts = vault.count([(name,) for name in names] + [("code", "day")])
+    fine = vault.summed((), vault.coding.with_step).fine_counts()
+    return [
+        dataset.codes.tolist(),
+        numbers["number"].tolist(),
+        [table.tolist() for table in (*counts, *fine)],
+        vault.adjustments(),
+        vault.unzoned(),
+    ]
+
+
+@pytest.mark.parametrize("table", [DECLARED, OF_PERSONS], ids=["records", "persons"])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_records_in_memory_say_the_same_as_the_file(tmp_path, kind, table):
+    schema, path = schema_of_table(table), stored(tmp_path, kind)
+    vault = Vault(path, schema.coding, schema.readings, persons=schema.persons(b"salt"))
+    expected, read = told(vault), list[int]()
+    held = vault.held(read.append)
+    if not vault.persons:  # tests of dates are asked beside
+        path.unlink()
+    assert told(held) == expected
+    assert read == [len(frame())]
+    held.check()
+
+
+def test_dates_with_a_time_are_counted_in_memory(tmp_path):
+    path = tmp_path / "records.csv"
+    days = ["2020-01-01", "2020-01-02T10:00", "2020-01-03T00:00", "", "x"] * 3
+    pd.DataFrame({"day": days, "x": 1}).to_csv(path, index=False)
+    attribute = {"name": "day", "dates": ["2020-01-01", "2022-12-31"], "missing": True}
+    schema = schema_of_table(DECLARED | {"attributes": [attribute]})
+    vault = Vault(path, schema.coding, schema.readings)
+    assert vault.held().unzoned() == vault.unzoned() == {"day": 3}
+
+
+def test_records_beyond_memory_stay_in_the_file(tmp_path, monkeypatch):
+    schema, path = schema_of_table(DECLARED), stored(tmp_path, "csv")
+    monkeypatch.setattr(door_of_vault, "MOST_HELD", 1_000)
+    vault = Vault(path, schema.coding, schema.readings)
+    assert vault.held() is vault
+
+
+def test_check_opens_the_file_once(tmp_path, monkeypatch):
+    entry = entry_of(tmp_path, **frame())
+    entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
+    opened, enter = list[Path](), Records.__enter__
+    monkeypatch.setattr(Records, "__enter__", lambda self: (opened.append(entry.data), enter(self))[1])
+    checked = check_records(entry)
+    assert opened == [entry.data]
+    assert checked.adjustments["number"].rounded > 0
+    assert checked.small is not None
+    assert checked.small.records == len(frame())
