@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -103,17 +103,17 @@ class Vault(StreamedRecords):
         Args:
             progress: Told the number of records that are read.
         """
-        tested = () if self.persons else of_dates(self.coding)
+        tests = list[_Test]()
         batches: list[list[NDArray[Any]]] = []
         records, size = 0, 0
-        for batch in self._read(self.coding.stored, tested):
+        for batch in self._read(self.coding.stored, None if self.persons else tests):
             size += sum(column.nbytes for column in batch)
             if size > MOST_HELD:
                 return self
             batches.append(batch)
             records += len(batch[0])
             progress(records)
-        return replace(self, memory=_ReadNumbers(self.coding.stored, tested, tuple(batches)))
+        return replace(self, memory=_ReadNumbers(self.coding.stored, tuple(tests), tuple(batches)))
 
     @property
     def version_kind(self) -> VersionKind:
@@ -149,42 +149,44 @@ class Vault(StreamedRecords):
 
     def unzoned(self) -> dict[str, int]:
         """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
-        names = of_dates(self.coding)
-        if not names:
-            return {}
-        if self.memory is not None and self.memory.tested == names:
-            return self.memory.unzoned()
-        with Records(self.path, self.format) as records:
-            tests = self._tests(records, names)
-            (counts,) = records.rows(query_of([f"count(*) FILTER (WHERE {test})" for test in tests]))
-        return dict(zip(names, counts, strict=True))
+        counts = self._counted("zone") if of_dates(self.coding) else {}
+        return {test.name: count for test, count in counts.items()}
 
     def texts_by_value(self) -> dict[str, int]:
         """Count values of text columns, such as 007, that are compared with labels as numbers."""
-        names = by_value(self.coding)
-        with Records(self.path, self.format) as records:
-            columns = dict(zip(names, records.columns_named(names), strict=True))
-            texts = {name: column for name, column in columns.items() if column.kind == "VARCHAR"}
-            counts: list[str] = []
-            for name, column in texts.items():
-                present = f"NOT ({column.absent(self.readings.get(name, PLAIN).absent)})"
-                tests = ("true",) if records.typed else column.text_rules
-                counts += [f"count(*) FILTER ({present} AND {test})" for test in tests]
-            (row,) = records.rows(query_of(counts)) if counts else ((),)
-        each = len(row) // max(len(texts), 1)
-        shown = (row[place * each : (place + 1) * each] for place in range(len(texts)))
+        numbers: dict[str, list[int]] = {}
+        for test, count in (self._counted("text") if by_value(self.coding) else {}).items():
+            numbers.setdefault(test.name, []).append(count)
+        # a file that says which columns are texts needs no other sign
         return {
-            name: numbers[0] if records.typed else sum(shown_rules(*numbers).values())
-            for name, numbers in zip(texts, shown, strict=True)
+            name: sum(shown_rules(*signs).values() if len(signs) > 1 else signs)
+            for name, signs in numbers.items()
         }
 
-    def _tests(self, records: "Records", names: Clique) -> list[str]:
-        """SQL for whether a date lacks a zone, or the offset that a zone needs."""
-        tests = []
+    def _counted(self, kind: str) -> "dict[_Test, int]":
+        """Of how many values each test of a kind is true."""
+        if self.memory is not None and not self.persons:
+            return {test: count for test, count in self.memory.counted().items() if test.kind == kind}
+        with Records(self.path, self.format) as records:
+            tests = {test: sql for test, sql in self._tests(records).items() if test.kind == kind}
+            counts = [f"count(*) FILTER (WHERE {sql})" for sql in tests.values()]
+            (row,) = records.rows(query_of(counts)) if counts else ((),)
+        return dict(zip(tests, row, strict=True))
+
+    def _tests(self, records: "Records") -> "dict[_Test, str]":
+        """SQL for whether a date lacks what its zone needs, and for the signs that a text is a code."""
+        tests: dict[_Test, str] = {}
+        names = tuple(dict.fromkeys((*of_dates(self.coding), *by_value(self.coding))))
         for name, column in zip(names, records.columns_named(names), strict=True):
             reading = self.readings.get(name, PLAIN)
-            test = column.local if reading.zone else column.timed
-            tests.append(f"coalesce(NOT ({column.absent(reading.absent)}) AND {test}, false)")
+            signs: tuple[str, ...] = ()
+            if name in of_dates(self.coding):
+                kind, signs = "zone", (column.local if reading.zone else column.timed,)
+            elif column.kind == "VARCHAR":
+                kind, signs = "text", ("true",) if records.typed else column.text_rules
+            present = f"NOT ({column.absent(reading.absent)})"
+            for place, sign in enumerate(signs):
+                tests[_Test(kind, name, place)] = f"coalesce({present} AND {sign}, false)"
         return tests
 
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
@@ -192,8 +194,14 @@ class Vault(StreamedRecords):
             return self.memory.numbers(attributes)
         return self._read(attributes)
 
-    def _read(self, attributes: Clique, tested: Clique = ()) -> Iterator[list[NDArray[Any]]]:
-        """Numbers of attributes, then the tests of some, or what ``Persons.query`` adds."""
+    def _read(
+        self, attributes: Clique, tested: "list[_Test] | None" = None
+    ) -> Iterator[list[NDArray[Any]]]:
+        """Numbers of attributes, then what ``Persons.query`` adds, or tests.
+
+        Args:
+            tested: Takes the tests; by default there are none.
+        """
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
         with Records(self.path, self.format) as records:
@@ -206,9 +214,24 @@ class Vault(StreamedRecords):
             )
             numbers = {name: encoder.expression(column) for name, encoder, column in encoders}
             of_persons = self.persons and self.persons.query(columns[-1], numbers, attributes)
-            tests = self._tests(records, tested)
-            of_all = query_of([*(numbers[name] for name in attributes), *tests])
+            tests = {} if tested is None else self._tests(records)
+            if tested is not None:
+                tested += tests
+            of_all = query_of([*(numbers[name] for name in attributes), *tests.values()])
             yield from records.batches(of_persons or of_all)
+
+
+class _Test(NamedTuple):
+    """A question to each value of an attribute.
+
+    Args:
+        kind: "zone" or "text"; see ``Vault.unzoned`` and ``Vault.texts_by_value``.
+        place: Of the sign, among those of a text.
+    """
+
+    kind: str
+    name: str
+    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,26 +240,26 @@ class _ReadNumbers:
 
     Args:
         stored: Attributes of the first columns of each batch.
-        tested: Attributes of dates whose tests follow them; see ``Vault.unzoned``.
+        tests: What the columns that follow them say of each record.
     """
 
     stored: Clique
-    tested: Clique
+    tests: tuple[_Test, ...]
     batches: tuple[list[NDArray[Any]], ...]
 
     def numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         """The same as ``Vault._read``, without tests."""
         places = [self.stored.index(name) for name in attributes]
         for batch in self.batches:
-            added = batch[len(self.stored) + len(self.tested) :]
+            added = batch[len(self.stored) + len(self.tests) :]
             yield [*(batch[place] for place in places), *added]
 
-    def unzoned(self) -> dict[str, int]:
+    def counted(self) -> dict[_Test, int]:
         """Count the records of which each test is true."""
-        counts = dict.fromkeys(self.tested, 0)
+        counts = dict.fromkeys(self.tests, 0)
         for batch in self.batches:
-            for name, true in zip(self.tested, batch[len(self.stored) :], strict=False):
-                counts[name] += int(np.count_nonzero(true))
+            for test, true in zip(self.tests, batch[len(self.stored) :], strict=False):
+                counts[test] += int(np.count_nonzero(true))
         return counts
 
 
