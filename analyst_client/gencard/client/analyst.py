@@ -18,7 +18,7 @@ from gencard.client.connection.credentials import Credentials, address_in
 from gencard.client.display import Listed
 from gencard.client.planning import Consent, Plan, rows_of, usual_purpose
 from gencard.client.release import Release
-from gencard.client.terms import Marginals, Measured, proposed
+from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
 from gencard.core.errors import InvalidInputError
@@ -249,7 +249,7 @@ class Analyst(Party):
     def plan(
         self,
         dataset: str,
-        formula: str,
+        formula: str | None = None,
         *,
         kind: str = "logistic",
         missing: str = "level",
@@ -262,7 +262,8 @@ class Analyst(Party):
         Args:
             dataset: Name of the dataset.
             formula: Model formula as in R or patsy, such as ``grade ~ group + C(birth) * family``; names
-                with spaces are written in backticks or as ``Q("...")``.
+                with spaces are written in backticks or as ``Q("...")``. None for all columns: all pairs,
+                and a histogram and a total of each number with a step, as far as the policy permits.
             kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
             missing: "level": missing values are a level; "drop": records with one will be left out.
             generator: Name of the generator in the catalogue.
@@ -275,11 +276,14 @@ class Analyst(Party):
             LevelsTooWideError: No card determines it.
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
-        from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
+        entry, where, aim, read = self.dataset(dataset), measured.get("where") or "", None, None
+        if formula is None:
+            statistics = all_columns(entry, measured)
+        else:
+            from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
 
-        entry, where = self.dataset(dataset), measured.get("where") or ""
-        aim = PlannedAnalysis.of(Question(formula, kind, where=where, missing=missing), entry.coding)
-        statistics = (*aim.marginals, *aim.numbers)
+            aim = PlannedAnalysis.of(Question(formula, kind, where=where, missing=missing), entry.coding)
+            statistics, read = (*aim.marginals, *aim.numbers), read_formula(formula, entry.coding)
         ask = partial(
             self.propose,
             entry.name,
@@ -292,13 +296,13 @@ class Analyst(Party):
             **measured,
         )
         offer = ask(purpose="plan", dry_run=True)
-        return Plan(read_formula(formula, entry.coding), aim, entry.coding, offer, ask)
+        return Plan(read, aim, entry.coding, offer, ask)
 
     @checked()
     def synthesize(  # noqa: PLR0913 - what a person may want to say of one analysis
         self,
         dataset: str,
-        formula: str,
+        formula: str | None = None,
         *,
         rows: int,
         kind: str = "logistic",
@@ -309,17 +313,17 @@ class Analyst(Party):
         progress: ProgressDisplay = True,
         **measured: Unpack[Measured],
     ) -> Release:
-        """Rows for an analysis in one call: plan, show the offer, ask, propose, sign, generate.
+        """Rows for an analysis, or of all columns: plan, show the offer, ask, propose, sign, generate.
 
         A card in force with the same terms and purpose is used instead of a new one, and an open
         proposal of the same terms is gone on with.
 
         Args:
             dataset: Name of the dataset.
-            formula: Model formula; see ``plan``.
+            formula: Model formula, or None for all columns; see ``plan``.
             rows: Number of rows, and most rows of one release on the card.
             kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
-            purpose: What the data will be used for; default: the analysis in words.
+            purpose: What the data will be used for; default: the plan in words.
             generator: Name of the generator in the catalogue.
             seed: Random seed; card, psi and seed determine every byte of the rows.
             accept: Sign without a question, also an offer that differs from the proposal, as long as

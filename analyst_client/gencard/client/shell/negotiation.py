@@ -24,10 +24,10 @@ from gencard.client.shell.terminal import (
     Marginal,
     Measures,
     Missing,
-    ModelFormula,
     Moments,
     Order,
     Part,
+    PlannedFormula,
     Programs,
     Relation,
     ReviewedRuns,
@@ -334,7 +334,7 @@ _NO_OFFER: Document = {
 
 def plan(
     dataset: DatasetName,
-    formula: ModelFormula,
+    formula: PlannedFormula = None,
     kind: Kind = Analysis.LOGISTIC,
     where: Part = None,
     missing: Missing = "level",
@@ -348,7 +348,7 @@ def plan(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Show the smallest set of marginals that determines an analysis, and its price. Stores nothing."""
+    """Show the marginals that an analysis, or all columns, need, and their price. Stores nothing."""
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         how |= {"where": where}
@@ -381,4 +381,5 @@ def plan_next(plan: Plan) -> str:
 def _plan_document(plan: Plan) -> Document:
     names = ["kind", "marginals", "price", "changes", "lacking", "missing", "next_step"]
     names += [name for name in ("numbers", "lacking_sums") if getattr(plan, name)]
-    return {"formula": str(plan.formula), **json_of(plan, *names), **_effects(plan.answer)}
+    formula = None if plan.formula is None else str(plan.formula)
+    return {"formula": formula, **json_of(plan, *names), **_effects(plan.answer)}

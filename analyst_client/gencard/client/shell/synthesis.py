@@ -21,7 +21,7 @@ from gencard.client.shell.terminal import (
     Folder,
     Generator,
     Kind,
-    ModelFormula,
+    PlannedFormula,
     Relation,
     Rho,
     Weight,
@@ -76,12 +76,12 @@ def generate(
 
 def synthesize(
     dataset: DatasetName,
-    formula: ModelFormula,
     rows: Annotated[int, typer.Option(help="Number of rows.")],
     output: Output,
+    formula: PlannedFormula = None,
     kind: Kind = Analysis.LOGISTIC,
     purpose: Annotated[
-        str | None, typer.Option(help="What the data will be used for. Default: the analysis.")
+        str | None, typer.Option(help="What the data will be used for. Default: the plan in words.")
     ] = None,
     generator: Generator = "ipf",
     seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
@@ -99,7 +99,7 @@ def synthesize(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Generate rows for an analysis in one step: plan, show the offer, confirm, sign, generate.
+    """Generate rows for an analysis, or of all columns: plan, show the offer, confirm, sign, generate.
 
     A card in force with the same terms is used again. Without a terminal, --yes is required.
     """

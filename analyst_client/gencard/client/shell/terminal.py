@@ -91,6 +91,10 @@ DatasetName = Annotated[
     str, typer.Argument(help="Name of the dataset, as `gencard datasets` lists it.", metavar="DATASET")
 ]
 ModelFormula = Annotated[str, typer.Argument(help="Model formula, such as 'health ~ sex + age * work'.")]
+PlannedFormula = Annotated[
+    str | None,
+    typer.Argument(help="Model formula, such as 'health ~ sex + age * work'. Default: all columns."),
+]
 Kind = Annotated[Analysis, typer.Option(help="Type of analysis.")]
 Marginal = Annotated[list[str] | None, typer.Option(help="A marginal, such as sex,health. Repeatable.")]
 Order = Annotated[
