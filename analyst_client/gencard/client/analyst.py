@@ -1,5 +1,7 @@
 """The entry point: a connection to a controller, as an analyst or an auditor."""
 
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self, Unpack
@@ -10,7 +12,7 @@ from gencard.client.answers.question import Question
 from gencard.client.arguments import checked, instance
 from gencard.client.card import Card
 from gencard.client.card_view import LIST_HEADS, PlannedAnalysis, list_line
-from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry
+from gencard.client.catalogue import AUTO, Budget, CatalogueEntry, GeneratorEntry
 from gencard.client.checking.history import Checkpoint, LogWatch
 from gencard.client.checking.signing import checked_answer
 from gencard.client.connection.connection import Connection, ProgressDisplay, pages
@@ -20,8 +22,9 @@ from gencard.client.planning import Consent, Plan, rows_of, usual_purpose
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
-from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
-from gencard.core.errors import InvalidInputError
+from gencard.core.card.card import Card as Negotiation
+from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal
+from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codec import message_of
@@ -149,7 +152,8 @@ class Analyst(Party):
             marginals: Phi: cliques (tuples of attribute names), or ``all_marginals(order=2)``; the list
                 may also contain moments, such as ``mean("age")``.
             purpose: What the data will be used for, in one sentence.
-            generator: Name of the generator in the catalogue.
+            generator: Name of the generator in the catalogue; "auto" chooses ipf, graphical or
+                support-raking by the sizes (with moments, maximum-entropy or reduced-space).
             rows: Most rows in one release; default: the policy's limit.
             audit: Settings of audits under the card.
             dry_run: Compute offer and price only; nothing is stored, no record is read.
@@ -177,15 +181,31 @@ class Analyst(Party):
             rows=rows,
             audit=audit,
         )
+        negotiation = self._answered(entry, proposal, dry_run=dry_run)
+        return Card(self._connection, negotiation, aim=aim, entry=entry)
+
+    def _answered(self, entry: CatalogueEntry, proposal: Proposal, *, dry_run: bool) -> Negotiation:
+        """Propose; in place of ``auto``, the generators that suit, until the controller takes one.
+
+        A proposal that is too large is refused before anything is stored or charged.
+        """
+        if proposal.generator != AUTO:
+            return self._sent(proposal, dry_run=dry_run)
+        *others, last = catalogue.suited_generators(self._connection, entry, proposal)
+        for name in others:
+            with suppress(TooLargeError):
+                return self._sent(replace(proposal, generator=name), dry_run=dry_run)
+        return self._sent(replace(proposal, generator=last), dry_run=dry_run)
+
+    def _sent(self, proposal: Proposal, *, dry_run: bool) -> Negotiation:
         request = pb.ProposeCardRequest(
             terms=message_of(proposal, common_pb2.Terms),
             request_id=str(uuid4()),
             validate_only=dry_run,
         )
-        with catalogue.suggesting_generators(self._connection, generator):
+        with catalogue.suggesting_generators(self._connection, proposal.generator):
             answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
-        negotiation = checked_answer(card_of(answer.card), proposal)
-        return Card(self._connection, negotiation, aim=aim, entry=entry)
+        return checked_answer(card_of(answer.card), proposal)
 
     @checked()
     def price(
@@ -253,7 +273,7 @@ class Analyst(Party):
         *,
         kind: str = "logistic",
         missing: str = "level",
-        generator: str = "ipf",
+        generator: str = AUTO,
         rows: int | None = None,
         **measured: Unpack[Measured],
     ) -> Plan:
@@ -266,7 +286,7 @@ class Analyst(Party):
                 and a histogram and a total of each number with a step, as far as the policy permits.
             kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
             missing: "level": missing values are a level; "drop": records with one will be left out.
-            generator: Name of the generator in the catalogue.
+            generator: As ``propose`` takes it.
             rows: Most rows in one release; default: the policy's limit.
             measured: How the marginals are measured, and ``where``; see ``Measured``.
 
@@ -296,6 +316,7 @@ class Analyst(Party):
             **measured,
         )
         offer = ask(purpose="plan", dry_run=True)
+        ask = partial(ask, generator=offer.negotiation.proposed.generator)
         return Plan(read, aim, entry.coding, offer, ask)
 
     @checked()
@@ -307,7 +328,7 @@ class Analyst(Party):
         rows: int,
         kind: str = "logistic",
         purpose: str | None = None,
-        generator: str = "ipf",
+        generator: str = AUTO,
         seed: int = 0,
         accept: bool = False,
         progress: ProgressDisplay = True,
@@ -324,7 +345,7 @@ class Analyst(Party):
             rows: Number of rows, and most rows of one release on the card.
             kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
             purpose: What the data will be used for; default: the plan in words.
-            generator: Name of the generator in the catalogue.
+            generator: As ``propose`` takes it.
             seed: Random seed; card, psi and seed determine every byte of the rows.
             accept: Sign without a question, also an offer that differs from the proposal, as long as
                 it determines the analysis and measures by the mechanism that was asked for. Else a

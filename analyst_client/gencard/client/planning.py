@@ -150,6 +150,7 @@ class Plan(Displayable):
         """The plan in names and values."""
         lines = [
             ("Analysis", str(self.kind or "none: all columns")),
+            ("Generator", self.answer.terms.generator),
             ("Price", f"{self.price}{' (for the offered terms)' * bool(self.changes)}"),
             ("Next", self.next_step),
         ]

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.card import Card
+from gencard.client.catalogue import AUTO
 from gencard.client.planning import Consent, Plan
 from gencard.client.shell.terminal import (
     HERE,
@@ -338,7 +339,7 @@ def plan(
     kind: Kind = Analysis.LOGISTIC,
     where: Part = None,
     missing: Missing = "level",
-    generator: Generator = "ipf",
+    generator: Generator = AUTO,
     rows: Rows = None,
     epsilon: Epsilon = None,
     rho: Rho = None,

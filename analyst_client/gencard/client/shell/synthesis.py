@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.arguments import Where
+from gencard.client.catalogue import AUTO
 from gencard.client.files import folder
 from gencard.client.files.folder import make_folder, write_bytes
 from gencard.client.files.rows import has_apostrophes
@@ -83,7 +84,7 @@ def synthesize(
     purpose: Annotated[
         str | None, typer.Option(help="What the data will be used for. Default: the plan in words.")
     ] = None,
-    generator: Generator = "ipf",
+    generator: Generator = AUTO,
     seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
     epsilon: Epsilon = None,
     rho: Rho = None,

@@ -137,7 +137,9 @@ Libraries = Annotated[
     list[str] | None, typer.Option("--library", help="Library that a program imports. Repeatable.")
 ]
 ReviewedRuns = Annotated[int, typer.Option(help="With --program: most runs under the card.")]
-Generator = Annotated[str, typer.Option(help="Generator, as `gencard generators` lists it.")]
+Generator = Annotated[
+    str, typer.Option(help="Generator, as `gencard generators` lists it, or auto, by the sizes.")
+]
 Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Default: the policy's limit.")]
 
 
