@@ -36,8 +36,9 @@ def test_the_next_one_is_proposed_where_one_is_refused(ana, world, monkeypatch, 
     assert card.negotiation.proposed.generator == "support-raking"
     assert len(world.cards) == 1
     world.faults.fail["ProposeCard"] = [refusal, refusal]
-    with pytest.raises(type(refusal)):
+    with pytest.raises(type(refusal)) as caught:
         ana.propose("survey", PLAIN, purpose="x", generator="auto")
+    assert "auto" not in str(caught.value)
     assert len(world.cards) == 1
 
 

@@ -24,12 +24,17 @@ from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.card import Card as Negotiation
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal
-from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.errors import InvalidInputError, ModelTooLargeError, TooLargeError
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codec import message_of
 from gencard.wire.codecs.card_codec import card_of
 from gencard.wire.signatures.identity import Identity
+
+_NO_GENERATOR = (
+    "No generator of the policy is large enough. Request fewer marginals, or attributes with fewer "
+    "levels. Stewards set limits.model_cells."
+)
 
 
 class Party:
@@ -195,7 +200,11 @@ class Analyst(Party):
         for name in others:
             with suppress(TooLargeError):
                 return self._sent(replace(proposal, generator=name), dry_run=dry_run)
-        return self._sent(replace(proposal, generator=last), dry_run=dry_run)
+        try:
+            return self._sent(replace(proposal, generator=last), dry_run=dry_run)
+        except ModelTooLargeError as error:
+            fields = {**error.fields, "advice": _NO_GENERATOR}
+            raise ModelTooLargeError(**fields) from None
 
     def _sent(self, proposal: Proposal, *, dry_run: bool) -> Negotiation:
         request = pb.ProposeCardRequest(

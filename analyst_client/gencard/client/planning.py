@@ -14,11 +14,12 @@ from gencard.client.card import Card
 from gencard.client.card_view import CHANGE_HEADS, CHANGED, PlannedAnalysis, change_lines
 from gencard.client.catalogue import Budget
 from gencard.client.connection.connection import ProgressDisplay
-from gencard.client.display import Diff, Displayable, Facts, Grid, Part, plain
+from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named, plain
 from gencard.client.release import Release
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.mechanism import Privacy
+from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms
 from gencard.core.coding import Coding
@@ -193,10 +194,7 @@ class Plan(Displayable):
 
 
 _DECLINED = "Nothing was spent. `gencard plan` shows the price of other formulas and of noise."
-_OTHER_MECHANISM = (
-    "Nothing was spent. Ask for this noise, as with `--rho 0.05 --neighbouring add-remove`, or sign the "
-    "offer in a terminal."
-)
+_OTHER_MECHANISM = "Nothing was spent. Ask for what is offered, {}, or sign the offer in a terminal."
 _INCOMPLETE = "Nothing was spent. Plan a smaller formula: `gencard plan` shows what the policy offers."
 
 
@@ -226,7 +224,7 @@ class Consent:
         card = shown.answer if isinstance(shown, Plan) else shown
         lacking = card.effects.lacking
         if self.accept and lacking:
-            problem = f"it does not determine {lacking}, which the formula needs"
+            problem = f"it does not determine {lacking}, which the formula needs{_bounds(card)}"
             raise NotAcceptedError(problem=problem, advice=_INCOMPLETE)
         if self.accept:
             check_mechanism(card)
@@ -246,6 +244,23 @@ class Consent:
             raise NotAcceptedError(problem="you declined it", advice=_DECLINED)
 
 
+def _bounds(card: Card) -> str:
+    """The bounds of the policy to which an offer was brought, in words, with their values."""
+    policy = card.entry.policy.measuring(noisy=card.terms.privacy.noisy)
+    values = {
+        "ORDER_TOO_HIGH": f"at most {policy.largest_order} attributes in a marginal",
+        "TOO_MANY_CELLS": f"at most {policy.largest_marginal_cells:,} cells in a marginal",
+        "TOO_MANY_MARGINALS": f"at most {policy.most_marginals:,} marginals",
+        "PRICE_TOO_HIGH": f"a price of at most {policy.most_per_card}",
+        "HISTOGRAM_NOT_OFFERED": f"histograms: {policy.histograms}",
+        "SUM_NOT_OFFERED": f"sums: {policy.sums}",
+        "FORBIDDEN_TOGETHER": "not together: " + "; ".join(map(named, policy.forbidden)),
+    }
+    reasons = dict.fromkeys(change.reason for change in card.changes)
+    texts = [values[reason] for reason in reasons if reason in values]
+    return f"; the policy permits {', '.join(texts)}" if texts else ""
+
+
 def check_mechanism(card: Card) -> None:
     """Refuse to sign, without a question, an offer of another mechanism than the proposal's.
 
@@ -257,7 +272,14 @@ def check_mechanism(card: Card) -> None:
     proposed, offered = card.negotiation.proposed.privacy, card.terms.privacy
     if offered.mechanism not in (proposed.mechanism, Mechanism.GENERATOR):
         problem = f"it measures with {offered} where {proposed} was asked for"
-        raise NotAcceptedError(problem=problem, advice=_OTHER_MECHANISM)
+        raise NotAcceptedError(problem=problem, advice=_OTHER_MECHANISM.format(_options(offered)))
+
+
+def _options(privacy: Privacy) -> str:
+    """The options of the shell that ask for an offered measurement."""
+    if not isinstance(privacy, AddedNoise):
+        return "without options of noise"
+    return f"with `--{privacy.currency} {privacy.budget} --neighbouring {privacy.neighbouring}`"
 
 
 def _answer(shown: Plan | Card, question: str) -> bool | None:
