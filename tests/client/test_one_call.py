@@ -21,6 +21,8 @@ from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
+from gencard.core.card.mechanism import EXACT
+from gencard.core.card.noise import gaussian
 from gencard.v1 import common_pb2
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.wire.codec import message_of
@@ -345,3 +347,22 @@ def shown_by(descriptor):
         return os.read(descriptor, 4096) if waiting.poll(500) else b""
     except OSError:
         return b""
+
+
+def test_what_was_not_signed_names_the_bound_and_its_value(one_line):
+    with pytest.raises(errors.NotAcceptedError) as caught:
+        one_line(TOO_RICH, accept=True)
+    assert "the policy permits at most 2 attributes in a marginal." in caught.value.message
+
+
+def test_another_mechanism_names_the_options_of_what_is_offered(ana):
+    noisy = gaussian("0.2", neighbouring="replace-one")
+    proposed = SimpleNamespace(privacy=EXACT)
+    card = SimpleNamespace(
+        negotiation=SimpleNamespace(proposed=proposed), terms=SimpleNamespace(privacy=noisy)
+    )
+    with pytest.raises(errors.NotAcceptedError, match=r"`--rho 0.2 --neighbouring replace-one`"):
+        planning.check_mechanism(card)
+    proposed.privacy, card.terms.privacy = noisy, EXACT
+    with pytest.raises(errors.NotAcceptedError, match="without options of noise"):
+        planning.check_mechanism(card)

@@ -1,12 +1,14 @@
 """init and check, as a newcomer meets them."""
 
 import re
+import socket
 from importlib.metadata import version
 
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from gencard.client import Analyst
 from gencard.controller.people.certificates import write_new
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.main import app, run_shell
@@ -40,6 +42,46 @@ def test_the_next_commands_can_be_copied(tmp_path, records, monkeypatch):
     assert f"gencard-controller check --config '{settings}'\n" in said
     assert f"gencard-controller serve --config '{settings}'\n" in said
     assert "left out" in said
+
+
+def test_the_address_stands_wherever_it_is_used(tmp_path, records):
+    """127.0.0.2 is this machine, too, and no certificate names it unasked."""
+    with socket.create_server(("127.0.0.2", 0)) as free:
+        address = f"127.0.0.2:{free.getsockname()[1]}"
+    house = tmp_path / "house"
+    run("init", house, "--data", records, "--analyst", "ana", "--steward", "sam", "--address", address)
+    assert Settings.load(house / "controller.toml").server.address == address
+    for name in ("ana", "sam"):
+        assert f'address = "{address}"' in (house / "people" / name / "connection.toml").read_text()
+    schema = house / "schema.toml"
+    schema.write_text(schema.read_text().replace("reviewed = false", "reviewed = true"))
+    controller = serve(Settings.load(house / "controller.toml"))
+    try:
+        with Analyst.connect(folder=house / "people" / "ana") as analyst:
+            assert [entry.id for entry in analyst.datasets()] == ["a-survey"]
+    finally:
+        controller.stop(1)
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("localhost", "is not of the form host:port. Write a host and a port up to 65535"),
+        ("localhost:70000", "is not of the form host:port"),
+        ("d\u00e4ten.example:7443", "ASCII"),
+        ("two words:7443", "ASCII"),
+        ("0.0.0.0:7443", "names no host to connect to"),
+    ],
+)
+def test_an_address_that_nobody_could_use_makes_nothing(tmp_path, records, address, problem):
+    words = ("init", tmp_path / "house", "--data", records, "--analyst", "ana", "--address", address)
+    assert problem in refused(*words)
+    assert not (tmp_path / "house").exists()
+
+
+def test_a_service_may_listen_everywhere_where_nobody_is_enrolled_yet(tmp_path, records):
+    run("init", tmp_path / "house", "--data", records, "--address", "0.0.0.0:7000")
+    assert Settings.load(tmp_path / "house" / "controller.toml").server.address == "0.0.0.0:7000"
 
 
 def test_records_that_are_not_there_are_named(tmp_path, records):

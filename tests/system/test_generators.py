@@ -121,3 +121,4 @@ def test_a_tree_that_is_too_large_is_refused_with_the_sets_that_cause_it(small_h
         "largest": "24 on (sex, health, work); 2 on (region)",
         "limit": "23",
     }
+    assert 'generator="auto"' in str(caught.value)

@@ -53,11 +53,15 @@ def test_an_address_that_is_taken_is_said_in_our_words(tmp_path):
     """Two lines: gRPC's own are kept away."""
     house = build(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        house.edit({"address": f'"127.0.0.1:{taken.getsockname()[1]}"'})
+        port = taken.getsockname()[1]
+        house.edit({"address": f'"127.0.0.1:{port}"'})
         program = "from gencard.controller.shell.main import main; main()"
         command = [sys.executable, "-c", program, "serve", "--config", house.settings_file]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
     assert done.returncode == 1
     first, second = done.stderr.splitlines()
     assert first.startswith("INVALID_INPUT  server.address: is in use")
-    assert second.startswith("→")
+    assert f"127.0.0.1:{port}" in first
+    assert second.startswith(
+        "→ Stop that process (`ss -ltnp` shows it), or set another port in server.add"
+    )

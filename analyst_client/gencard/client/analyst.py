@@ -1,5 +1,7 @@
 """The entry point: a connection to a controller, as an analyst or an auditor."""
 
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self, Unpack
@@ -10,7 +12,7 @@ from gencard.client.answers.question import Question
 from gencard.client.arguments import checked, instance
 from gencard.client.card import Card
 from gencard.client.card_view import LIST_HEADS, PlannedAnalysis, list_line
-from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry
+from gencard.client.catalogue import AUTO, Budget, CatalogueEntry, GeneratorEntry
 from gencard.client.checking.history import Checkpoint, LogWatch
 from gencard.client.checking.signing import checked_answer
 from gencard.client.connection.connection import Connection, ProgressDisplay, pages
@@ -18,15 +20,21 @@ from gencard.client.connection.credentials import Credentials, address_in
 from gencard.client.display import Listed
 from gencard.client.planning import Consent, Plan, rows_of, usual_purpose
 from gencard.client.release import Release
-from gencard.client.terms import Marginals, Measured, proposed
+from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
-from gencard.core.card.terms import USUAL_AUDIT, AuditTerms
-from gencard.core.errors import InvalidInputError
+from gencard.core.card.card import Card as Negotiation
+from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal
+from gencard.core.errors import InvalidInputError, ModelTooLargeError, TooLargeError
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codec import message_of
 from gencard.wire.codecs.card_codec import card_of
 from gencard.wire.signatures.identity import Identity
+
+_NO_GENERATOR = (
+    "No generator of the policy is large enough. Request fewer marginals, or attributes with fewer "
+    "levels. Stewards set limits.model_cells."
+)
 
 
 class Party:
@@ -149,7 +157,8 @@ class Analyst(Party):
             marginals: Phi: cliques (tuples of attribute names), or ``all_marginals(order=2)``; the list
                 may also contain moments, such as ``mean("age")``.
             purpose: What the data will be used for, in one sentence.
-            generator: Name of the generator in the catalogue.
+            generator: Name of the generator in the catalogue; "auto" chooses ipf, graphical or
+                support-raking by the sizes (with moments, maximum-entropy or reduced-space).
             rows: Most rows in one release; default: the policy's limit.
             audit: Settings of audits under the card.
             dry_run: Compute offer and price only; nothing is stored, no record is read.
@@ -177,15 +186,35 @@ class Analyst(Party):
             rows=rows,
             audit=audit,
         )
+        negotiation = self._answered(entry, proposal, dry_run=dry_run)
+        return Card(self._connection, negotiation, aim=aim, entry=entry)
+
+    def _answered(self, entry: CatalogueEntry, proposal: Proposal, *, dry_run: bool) -> Negotiation:
+        """Propose; in place of ``auto``, the generators that suit, until the controller takes one.
+
+        A proposal that is too large is refused before anything is stored or charged.
+        """
+        if proposal.generator != AUTO:
+            return self._sent(proposal, dry_run=dry_run)
+        *others, last = catalogue.suited_generators(self._connection, entry, proposal)
+        for name in others:
+            with suppress(TooLargeError):
+                return self._sent(replace(proposal, generator=name), dry_run=dry_run)
+        try:
+            return self._sent(replace(proposal, generator=last), dry_run=dry_run)
+        except ModelTooLargeError as error:
+            fields = {**error.fields, "advice": _NO_GENERATOR}
+            raise ModelTooLargeError(**fields) from None
+
+    def _sent(self, proposal: Proposal, *, dry_run: bool) -> Negotiation:
         request = pb.ProposeCardRequest(
             terms=message_of(proposal, common_pb2.Terms),
             request_id=str(uuid4()),
             validate_only=dry_run,
         )
-        with catalogue.suggesting_generators(self._connection, generator):
+        with catalogue.suggesting_generators(self._connection, proposal.generator):
             answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
-        negotiation = checked_answer(card_of(answer.card), proposal)
-        return Card(self._connection, negotiation, aim=aim, entry=entry)
+        return checked_answer(card_of(answer.card), proposal)
 
     @checked()
     def price(
@@ -249,11 +278,11 @@ class Analyst(Party):
     def plan(
         self,
         dataset: str,
-        formula: str,
+        formula: str | None = None,
         *,
         kind: str = "logistic",
         missing: str = "level",
-        generator: str = "ipf",
+        generator: str = AUTO,
         rows: int | None = None,
         **measured: Unpack[Measured],
     ) -> Plan:
@@ -262,10 +291,11 @@ class Analyst(Party):
         Args:
             dataset: Name of the dataset.
             formula: Model formula as in R or patsy, such as ``grade ~ group + C(birth) * family``; names
-                with spaces are written in backticks or as ``Q("...")``.
+                with spaces are written in backticks or as ``Q("...")``. None for all columns: all pairs,
+                and a histogram and a total of each number with a step, as far as the policy permits.
             kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
             missing: "level": missing values are a level; "drop": records with one will be left out.
-            generator: Name of the generator in the catalogue.
+            generator: As ``propose`` takes it.
             rows: Most rows in one release; default: the policy's limit.
             measured: How the marginals are measured, and ``where``; see ``Measured``.
 
@@ -275,11 +305,14 @@ class Analyst(Party):
             LevelsTooWideError: No card determines it.
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
         """
-        from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
+        entry, where, aim, read = self.dataset(dataset), measured.get("where") or "", None, None
+        if formula is None:
+            statistics = all_columns(entry, measured)
+        else:
+            from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
 
-        entry, where = self.dataset(dataset), measured.get("where") or ""
-        aim = PlannedAnalysis.of(Question(formula, kind, where=where, missing=missing), entry.coding)
-        statistics = (*aim.marginals, *aim.numbers)
+            aim = PlannedAnalysis.of(Question(formula, kind, where=where, missing=missing), entry.coding)
+            statistics, read = (*aim.marginals, *aim.numbers), read_formula(formula, entry.coding)
         ask = partial(
             self.propose,
             entry.name,
@@ -292,35 +325,36 @@ class Analyst(Party):
             **measured,
         )
         offer = ask(purpose="plan", dry_run=True)
-        return Plan(read_formula(formula, entry.coding), aim, entry.coding, offer, ask)
+        ask = partial(ask, generator=offer.negotiation.proposed.generator)
+        return Plan(read, aim, entry.coding, offer, ask)
 
     @checked()
     def synthesize(  # noqa: PLR0913 - what a person may want to say of one analysis
         self,
         dataset: str,
-        formula: str,
+        formula: str | None = None,
         *,
         rows: int,
         kind: str = "logistic",
         purpose: str | None = None,
-        generator: str = "ipf",
+        generator: str = AUTO,
         seed: int = 0,
         accept: bool = False,
         progress: ProgressDisplay = True,
         **measured: Unpack[Measured],
     ) -> Release:
-        """Rows for an analysis in one call: plan, show the offer, ask, propose, sign, generate.
+        """Rows for an analysis, or of all columns: plan, show the offer, ask, propose, sign, generate.
 
         A card in force with the same terms and purpose is used instead of a new one, and an open
         proposal of the same terms is gone on with.
 
         Args:
             dataset: Name of the dataset.
-            formula: Model formula; see ``plan``.
+            formula: Model formula, or None for all columns; see ``plan``.
             rows: Number of rows, and most rows of one release on the card.
             kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
-            purpose: What the data will be used for; default: the analysis in words.
-            generator: Name of the generator in the catalogue.
+            purpose: What the data will be used for; default: the plan in words.
+            generator: As ``propose`` takes it.
             seed: Random seed; card, psi and seed determine every byte of the rows.
             accept: Sign without a question, also an offer that differs from the proposal, as long as
                 it determines the analysis and measures by the mechanism that was asked for. Else a

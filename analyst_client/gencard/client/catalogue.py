@@ -11,6 +11,7 @@ from gencard.client.display import Displayable, Entries, Facts, Listed, Part
 from gencard.core import catalogue as core_catalogue
 from gencard.core.card.budget import FREE, Price, Spend, counted
 from gencard.core.card.noise import CURRENCIES, NOISES
+from gencard.core.card.terms import Proposal
 from gencard.core.errors import NotFoundError, advice_on
 from gencard.core.json_codecs import written
 from gencard.core.noise import USUAL_DELTA, in_words, together
@@ -67,6 +68,7 @@ class ShownPolicy(Policy, Displayable):
         return f"<Policy: {'; '.join(f'{name} {value}' for name, value in self.lines())}>"
 
 
+_USUAL = ("ipf",)
 _NO_POLICY = ShownPolicy(0, 0, 0, 0, generators=(), most_per_card=FREE)
 
 
@@ -161,6 +163,32 @@ def get_dataset(connection: Connection, name: str) -> CatalogueEntry:
 def _entry_of(body: bytes) -> CatalogueEntry:
     """The dataset of a message: most calls ask for one that was read before."""
     return value_of(CatalogueEntry, pb.Dataset.FromString(body))
+
+
+AUTO = "auto"
+"""Stands for the generator that the sizes of a proposal suit; no card names it."""
+
+
+def suited_generators(
+    connection: Connection, entry: CatalogueEntry, proposal: Proposal
+) -> tuple[str, ...]:
+    """Return the names of the policy's generators that ``auto`` may stand for, the most suitable first.
+
+    Without any, the controller offers another one, or says why there is none.
+    """
+    from gencard.core.generators.registry import suited  # noqa: PLC0415 - loads all generators
+
+    if not proposal.cliques:
+        return _USUAL
+    limits = [one.most_cells for one in list_generators(connection) if one.most_cells]
+    names = suited(
+        proposal.marginals,
+        entry.coding.domain.covered_by(proposal.cliques),
+        zeros=entry.coding.structural_zeros,
+        max_cells=max(limits, default=0),
+        moments=bool(proposal.moments),
+    )
+    return tuple(name for name in names if name in entry.policy.generators) or _USUAL
 
 
 def suggesting_generators(connection: Connection, name: str) -> AbstractContextManager[None]:

@@ -14,11 +14,12 @@ from gencard.client.card import Card
 from gencard.client.card_view import CHANGE_HEADS, CHANGED, PlannedAnalysis, change_lines
 from gencard.client.catalogue import Budget
 from gencard.client.connection.connection import ProgressDisplay
-from gencard.client.display import Diff, Displayable, Facts, Grid, Part, plain
+from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named, plain
 from gencard.client.release import Release
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.mechanism import Privacy
+from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms
 from gencard.core.coding import Coding
@@ -37,36 +38,41 @@ _MOST_MARGINALS = 20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan(Displayable):
-    """The smallest Phi that determines an analysis, with its price; nothing was stored or spent.
+    """Phi of an analysis, or of all columns, with its price; nothing was stored or spent.
 
     Args:
-        formula: Response and predictors.
-        aim: The analysis, and the smallest Phi that determines it.
+        formula: Response and predictors; None for all columns.
+        aim: The analysis, and the smallest Phi that determines it; None for all columns.
         coding: The dataset's schema.
         answer: The card that the controller would offer, priced only.
         ask: Proposes these marginals on the dataset.
     """
 
-    formula: Formula
-    aim: PlannedAnalysis
+    formula: Formula | None
+    aim: PlannedAnalysis | None
     coding: Coding = field(repr=False)
     answer: Card
     ask: Callable[..., Card] = field(repr=False)
 
     @property
-    def kind(self) -> Analysis:
-        """Type of analysis."""
-        return analysis_of(self.aim.question.kind)
+    def kind(self) -> Analysis | None:
+        """Type of analysis; None for all columns."""
+        return None if self.aim is None else analysis_of(self.aim.question.kind)
+
+    @property
+    def title(self) -> str:
+        """The formula, or that the plan is for all columns."""
+        return "All columns" if self.formula is None else str(self.formula)
 
     @property
     def marginals(self) -> tuple[Clique, ...]:
-        """The marginals of the smallest Phi."""
-        return self.aim.marginals
+        """The marginals of Phi."""
+        return (self.aim or self.answer.negotiation.proposed).marginals
 
     @property
     def numbers(self) -> tuple[Histogram | Sum, ...]:
-        """The histograms and sums of the smallest Phi."""
-        return self.aim.numbers
+        """The histograms and sums of Phi."""
+        return (self.aim or self.answer.negotiation.proposed).numbers
 
     @property
     def prediction(self) -> "Prediction | None":
@@ -97,16 +103,23 @@ class Plan(Displayable):
     @property
     def lacking(self) -> tuple[Clique, ...]:
         """Marginals that the offer does not determine; if any, the analysis is impossible."""
-        return self.aim.lacking_in(self.answer.terms)
+        return () if self.aim is None else self.aim.lacking_in(self.answer.terms)
 
     @property
     def lacking_sums(self) -> tuple[Sum, ...]:
         """Sums that the offer does not determine; if any, the analysis is impossible."""
-        return self.aim.lacking_sums_in(self.answer.terms)
+        return () if self.aim is None else self.aim.lacking_sums_in(self.answer.terms)
+
+    @property
+    def left_out(self) -> Clique:
+        """Attributes in no marginal of the offer, of a plan for all columns."""
+        offered = {name for clique in self.answer.terms.marginals for name in clique}
+        names = () if self.formula is not None else self.coding.domain.attributes
+        return tuple(name for name in names if name not in offered)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Attributes of the formula that have a level "missing"."""
+        """Attributes of the marginals that have a level "missing"."""
         attributes = map(self.coding.attribute, self.coding.domain.covered_by(self.marginals).attributes)
         return tuple(attribute.name for attribute in attributes if attribute.coding.missing)
 
@@ -123,29 +136,36 @@ class Plan(Displayable):
 
     def purposes(self) -> Iterator[tuple[Clique, str]]:
         """Each marginal, and the terms of the formula whose sufficient statistic it is."""
-        response = {self.formula.response} - {None}
+        formula = self.formula
+        if formula is None:
+            for clique in self.marginals:
+                yield clique, "columns together" if len(clique) > 1 else "column"
+            return
+        response = {formula.response} - {None}
         for clique in self.marginals:
-            inside = [":".join(term) for term in self.formula.terms if response | {*term} <= {*clique}]
-            yield clique, ", ".join(inside) or self._beside_terms(clique)
+            inside = [":".join(term) for term in formula.terms if response | {*term} <= {*clique}]
+            beside = "the response" if clique == (formula.response,) else "features together"
+            yield clique, ", ".join(inside) or beside
 
     def lines(self) -> list[tuple[str, str]]:
         """The plan in names and values."""
         lines = [
-            ("Analysis", str(self.kind)),
+            ("Analysis", str(self.kind or "none: all columns")),
+            ("Generator", self.answer.terms.generator),
             ("Price", f"{self.price}{' (for the offered terms)' * bool(self.changes)}"),
             ("Next", self.next_step),
         ]
         if self.missing:
-            names, drops = ", ".join(self.missing), self.aim.question.missing == "drop"
+            names = ", ".join(self.missing)
+            drops = self.aim is not None and self.aim.question.missing == "drop"
             note = f"a separate level of {names}; dropping these records would be a different analysis"
             lines.append(("Missing", f"records without {names} are left out" if drops else note))
+        if self.left_out:
+            lines.append(("Left out", ", ".join(self.left_out)))
         return [*lines, *self.answer.effects.lines()]
 
     def __repr__(self) -> str:
-        return f"<Plan {self.formula}: {len(self.marginals)} marginals, {self.price}; {self.next_step}>"
-
-    def _beside_terms(self, clique: Clique) -> str:
-        return "the response" if clique == (self.formula.response,) else "features together"
+        return f"<Plan {self.title}: {len(self.marginals)} marginals, {self.price}; {self.next_step}>"
 
     def _cells(self, one: Histogram | Sum) -> int:
         if isinstance(one, Sum):
@@ -170,14 +190,11 @@ class Plan(Displayable):
         parts += self.answer.effects.grids()
         if self.changes:
             parts += [CHANGED, Diff(CHANGE_HEADS, change_lines(self.changes))]
-        return str(self.formula), parts
+        return self.title, parts
 
 
 _DECLINED = "Nothing was spent. `gencard plan` shows the price of other formulas and of noise."
-_OTHER_MECHANISM = (
-    "Nothing was spent. Ask for this noise, as with `--rho 0.05 --neighbouring add-remove`, or sign the "
-    "offer in a terminal."
-)
+_OTHER_MECHANISM = "Nothing was spent. Ask for what is offered, {}, or sign the offer in a terminal."
 _INCOMPLETE = "Nothing was spent. Plan a smaller formula: `gencard plan` shows what the policy offers."
 
 
@@ -207,7 +224,7 @@ class Consent:
         card = shown.answer if isinstance(shown, Plan) else shown
         lacking = card.effects.lacking
         if self.accept and lacking:
-            problem = f"it does not determine {lacking}, which the formula needs"
+            problem = f"it does not determine {lacking}, which the formula needs{_bounds(card)}"
             raise NotAcceptedError(problem=problem, advice=_INCOMPLETE)
         if self.accept:
             check_mechanism(card)
@@ -215,6 +232,8 @@ class Consent:
                 self.say(f"{change.field}: {change.old} → {change.new or 'left out'} ({change.reason})")
             for name, text in card.effects.lines():
                 self.say(f"{name}: {text}")
+            if isinstance(shown, Plan) and shown.left_out:
+                self.say(f"Left out: {', '.join(shown.left_out)}")
             self.say(f"Price: {shown.price}")
             return
         warning = f"It does not determine {lacking}, which the formula needs. " if lacking else ""
@@ -223,6 +242,23 @@ class Consent:
             raise NotAcceptedError(problem="confirmation needs a terminal")
         if not answer:
             raise NotAcceptedError(problem="you declined it", advice=_DECLINED)
+
+
+def _bounds(card: Card) -> str:
+    """The bounds of the policy to which an offer was brought, in words, with their values."""
+    policy = card.entry.policy.measuring(noisy=card.terms.privacy.noisy)
+    values = {
+        "ORDER_TOO_HIGH": f"at most {policy.largest_order} attributes in a marginal",
+        "TOO_MANY_CELLS": f"at most {policy.largest_marginal_cells:,} cells in a marginal",
+        "TOO_MANY_MARGINALS": f"at most {policy.most_marginals:,} marginals",
+        "PRICE_TOO_HIGH": f"a price of at most {policy.most_per_card}",
+        "HISTOGRAM_NOT_OFFERED": f"histograms: {policy.histograms}",
+        "SUM_NOT_OFFERED": f"sums: {policy.sums}",
+        "FORBIDDEN_TOGETHER": "not together: " + "; ".join(map(named, policy.forbidden)),
+    }
+    reasons = dict.fromkeys(change.reason for change in card.changes)
+    texts = [values[reason] for reason in reasons if reason in values]
+    return f"; the policy permits {', '.join(texts)}" if texts else ""
 
 
 def check_mechanism(card: Card) -> None:
@@ -236,7 +272,14 @@ def check_mechanism(card: Card) -> None:
     proposed, offered = card.negotiation.proposed.privacy, card.terms.privacy
     if offered.mechanism not in (proposed.mechanism, Mechanism.GENERATOR):
         problem = f"it measures with {offered} where {proposed} was asked for"
-        raise NotAcceptedError(problem=problem, advice=_OTHER_MECHANISM)
+        raise NotAcceptedError(problem=problem, advice=_OTHER_MECHANISM.format(_options(offered)))
+
+
+def _options(privacy: Privacy) -> str:
+    """The options of the shell that ask for an offered measurement."""
+    if not isinstance(privacy, AddedNoise):
+        return "without options of noise"
+    return f"with `--{privacy.currency} {privacy.budget} --neighbouring {privacy.neighbouring}`"
 
 
 def _answer(shown: Plan | Card, question: str) -> bool | None:
@@ -252,7 +295,9 @@ def _answer(shown: Plan | Card, question: str) -> bool | None:
 
 
 def usual_purpose(plan: Plan) -> str:
-    """The purpose of a card for an analysis, where none is given."""
+    """The purpose of a card for a plan, where none is given."""
+    if plan.formula is None:
+        return "Rows of all columns"
     return f"A {plan.kind} analysis: {plan.formula}"[:LONGEST_PURPOSE]
 
 

@@ -20,9 +20,11 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.noise import scales, sum_scales
+from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.psi import rounding_stddev
 from gencard.core.statistics.sum_noise import sum_noise
+from gencard.core.statistics.unit_sums import fine_cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +417,71 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
     attributes, _ = read_condition(where, coding)
     together = (coding.domain.canonical({*clique, *attributes}) for clique in cliques)
     return tuple(dict.fromkeys(together))
+
+
+def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, ...]:
+    """Return the pairs of all columns, and a histogram and a total of each number with a step.
+
+    These are bounded by what the policy permits: order, cells, forbidden sets, number and price. An
+    attribute of which no pair is left keeps its single marginal. Where not all pairs fit in number,
+    those of neighbouring columns come first; where not all fit in price, those with few cells.
+
+    Raises:
+        InvalidInputError, InvalidNumberError, UnknownAttributeError: ``measured`` is wrong.
+    """
+    domain, where = entry.coding.domain, measured.get("where")
+    noisy = (privacy_of(measured) or EXACT).noisy or Mechanism.EXACT not in entry.policy.mechanisms
+    policy = entry.policy.measuring(noisy=noisy)
+
+    def permits(clique: Clique) -> bool:
+        (whole,) = _within(where, (clique,), entry.coding)
+        cells = domain.project(whole).cells
+        bounded = len(whole) <= policy.largest_order and cells <= policy.largest_marginal_cells
+        return bounded and policy.kept_apart(whole) is None
+
+    (condition,) = _within(where, ((),), entry.coding)  # its attributes are in each marginal anyway
+    others = [name for name in domain.attributes if name not in condition]
+    names = [name for name in others or condition if permits((name,))]
+    pairs = [pair for pair in combinations(names, 2) if permits(pair)]
+    if len(pairs) > policy.most_marginals:
+        place = {name: index for index, name in enumerate(names)}
+        pairs.sort(key=lambda pair: place[pair[1]] - place[pair[0]])
+    else:
+        pairs.sort(key=lambda pair: domain.project(pair).cells)
+    price = 1 + sum(domain.size(name) - 1 for name in names)
+    chosen: list[Clique] = []
+    alone = dict.fromkeys(names)
+    for pair in pairs:
+        both_new = {*pair} <= alone.keys()
+        marginals = len(chosen) + 1 + len(alone.keys() - {*pair})
+        dearer = price + (domain.size(pair[0]) - 1) * (domain.size(pair[1]) - 1)
+        if not noisy and dearer > policy.most_per_card.statistics:
+            continue
+        if both_new or marginals <= policy.most_marginals:
+            chosen.append(pair)
+            price = dearer
+            for name in pair:
+                alone.pop(name, None)
+    numbers = () if where else _all_numbers(entry, policy, names, noisy=noisy)
+    return (*sorted(chosen, key=domain.axes), *((name,) for name in alone), *numbers)
+
+
+def _all_numbers(
+    entry: CatalogueEntry, policy: Policy, names: Sequence[str], *, noisy: bool
+) -> tuple[Histogram | Sum, ...]:
+    """Histograms and totals of the numbers with a step that the policy offers."""
+
+    def offers(offer: NumbersOffer) -> bool:
+        return offer is NumbersOffer.EXACT or (noisy and offer is NumbersOffer.NOISE)
+
+    coding = entry.coding
+    numbers = [name for name in names if name in coding.with_step][: policy.most_marginals]
+    fine = [name for name in numbers if fine_cells(coding, name) <= policy.largest_marginal_cells]
+    has_sums = offers(policy.sums) and (noisy or policy.transform.rounding <= 1)
+    return (
+        *map(Histogram, fine if offers(policy.histograms) else ()),
+        *(Sum((name,)) for name in numbers if has_sums),
+    )
 
 
 def countered(

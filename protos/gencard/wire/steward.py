@@ -139,7 +139,11 @@ class Action:
 def check_arguments(content: bytes) -> None:
     """Raise TooLargeError if arguments of an action have more than 256 KiB."""
     if len(content) > LARGEST_ARGUMENTS:
-        raise TooLargeError(what="The number of bytes of the arguments", limit=LARGEST_ARGUMENTS)
+        raise TooLargeError(
+            what="The number of bytes of the arguments",
+            limit=LARGEST_ARGUMENTS,
+            advice="Send a shorter text.",
+        )
 
 
 def action_digest(kind: str, resource: str, arguments: Mapping[str, Any], shown: str) -> str:

@@ -33,6 +33,7 @@ _IN_PYTHON: Mapping[str, str] = {
     "gencard plan": "analyst.plan(...)",
     "gencard cards CARD --wait": "analyst.card(name).wait()",
     "--yes": "accept=True",
+    "--generator auto": 'generator="auto"',
 }
 """What a command that an advice names is in Python."""
 
@@ -187,14 +188,18 @@ class TooLargeError(GencardError):
     advice = "Request fewer or smaller marginals, fewer rows or fewer runs."
 
 
+FEWER_TERMS = "Use fewer terms or attributes in the formula, or attributes with fewer levels."
+"""Advice on an analysis that is too large."""
+
+
 class ModelTooLargeError(TooLargeError):
     """``largest`` names the attribute sets whose tables are largest, with their cells."""
 
     reason = "MODEL_TOO_LARGE"
     text = "The generator's model exceeds the limit of {limit} cells: {largest}."
     advice = (
-        "Request fewer marginals on these attributes, or use a generator with a smaller "
-        "model: `gencard generators` lists the limit of each."
+        "Use `--generator auto`, which takes a generator whose model fits, or request fewer marginals "
+        "on these attributes. Stewards set limits.model_cells."
     )
     longest_field = 400  # whole names of attributes
 
@@ -591,6 +596,7 @@ class NotAcceptedError(NegotiationError):
 
     reason = "NOT_ACCEPTED"
     text = "The offer was not signed: {problem}."
+    longest_field = 400
     advice = "Nothing was spent. To sign without confirmation, use `--yes`."
 
 

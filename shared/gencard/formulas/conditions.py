@@ -44,7 +44,11 @@ def read_condition(
         sizes = coding.domain.project(attributes).sizes
         if np.prod(sizes, dtype=np.float64) > MOST_CELLS:
             limit = MOST_CELLS
-            raise TooLargeError(what="The number of cells of the condition", limit=limit)
+            raise TooLargeError(
+                what="The number of cells of the condition",
+                limit=limit,
+                advice="Use fewer attributes in the condition, or attributes with fewer levels.",
+            )
         return attributes, _chosen(text, attributes, sizes, coding, values, of_present=of_present)
     except NotUsableError as error:
         raise InvalidInputError(field="where", problem=error.problem) from None

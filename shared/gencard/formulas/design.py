@@ -27,7 +27,7 @@ from gencard.core.answers.design import Column, Design, Response, Slope
 from gencard.core.answers.margins import Mask
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidFormulaError, InvalidInputError, TooLargeError
+from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, InvalidInputError, TooLargeError
 from gencard.core.moment import level_values
 from gencard.core.statistics.formula import Written, written_name
 from gencard.core.types import IntArray
@@ -153,13 +153,17 @@ class _Maker:
         attributes = map(self._levels_of, self.written.terms)
         cells = [prod(map(size, names)) for names in attributes]
         if max(cells, default=0) > MOST_TERM_CELLS:
-            raise TooLargeError(what="The number of cells of a term", limit=MOST_TERM_CELLS)
+            raise TooLargeError(
+                what="The number of cells of a term", limit=MOST_TERM_CELLS, advice=FEWER_TERMS
+            )
         columns = [prod(_width(self._factors[factor]) for factor in term) for term in self.written.terms]
         if sum(columns) > MOST_COLUMNS:
-            raise TooLargeError(what="The number of columns of the model", limit=MOST_COLUMNS)
+            raise TooLargeError(
+                what="The number of columns of the model", limit=MOST_COLUMNS, advice=FEWER_TERMS
+            )
         if max(map(mul, cells, columns), default=0) > MOST_NUMBERS:
             what = "The size of the columns of a term over its cells"
-            raise TooLargeError(what=what, limit=MOST_NUMBERS)
+            raise TooLargeError(what=what, limit=MOST_NUMBERS, advice=FEWER_TERMS)
 
     @cached_property
     def _factors(self) -> dict[str, Factor]:

@@ -17,7 +17,7 @@ from formulaic.parser.types import ASTNode, Token
 
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidFormulaError, TooLargeError
+from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, TooLargeError
 from gencard.core.statistics.formula import (
     Formula,
     Terms,
@@ -77,7 +77,7 @@ def read_factors(text: str, coding: Coding) -> Written:
         TooLargeError: It is longer than ``LONGEST`` or has more than ``MOST_TERMS`` terms.
     """
     if len(text) > LONGEST:
-        raise TooLargeError(what="The length of the formula", limit=LONGEST)
+        raise TooLargeError(what="The length of the formula", limit=LONGEST, advice=FEWER_TERMS)
     return _Reader(text, coding).written()
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.card import Card
+from gencard.client.catalogue import AUTO
 from gencard.client.planning import Consent, Plan
 from gencard.client.shell.terminal import (
     HERE,
@@ -24,10 +25,10 @@ from gencard.client.shell.terminal import (
     Marginal,
     Measures,
     Missing,
-    ModelFormula,
     Moments,
     Order,
     Part,
+    PlannedFormula,
     Programs,
     Relation,
     ReviewedRuns,
@@ -335,11 +336,11 @@ _NO_OFFER: Document = {
 
 def plan(
     dataset: DatasetName,
-    formula: ModelFormula,
+    formula: PlannedFormula = None,
     kind: Kind = Analysis.LOGISTIC,
     where: Part = None,
     missing: Missing = "level",
-    generator: Generator = "ipf",
+    generator: Generator = AUTO,
     rows: Rows = None,
     epsilon: Epsilon = None,
     rho: Rho = None,
@@ -349,7 +350,7 @@ def plan(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Show the smallest set of marginals that determines an analysis, and its price. Stores nothing."""
+    """Show the marginals that an analysis, or all columns, need, and their price. Stores nothing."""
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         how |= {"where": where}
@@ -382,4 +383,5 @@ def plan_next(plan: Plan) -> str:
 def _plan_document(plan: Plan) -> Document:
     names = ["kind", "marginals", "price", "changes", "lacking", "missing", "next_step"]
     names += [name for name in ("numbers", "lacking_sums") if getattr(plan, name)]
-    return {"formula": str(plan.formula), **json_of(plan, *names), **_effects(plan.answer)}
+    formula = None if plan.formula is None else str(plan.formula)
+    return {"formula": formula, **json_of(plan, *names), **_effects(plan.answer)}

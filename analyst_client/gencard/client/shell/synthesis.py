@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.arguments import Where
+from gencard.client.catalogue import AUTO
 from gencard.client.files import folder
 from gencard.client.files.folder import make_folder, write_bytes
 from gencard.client.files.rows import has_apostrophes
@@ -21,7 +22,7 @@ from gencard.client.shell.terminal import (
     Folder,
     Generator,
     Kind,
-    ModelFormula,
+    PlannedFormula,
     Relation,
     Rho,
     Weight,
@@ -76,14 +77,14 @@ def generate(
 
 def synthesize(
     dataset: DatasetName,
-    formula: ModelFormula,
     rows: Annotated[int, typer.Option(help="Number of rows.")],
     output: Output,
+    formula: PlannedFormula = None,
     kind: Kind = Analysis.LOGISTIC,
     purpose: Annotated[
-        str | None, typer.Option(help="What the data will be used for. Default: the analysis.")
+        str | None, typer.Option(help="What the data will be used for. Default: the plan in words.")
     ] = None,
-    generator: Generator = "ipf",
+    generator: Generator = AUTO,
     seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
     epsilon: Epsilon = None,
     rho: Rho = None,
@@ -99,7 +100,7 @@ def synthesize(
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Generate rows for an analysis in one step: plan, show the offer, confirm, sign, generate.
+    """Generate rows for an analysis, or of all columns: plan, show the offer, confirm, sign, generate.
 
     A card in force with the same terms is used again. Without a terminal, --yes is required.
     """

@@ -91,6 +91,10 @@ DatasetName = Annotated[
     str, typer.Argument(help="Name of the dataset, as `gencard datasets` lists it.", metavar="DATASET")
 ]
 ModelFormula = Annotated[str, typer.Argument(help="Model formula, such as 'health ~ sex + age * work'.")]
+PlannedFormula = Annotated[
+    str | None,
+    typer.Argument(help="Model formula, such as 'health ~ sex + age * work'. Default: all columns."),
+]
 Kind = Annotated[Analysis, typer.Option(help="Type of analysis.")]
 Marginal = Annotated[list[str] | None, typer.Option(help="A marginal, such as sex,health. Repeatable.")]
 Order = Annotated[
@@ -133,7 +137,9 @@ Libraries = Annotated[
     list[str] | None, typer.Option("--library", help="Library that a program imports. Repeatable.")
 ]
 ReviewedRuns = Annotated[int, typer.Option(help="With --program: most runs under the card.")]
-Generator = Annotated[str, typer.Option(help="Generator, as `gencard generators` lists it.")]
+Generator = Annotated[
+    str, typer.Option(help="Generator, as `gencard generators` lists it, or auto, by the sizes.")
+]
 Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Default: the policy's limit.")]
 
 

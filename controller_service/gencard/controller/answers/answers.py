@@ -210,8 +210,8 @@ class Answers:
         analyses = offer_of(card).terms.analyses
         most = analyses.checked_runs if tier is RunTier.CHECKED else analyses.reviewed_runs
         if results.count_runs(tx, card.name, tier) >= most:
-            limit = f"{most} on the card; propose another card"
-            raise TooLargeError(what=f"The number of {tier} runs", limit=limit)
+            limit, advice = f"{most} on the card; propose another card", "Propose a card with more runs."
+            raise TooLargeError(what=f"The number of {tier} runs", limit=limit, advice=advice)
 
 
 def _short(names: Sequence[str]) -> str:

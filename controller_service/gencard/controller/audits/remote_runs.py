@@ -67,7 +67,11 @@ class RemoteRuns:
         if rows < 1:
             raise InvalidNumberError(field="rows", expected="1 or more")
         if rows > self.most_rows:
-            raise TooLargeError(what="The number of rows", limit=self.most_rows)
+            raise TooLargeError(
+                what="The number of rows",
+                limit=self.most_rows,
+                advice=f"Request at most {self.most_rows:,} rows.",
+            )
         with self.audits.database.reading() as tx:
             card_in_force = self.audits.agreed(tx, who, card)
         terms, dataset_entry = offer_of(card_in_force).terms, self.audits.cards.entry_of(card_in_force)

@@ -160,7 +160,9 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
     """
     length = headers.get("content-length", "0")
     if len(length) > 9 or not length.isdecimal() or int(length) > LARGEST_BODY:
-        raise TooLargeError(what="The number of bytes of the request", limit=LARGEST_BODY)
+        raise TooLargeError(
+            what="The number of bytes of the request", limit=LARGEST_BODY, advice="Send a shorter text."
+        )
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -170,7 +172,11 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
                     break
                 body += message.get("body", b"")
                 if len(body) > LARGEST_BODY:
-                    raise TooLargeError(what="The number of bytes of the request", limit=LARGEST_BODY)
+                    raise TooLargeError(
+                        what="The number of bytes of the request",
+                        limit=LARGEST_BODY,
+                        advice="Send a shorter text.",
+                    )
                 if not message.get("more_body"):
                     return bytes(body)
     except TimeoutError:

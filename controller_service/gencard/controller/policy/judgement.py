@@ -63,18 +63,26 @@ def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> No
     Raises:
         TooLargeError: Too many statistics, rows or runs, or one with too many cells.
     """
-    for what, requested, limit in (
-        ("The number of marginals", proposal.statistics, limits.marginals),
-        ("The number of rows", proposal.rows, limits.rows),
-        ("The number of audit runs", proposal.audit.runs, limits.runs),
+    for what, requested, limit, name in (
+        ("marginals", proposal.statistics, limits.marginals, "marginals"),
+        ("rows", proposal.rows, limits.rows, "rows"),
+        ("audit runs", proposal.audit.runs, limits.runs, "runs"),
     ):
         if requested > limit:
-            raise TooLargeError(what=what, limit=limit)
+            raise TooLargeError(
+                what=f"The number of {what}, {requested:,},",
+                limit=f"{limit:,} (limits.{name})",
+                advice=f"Request at most {limit:,} {what}, or ask the steward to raise limits.{name}.",
+            )
     check_values(proposal.moments, domain)
     for clique in (*proposal.cliques, *(one.by for one in proposal.sums)):
         if domain.project(clique).cells > limits.marginal_cells:
             what = f"The marginal ({', '.join(clique)})"
-            raise TooLargeError(what=what, limit=f"{limits.marginal_cells} cells")
+            raise TooLargeError(
+                what=what,
+                limit=f"{limits.marginal_cells:,} cells (limits.marginal_cells)",
+                advice="Leave an attribute out of this marginal, or request its smaller marginals.",
+            )
 
 
 def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits) -> None:

@@ -59,7 +59,11 @@ class ParquetFolder:
         for name in _names_below(path):
             names.append(name)
             if len(names) > MOST_FILES:
-                raise TooLargeError(what="The number of files in the folder", limit=MOST_FILES)
+                raise TooLargeError(
+                    what="The number of files in the folder",
+                    limit=MOST_FILES,
+                    advice="Write the records to fewer files, or offer a table of a database.",
+                )
         if not names:
             raise EmptyDatasetError()
         keys = {_keys(name) for name in names}

@@ -103,7 +103,11 @@ class Persons:
 def check_number(records: int) -> None:
     """Raises TooLargeError where so many records of persons cannot be held."""
     if records > MOST_IN_MEMORY:
-        raise TooLargeError(what="A dataset with persons", limit=f"{MOST_IN_MEMORY:,} records")
+        raise TooLargeError(
+            what="A dataset with persons",
+            limit=f"{MOST_IN_MEMORY:,} records",
+            advice="Declare no `person` in the schema, or offer a file of fewer records.",
+        )
 
 
 def _inside(high: NDArray[np.uint64]) -> list[NDArray[np.intp]]:

@@ -130,7 +130,12 @@ class Releases:
             self.check_first(tx, card)
             check_not_attempted(requests.operations_of_kind(tx, KIND, card.name))
         if rows > terms.rows:
-            raise TooLargeError(what="The number of rows", limit=f"{terms.rows} on the card")
+            raise TooLargeError(
+                what="The number of rows",
+                limit=f"{terms.rows} on the card",
+                advice=f"Request at most {terms.rows:,} rows at a time, each time with another seed, or "
+                "propose a card with more rows.",
+            )
         self._check_room(tx, card, rows)
 
     def _check_room(self, tx: Connection, card: Card, rows: int) -> None:
@@ -141,10 +146,18 @@ class Releases:
                 number, rows_held = number + 1, rows_held + int(json.loads(row.request)["rows"])
         if number >= self.most:
             limit = f"{self.most} (limits.card_releases); propose another card"
-            raise TooLargeError(what="The number of releases of this card", limit=limit)
+            raise TooLargeError(
+                what="The number of releases of this card",
+                limit=limit,
+                advice="Use the card's releases, or propose another card.",
+            )
         if (rows_held + rows) * self._bytes_of_row(card) > self.most_mib * 2**20:
             limit = f"{self.most_mib} MiB (limits.card_release_mib); propose another card"
-            raise TooLargeError(what="The size of this card's releases", limit=limit)
+            raise TooLargeError(
+                what="The size of this card's releases",
+                limit=limit,
+                advice="Use the card's releases, or propose another card.",
+            )
 
     def _bytes_of_row(self, card: Card) -> int:
         domain = self.cards.entry_of(card).domain

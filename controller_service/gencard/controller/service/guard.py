@@ -123,7 +123,11 @@ def check_request(request: Any) -> int:
     """
     if isinstance(request, Garbage):
         if request.limit:
-            raise TooLargeError(what="The request", limit=f"{request.limit:,} bytes")
+            raise TooLargeError(
+                what="The request",
+                limit=f"{request.limit:,} bytes",
+                advice="Send a smaller request: fewer statistics, or shorter texts.",
+            )
         raise InvalidInputError(field="request", problem="is not a valid message")
     return _check_parts(request) if isinstance(request, Message) else 0
 
@@ -136,7 +140,11 @@ def _check_parts(message: Message) -> int:
             parts += len(value) if repeated else 1
             # before any field is judged: small parts cost more memory decoded than on the wire
             if parts > MOST_PARTS:
-                raise TooLargeError(what="The number of parts of the message", limit=MOST_PARTS)
+                raise TooLargeError(
+                    what="The number of parts of the message",
+                    limit=MOST_PARTS,
+                    advice="Send a smaller request: fewer statistics, or shorter texts.",
+                )
             if is_message:
                 waiting.extend(value if repeated else (value,))
             elif is_text and _CONTROL.search(" ".join(value) if repeated else value):

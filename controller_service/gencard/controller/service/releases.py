@@ -101,7 +101,11 @@ class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
         self, request: measures_pb2.RunMeasuresRequest, context: grpc.ServicerContext
     ) -> operations_pb2.Operation:
         if len(request.measures) > MOST_NAMES:
-            raise TooLargeError(what="The number of measures", limit=MOST_NAMES)
+            raise TooLargeError(
+                what="The number of measures",
+                limit=MOST_NAMES,
+                advice="Name each evaluation once; run the others in another call.",
+            )
         row = self.evaluations.start(
             identity(), request.card, request.measures, request_of("RunMeasures", request)
         )

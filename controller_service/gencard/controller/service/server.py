@@ -241,12 +241,29 @@ def bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
         except RuntimeError:
             taken = 0
         if taken != port:  # another process was faster
-            raise InvalidInputError(field="server.address", problem=f"{_IN_USE}: {place}")
+            raise _unusable("server.address", place, errno.EADDRINUSE)
     return int(places[0][1])
 
 
-_IN_USE = "is in use by another process"
-_PROBLEMS = {errno.EADDRINUSE: _IN_USE, errno.EACCES: "may not be used by this account"}
+_PROBLEMS: Mapping[int | None, tuple[str, str]] = {
+    errno.EADDRINUSE: (
+        "is in use by another process",
+        "Stop that process (`ss -ltnp` shows it), or set another port in {}.",
+    ),
+    errno.EACCES: ("may not be used by this account", "Set a port from 1024 to 65535 in {}."),
+}
+_FOREIGN = (
+    "is not an address of this machine",
+    "Set a host of this machine in {}, such as localhost or 0.0.0.0.",
+)
+
+
+def _unusable(field: str, place: str, number: int | None) -> InvalidInputError:
+    """The error about ``host:port`` that cannot be listened on, by the number of the system's error."""
+    problem, advice = _PROBLEMS.get(number, _FOREIGN)
+    return InvalidInputError(field=field, problem=f"{problem}: {place}", advice=advice.format(field))
+
+
 _LOOPBACK: Mapping[socket.AddressFamily, str] = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 _TRIES = 20
 """Free ports that are tried until one is free at every address."""
@@ -274,8 +291,8 @@ def bound(address: str, field: str) -> list[socket.socket]:
         except OSError as error:
             _close(sockets)
             if int(port) or last or error.errno != errno.EADDRINUSE:
-                problem = _PROBLEMS.get(error.errno or 0, "is not an address of this machine")
-                raise InvalidInputError(field=field, problem=f"{problem}: {place[1]}") from None
+                where = f"[{place[1]}]:{port}" if ":" in place[1] else f"{place[1]}:{port}"
+                raise _unusable(field, where, error.errno) from None
     raise AssertionError  # the last try returns or raises
 
 

@@ -24,8 +24,8 @@ from gencard.controller.records.schema_draft import DraftedAttribute, SchemaDraf
 from gencard.controller.records.tables.address import TableAddress, name_of
 from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
 from gencard.controller.settings.disk import check_new, whole_folder
-from gencard.controller.settings.files import toml_text
-from gencard.core.errors import StorageError
+from gencard.controller.settings.files import listened_on, toml_text
+from gencard.core.errors import InvalidInputError, StorageError
 from gencard.wire.signatures.identity import Identity, Role
 
 TRUST_DOMAIN = "gencard.local"
@@ -112,7 +112,7 @@ class Draft:
     format: FileFormat
 
 
-def draft(
+def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
     folder: Path,
     data: Path | TableAddress,
     *,
@@ -120,6 +120,7 @@ def draft(
     demo_people: bool = False,
     people: Mapping[str, Role] = MappingProxyType({}),
     project: str = PROJECT,
+    address: str = ADDRESS,
     authority_key: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Draft:
@@ -129,24 +130,27 @@ def draft(
         demo_people: Make keys for ana, aud and sam, too. The controller could sign in their names.
         people: The same for these, in these roles.
         project: Of all of them.
+        address: ``host:port`` of the service, for its settings and certificate, and for people.
         authority_key: A new file for the authority's private key; in the folder where not given.
         progress: Told the name of each column before it is read.
 
     Raises:
         InvalidInputError: The folder or ``authority_key`` holds something already, the file of
-            records is of no known kind, or a person's name or the project is none.
+            records is of no known kind, a person's name or the project is none, or the address is not
+            of the form host:port.
         EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
         StorageError: The folder or ``authority_key`` cannot be written.
     """
     check_new(folder)
+    hosts = _hosts(address)
     everybody = {**(PEOPLE if demo_people else {}), **people}
     drafted = draft_schema(data, name_of(data), today=now.date(), progress=progress)
     try:
         with whole_folder(folder) as draft_folder:
             authority = new_authority(TRUST_DOMAIN, now)
-            _write_credentials(draft_folder, authority, now)
-            make_people(draft_folder, authority, everybody, project, address=ADDRESS, now=now)
-            _write_texts(draft_folder, data, drafted)
+            _write_credentials(draft_folder, authority, now, hosts)
+            make_people(draft_folder, authority, everybody, project, address=address, now=now)
+            _write_texts(draft_folder, data, drafted, address)
             write_new(authority_key or draft_folder / "authority" / "key.pem", authority.key_pem)
     except OSError:
         raise StorageError() from None
@@ -160,10 +164,21 @@ def draft(
     )
 
 
-def _write_credentials(folder: Path, authority: KeyPair, now: datetime) -> None:
+def _hosts(address: str) -> tuple[str, ...]:
+    """Hosts in the server's certificate: this machine's own names, and the host of the address."""
+    host = listened_on(address, field="address").rpartition(":")[0].strip("[]")
+    if not host.isascii() or not host.isprintable() or " " in host:
+        problem = "names a host with other letters than a certificate may have"
+        advice = "Write the host's name or address in ASCII, such as data.example.org:7443."
+        raise InvalidInputError(field="address", problem=problem, advice=advice)
+    own = () if host in ("0.0.0.0", "::") else (host,)  # noqa: S104 - listened on, never connected to
+    return tuple(dict.fromkeys((*HOSTS, *own)))
+
+
+def _write_credentials(folder: Path, authority: KeyPair, now: datetime, hosts: tuple[str, ...]) -> None:
     """The controller's own certificates and keys, and a client's for its health check."""
     write_new(folder / "authority" / "certificate.pem", authority.certificate_pem, private=False)
-    issue(authority, controller_uri(), now, hosts=HOSTS).write(folder / "server")
+    issue(authority, controller_uri(), now, hosts=hosts).write(folder / "server")
     issue(authority, health_check(TRUST_DOMAIN).uri, now).write(folder / "health")
     write_new(folder / "health" / "authority.pem", authority.certificate_pem, private=False)
     for name in ("card_key", "log_key"):
@@ -173,10 +188,10 @@ def _write_credentials(folder: Path, authority: KeyPair, now: datetime) -> None:
     os.mkdir(folder / "identities", 0o700)
 
 
-def _write_texts(folder: Path, data: Path | TableAddress, drafted: SchemaDraft) -> None:
+def _write_texts(folder: Path, data: Path | TableAddress, drafted: SchemaDraft, address: str) -> None:
     dataset = dataset_text(_resource_name(name_of(data)), data, "schema.toml", drafted)
     settings = _SETTINGS.format(
-        address=toml_text(ADDRESS),
+        address=toml_text(address),
         trust_domain=toml_text(TRUST_DOMAIN),
         uri=toml_text(controller_uri()),
         dataset=dataset,

@@ -273,15 +273,22 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def _listened_on(address: str) -> str:
-    """Of a port beyond 65535 gRPC would take another one, without a word."""
+def listened_on(address: str, *, field: str = "server.address") -> str:
+    """Return an address of the form ``host:port``.
+
+    Of a port beyond 65535 gRPC would take another one, without a word.
+
+    Raises:
+        InvalidInputError: The address has another form.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
-        raise InvalidInputError(field="server.address", problem="is not of the form host:port")
+        advice = "Write a host and a port up to 65535, such as localhost:7443."
+        raise InvalidInputError(field=field, problem="is not of the form host:port", advice=advice)
     return address
 
 
-Address = Annotated[str, AfterValidator(_listened_on)]
+Address = Annotated[str, AfterValidator(listened_on)]
 """``host:port`` to listen on."""
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

@@ -86,7 +86,13 @@ def run_shell(run: Callable[[], object]) -> int:
         say_error(error)
         return 3 if isinstance(error, NotLeadingError) else 1
     except MemoryError:
-        say_error(TooLargeError(what="The memory for this command", limit="what this process may use"))
+        say_error(
+            TooLargeError(
+                what="The memory for this command",
+                limit="what this process may use",
+                advice="Free memory, or raise the process's limit, as with `ulimit -v`.",
+            )
+        )
         return 1
     return 0
 

@@ -31,8 +31,8 @@ from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.records.tables.address import records_at
 from gencard.controller.records.undeclared import undeclared_values
 from gencard.controller.reloading import RefusedDataset, Reload, SettingsWatch, digest_of
-from gencard.controller.settings.drafting import Draft, draft
-from gencard.controller.settings.files import toml_text
+from gencard.controller.settings.drafting import ADDRESS, Draft, draft
+from gencard.controller.settings.files import listened_on, toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell import say_error
 from gencard.controller.shell.schema import say_columns
@@ -48,6 +48,7 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.controller.state.log import Event, ahead_of
+from gencard.controller.stewards.people import reachable
 from gencard.controller.upkeep import logs
 from gencard.controller.upkeep.backup import is_served
 from gencard.controller.upkeep.readiness import (
@@ -97,6 +98,13 @@ def init(
     auditor: Annotated[list[str] | None, typer.Option(help=_TRIAL.format("auditor"))] = None,
     steward: Annotated[list[str] | None, typer.Option(help=_TRIAL.format("steward"))] = None,
     project: Annotated[str, typer.Option(help="Project of these people.")] = PROJECT,
+    address: Annotated[
+        str,
+        typer.Option(
+            help="host:port at which the service listens and people connect; in the settings, the "
+            "certificate and each connection.toml."
+        ),
+    ] = ADDRESS,
     authority_key: Annotated[
         Path | None,
         typer.Option(
@@ -109,6 +117,9 @@ def init(
     records = records_at(data, "--data")
     roles = {Role.ANALYST: analyst, Role.AUDITOR: auditor, Role.STEWARD: steward}
     people = {name: role for role, names in roles.items() for name in names or ()}
+    listened_on(address, field="--address")
+    if people or demo_people:
+        reachable(address)
     with console.status("Reading the records and making keys") as status:
         drafted = draft(
             folder,
@@ -117,6 +128,7 @@ def init(
             demo_people=demo_people,
             people=people,
             project=project,
+            address=address,
             authority_key=authority_key,
             progress=lambda name: status.update(f"Reading {escape(name)}"),
         )

@@ -24,7 +24,7 @@ from gencard.core.answers.linear import aliased_note
 from gencard.core.answers.margins import Margins, Mask, Occupied, records_of
 from gencard.core.answers.newton import MOST_NUMBERS, Columns, Maximum, columns_of, maximum
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError, LackingMarginalsError, TooLargeError
+from gencard.core.errors import FEWER_TERMS, InvalidInputError, LackingMarginalsError, TooLargeError
 from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray
 
@@ -65,7 +65,9 @@ def open_cells(margins: Margins, design: Design) -> Occupied:
     attributes = design.attributes
     sizes = margins.domain.project(attributes).sizes if attributes else ()
     if np.prod(sizes, dtype=np.float64) * len(design.columns) > MOST_NUMBERS:
-        raise TooLargeError(what="The size of the model matrix over the cells", limit=MOST_NUMBERS)
+        raise TooLargeError(
+            what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
+        )
     observed = observed_levels(margins, attributes)
     open_cells = reduce(
         np.logical_and,

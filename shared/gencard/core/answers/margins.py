@@ -13,7 +13,7 @@ from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset, key_of
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import InvalidInputError, LackingMarginalsError, TooLargeError
+from gencard.core.errors import FEWER_TERMS, InvalidInputError, LackingMarginalsError, TooLargeError
 from gencard.core.statistics.counting import MOST_CELLS
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi
@@ -518,7 +518,9 @@ def within(margins: Margins, attributes: Clique, chosen: Mask) -> Margins:
 
 def _check_cells(domain: Domain, clique: Clique) -> None:
     if clique and domain.project(clique).cells > MOST_CELLS:
-        raise TooLargeError(what="The number of cells of a table of the analysis", limit=MOST_CELLS)
+        raise TooLargeError(
+            what="The number of cells of a table of the analysis", limit=MOST_CELLS, advice=FEWER_TERMS
+        )
 
 
 def occupied_of(table: FloatArray) -> Occupied:

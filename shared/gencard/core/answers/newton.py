@@ -9,7 +9,7 @@ import scipy
 from gencard.core.answers.design import INTERCEPT, Design, independent
 from gencard.core.answers.margins import Margins, Occupied
 from gencard.core.domain import Clique
-from gencard.core.errors import NoEstimateError, TooLargeError
+from gencard.core.errors import FEWER_TERMS, NoEstimateError, TooLargeError
 from gencard.core.types import FloatArray, IntArray
 
 MOST_NUMBERS = 40_000_000
@@ -88,7 +88,9 @@ def columns_of(design: Design, cells: Occupied, *, without: Sequence[str] = ()) 
         TooLargeError: The model matrix would have more than ``MOST_NUMBERS`` entries.
     """
     if len(cells.counts) * len(design.columns) > MOST_NUMBERS:
-        raise TooLargeError(what="The size of the model matrix over the cells", limit=MOST_NUMBERS)
+        raise TooLargeError(
+            what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
+        )
     whole = design.matrix(cells.codes)
     places = [place for place, name in enumerate(design.names) if name not in without]
     names = tuple(design.names[place] for place in places)

@@ -1,7 +1,7 @@
 """Generators by name: what a card may ask for, and the digest that names an algorithm on it."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
@@ -9,8 +9,9 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from gencard.core.card.terms import Tier
-from gencard.core.coding import StructuralZeros
-from gencard.core.errors import InvalidInputError
+from gencard.core.coding import StructuralZeros, zeros_inside
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.generators.contract import Generator, LinearGenerator
 from gencard.core.generators.maximum_entropy.family import (
     graphical,
@@ -132,6 +133,10 @@ BY_CONSTRUCTION = tuple(name for name, entry in GENERATORS.items() if entry.tier
 """Names of those whose fit sees psi only."""
 
 
+_FITTED_WHOLE = 1_000_000
+"""Cells of a table that is fitted as a whole although a smaller model might do."""
+
+
 def generator_named(name: str, *, structural_zeros: Zeros, max_cells: int) -> Generator:
     """A generator, ready to fit.
 
@@ -141,6 +146,40 @@ def generator_named(name: str, *, structural_zeros: Zeros, max_cells: int) -> Ge
     if name not in GENERATORS:
         raise InvalidInputError(field="generator", problem="no generator has this name")
     return GENERATORS[name].make(structural_zeros, max_cells=max_cells)
+
+
+def suited(
+    cliques: Sequence[Clique], domain: Domain, *, zeros: Zeros, max_cells: int, moments: bool = False
+) -> tuple[str, ...]:
+    """Return the names of generators that can fit some marginals, the most suitable first.
+
+    Exact methods come first. A table of all attributes with at most a million cells is fitted as a
+    whole, which is fast; of a larger one, a junction tree is smaller if the marginals allow it.
+
+    Args:
+        domain: Attributes of the card.
+        zeros: Structural zeros of the dataset.
+        max_cells: Bound on the cells of a model.
+        moments: Whether moments are fitted besides the marginals.
+    """
+    inside = zeros_inside(zeros, domain)
+    names = ("graphical", "ipf", "support-raking")
+    if domain.cells <= _FITTED_WHOLE:
+        names = ("ipf", "graphical", "support-raking")
+    return tuple(
+        name
+        for name in (("maximum-entropy", "reduced-space") if moments else names)
+        if fits(generator_named(name, structural_zeros=inside, max_cells=max_cells), cliques, domain)
+    )
+
+
+def fits(generator: Generator, cliques: Sequence[Clique], domain: Domain) -> bool:
+    """Whether the model of a generator for some marginals is within its bound."""
+    try:
+        generator.check(cliques, domain)
+    except TooLargeError:
+        return False
+    return True
 
 
 def parameters_of(name: str) -> dict[str, str]:

@@ -15,10 +15,10 @@ import numpy as np
 from gencard.core.coding import impossible_records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import NotConvergedError, NotFittableError, TooLargeError
+from gencard.core.errors import NotConvergedError, NotFittableError
 from gencard.core.generators.contract import ApproximateGenerator, Generator, rng_of
 from gencard.core.generators.maximum_entropy.family import graphical, spanning_tree
-from gencard.core.generators.registry import Zeros
+from gencard.core.generators.registry import Zeros, fits
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 
@@ -121,7 +121,7 @@ def _remedy(
     max_cells: int,
 ) -> str:
     """What to ask for instead: an exact generator that holds them all, fewer marginals, or a tree."""
-    if _holds(graphical(zeros, max_cells=max_cells), cliques, domain):
+    if fits(graphical(zeros, max_cells=max_cells), cliques, domain):
         return "Use the generator graphical, which fits all of them"
     by_size = sorted(cliques, key=lambda clique: -domain.project(clique).cells)
     for part in _LEFT_OUT:
@@ -131,13 +131,5 @@ def _remedy(
             cliques_text = "; ".join(f"({', '.join(clique)})" for clique in dropped[:_NAMED])
             more = f" and {len(dropped) - _NAMED} more of the largest" if len(dropped) > _NAMED else ""
             return f"Leave out the marginals {cliques_text}{more}"
-    tree = _holds(spanning_tree(zeros, max_cells=max_cells), cliques, domain)
+    tree = fits(spanning_tree(zeros, max_cells=max_cells), cliques, domain)
     return f"Use the generator {'spanning-tree' if tree else 'independent'}, or coarser levels"
-
-
-def _holds(generator: Generator, cliques: Sequence[Clique], domain: Domain) -> bool:
-    try:
-        generator.check(cliques, domain)
-    except TooLargeError:
-        return False
-    return True

@@ -23,7 +23,7 @@ from gencard.core.answers.kinds import plain_answer
 from gencard.core.answers.margins import Mask, RecordMargins
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.errors import NoEstimateError, TooLargeError
+from gencard.core.errors import FEWER_TERMS, NoEstimateError, TooLargeError
 from gencard.core.output_checks.models import coarse
 from gencard.core.output_checks.released import Number, numbers_of
 from gencard.core.output_checks.rules import USUAL_RULES, Rules
@@ -155,7 +155,9 @@ def slopes_of(question: Question, margins: RecordMargins, rules: Rules) -> Slope
         NoEstimateError: A record more in some cell, and there is no answer of these numbers.
     """
     if answers_needed(question, question.cliques) > MOST_ANSWERS:
-        raise TooLargeError(what="The number of cells of the analysis", limit=MOST_ANSWERS)
+        raise TooLargeError(
+            what="The number of cells of the analysis", limit=MOST_ANSWERS, advice=FEWER_TERMS
+        )
     attributes = question.formula.attributes
     cells = margins.occupied(attributes)
     domain = margins.domain.project(attributes)

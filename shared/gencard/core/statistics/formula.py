@@ -9,7 +9,7 @@ from keyword import iskeyword
 from unicodedata import normalize
 
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.errors import FEWER_TERMS, InvalidInputError, TooLargeError
 from gencard.core.statistics.marginals import maximal
 
 Terms = tuple[Clique, ...]
@@ -87,7 +87,9 @@ def distinct(*terms: Iterable[Clique]) -> Terms:
     for term in chain(*terms):
         first.setdefault(frozenset(term), term)
         if len(first) - (_CONSTANT in first) > MOST_TERMS:
-            raise TooLargeError(what="The number of terms of the formula", limit=MOST_TERMS)
+            raise TooLargeError(
+                what="The number of terms of the formula", limit=MOST_TERMS, advice=FEWER_TERMS
+            )
     return tuple(first.values())
 
 

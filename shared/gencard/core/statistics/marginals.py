@@ -210,7 +210,11 @@ def dimension(domain: Domain, cliques: Sequence[Clique]) -> int:
 def check_subsets(cliques: Iterable[Clique]) -> None:
     """Refuse cliques so wide that listing their subsets would be work in itself."""
     if sum(2 ** len(clique) for clique in cliques) > MOST_SUBSETS:
-        raise TooLargeError(what="The number of subsets of the cliques", limit=MOST_SUBSETS)
+        raise TooLargeError(
+            what="The number of subsets of the cliques",
+            limit=MOST_SUBSETS,
+            advice="Request marginals of fewer attributes.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

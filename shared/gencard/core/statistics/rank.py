@@ -111,7 +111,11 @@ def rank(
         numbers = {name: frozenset({blocks[name].number[one.of.count(name) - 1]}) for name in one.of}
         spans += [counted, {**counted, **numbers}]
     if sum(prod(map(len, span.values())) for span in spans) > MOST_SUBSETS:
-        raise TooLargeError(what="The number of subsets of the cliques", limit=MOST_SUBSETS)
+        raise TooLargeError(
+            what="The number of subsets of the cliques",
+            limit=MOST_SUBSETS,
+            advice="Request marginals of fewer attributes.",
+        )
     products = {one for span in spans for one in _products(span)}
     return sum(prod(blocks[name].sizes[block] for name, block in one) for one in products)
 

@@ -38,7 +38,11 @@ def predictor_matrix(records: Dataset, attributes: Clique, values: Values) -> Fl
     """
     columns = sum(2 if name in values else records.domain.size(name) for name in attributes)
     if columns * len(records) > MOST_ENTRIES:
-        raise TooLargeError(what="The table of predictors", limit=f"{MOST_ENTRIES} entries")
+        raise TooLargeError(
+            what="The table of predictors",
+            limit=f"{MOST_ENTRIES} entries",
+            advice="Compare fewer rows or attributes.",
+        )
     return np.hstack([_indicators(records, name, values) for name in attributes])
 
 

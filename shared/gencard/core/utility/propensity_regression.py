@@ -38,7 +38,11 @@ def regression_basis(cells: Cells, order: int, most_parameters: int) -> NDArray[
     varying = [column for column in cells.columns if column.levels.any()]
     sets, columns = _sets([_width(column) for column in varying], order, most_parameters)
     if columns * len(cells.totals) > MOST_ENTRIES:
-        raise TooLargeError(what="The regression", limit=f"{MOST_ENTRIES} entries")
+        raise TooLargeError(
+            what="The regression",
+            limit=f"{MOST_ENTRIES} entries",
+            advice="Compare fewer rows or attributes.",
+        )
     blocks = [_block(column) for column in varying]
     parts = [
         np.ones((len(cells.totals), 1)),
@@ -60,7 +64,11 @@ def _sets(widths: list[int], order: int, most: int) -> tuple[list[tuple[int, ...
         sets.append(axes)
         columns += prod(widths[axis] for axis in axes)
         if columns > most:
-            raise TooLargeError(what="The number of parameters", limit=most)
+            raise TooLargeError(
+                what="The number of parameters",
+                limit=most,
+                advice="Compare fewer attributes, or attributes with fewer levels.",
+            )
     return sets, columns
 
 

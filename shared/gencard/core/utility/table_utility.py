@@ -183,7 +183,9 @@ def table_utilities(
     if not 0 < width <= len(original.domain):
         raise InvalidNumberError(field="width", expected="from 1 to the number of attributes")
     if comb(len(original.domain), width) > MOST_TABLES:
-        raise TooLargeError(what="The number of tables", limit=MOST_TABLES)
+        raise TooLargeError(
+            what="The number of tables", limit=MOST_TABLES, advice="Compare tables of fewer attributes."
+        )
     cliques = list(filter(wanted, combinations(original.domain.attributes, width)))
     counts = zip(cliques, count_all(original, cliques), count_all(synthetic, cliques), strict=True)
     return {clique: table_utility(ours, theirs) for clique, ours, theirs in counts}

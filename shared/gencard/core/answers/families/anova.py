@@ -22,7 +22,7 @@ from gencard.core.answers.families.levels import choice, number, numbers, respon
 from gencard.core.answers.linear import fitter
 from gencard.core.answers.margins import Margins
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError, NoEstimateError, TooLargeError
+from gencard.core.errors import FEWER_TERMS, InvalidInputError, NoEstimateError, TooLargeError
 from gencard.core.types import IntArray
 
 _MOST_COLUMNS = 1_000
@@ -173,7 +173,9 @@ def cell_design(margins: Margins, question: Question, terms: tuple[Clique, ...])
         sizes = margins.domain.project(term).sizes
         cells = int(np.prod(sizes))
         if len(columns) + cells > _MOST_COLUMNS:
-            raise TooLargeError(what="The number of cells of all terms", limit=_MOST_COLUMNS)
+            raise TooLargeError(
+                what="The number of cells of all terms", limit=_MOST_COLUMNS, advice=FEWER_TERMS
+            )
         columns += [
             Column(str(cell), term, one) for cell, one in enumerate(np.eye(cells).reshape(cells, *sizes))
         ]

@@ -47,7 +47,7 @@ from gencard.core.answers.noise.estimating import (
 )
 from gencard.core.answers.noise.intervals import covariance_with_noise
 from gencard.core.answers.noise.reconciled import covariance_of
-from gencard.core.errors import NoEstimateError, NoiseDrownsError, TooLargeError
+from gencard.core.errors import FEWER_TERMS, NoEstimateError, NoiseDrownsError, TooLargeError
 from gencard.core.types import FloatArray, IntArray
 
 
@@ -150,7 +150,9 @@ def _cells(margins: Margins, design: Design, kept: IntArray) -> Cells:
     """All cells of the features, empty ones too."""
     counts = margins.counts(design.attributes)
     if counts.size * len(design.columns) > MOST_NUMBERS:
-        raise TooLargeError(what="The size of the model matrix over the cells", limit=MOST_NUMBERS)
+        raise TooLargeError(
+            what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
+        )
     codes = np.argwhere(np.ones(counts.shape, dtype=bool))
     return _checked(Cells(design.attributes, design.matrix(codes), counts.reshape(-1)), kept)
 

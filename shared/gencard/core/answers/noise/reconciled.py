@@ -25,7 +25,7 @@ from gencard.core.answers.margins import (
 )
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import TooLargeError
+from gencard.core.errors import FEWER_TERMS, TooLargeError
 from gencard.core.statistics.consistency import Blocks, interactions, interactions_of, marginal_of
 from gencard.core.statistics.marginals import subsets
 from gencard.core.statistics.psi import Measurement, Psi
@@ -183,7 +183,9 @@ class Agreed:
         for part in gradients:
             if part.values.size > _MOST_NUMBERS:
                 raise TooLargeError(
-                    what="The number of derivatives of the analysis", limit=_MOST_NUMBERS
+                    what="The number of derivatives of the analysis",
+                    limit=_MOST_NUMBERS,
+                    advice=FEWER_TERMS,
                 )
             for inside, values in self._pulled(part):
                 if inside not in sums:

@@ -68,12 +68,20 @@ def _released(domain: Domain, cliques: Iterable[Clique], most: int) -> set[Cliqu
 def _check_sets(lengths: Iterable[int], most: int) -> None:
     sets = sum(comb(length, order) for length in lengths for order in range(1, most + 1))
     if sets > MOST_SETS:
-        raise TooLargeError(what="The number of attribute sets of the audit", limit=MOST_SETS)
+        raise TooLargeError(
+            what="The number of attribute sets of the audit",
+            limit=MOST_SETS,
+            advice="Audit with a lower order, or under a card with fewer attributes.",
+        )
 
 
 def _check_cells(domain: Domain, cliques: Iterable[Clique]) -> None:
     if sum(domain.project(clique).cells for clique in cliques) > MOST_CELLS:
-        raise TooLargeError(what="The number of cells of the audit's blocks", limit=MOST_CELLS)
+        raise TooLargeError(
+            what="The number of cells of the audit's blocks",
+            limit=MOST_CELLS,
+            advice="Audit with a lower order, or under a card with fewer attributes.",
+        )
 
 
 _RANK = 1e-9
@@ -98,7 +106,11 @@ def outside_linear(domain: Domain, blocks: Sequence[Clique], linear: Sequence[Li
     for statistic in linear:
         statistic.check_belongs(domain)
     if linear and domain.cells > MOST_TABLE_CELLS:
-        raise TooLargeError(what="The table for an audit of linear statistics", limit=MOST_TABLE_CELLS)
+        raise TooLargeError(
+            what="The table for an audit of linear statistics",
+            limit=MOST_TABLE_CELLS,
+            advice="Audit with a lower order, or under a card with fewer attributes.",
+        )
     parts_by_block = {block: _parts(domain, block, linear) for block in blocks}
     complements = {block: _complement(parts) for block, parts in parts_by_block.items() if len(parts)}
     left = tuple(block for block in blocks if block not in complements or len(complements[block]))
