@@ -36,7 +36,7 @@ class Commands(LazyGroup):
         "plan": Home(
             NEGOTIATION,
             "plan",
-            "Show the smallest set of marginals that determines an analysis, and its price.",
+            "Show the marginals that an analysis, or all columns, need, and their price.",
         ),
         "propose": Home(NEGOTIATION, "propose", "Propose a card."),
         "price": Home(NEGOTIATION, "price", "Show the offer and price that a proposal would get."),
@@ -52,7 +52,8 @@ class Commands(LazyGroup):
         "synthesize": Home(
             SYNTHESIS,
             "synthesize",
-            "Generate rows for an analysis in one step: plan, show the offer, confirm, sign, generate.",
+            "Generate rows for an analysis, or of all columns: plan, show the offer, confirm, sign, "
+            "generate.",
         ),
         "psi": Home(SYNTHESIS, "psi", "Download psi, the measured statistics of the card, as JSON."),
         "answer": Home(
