@@ -432,14 +432,14 @@ def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, .
     domain, where = entry.coding.domain, measured.get("where")
     noisy = (privacy_of(measured) or EXACT).noisy or Mechanism.EXACT not in entry.policy.mechanisms
     policy = entry.policy.measuring(noisy=noisy)
+    (condition,) = _within(where, ((),), entry.coding)  # its attributes are in each marginal anyway
 
     def permits(clique: Clique) -> bool:
-        (whole,) = _within(where, (clique,), entry.coding)
+        whole = domain.canonical({*clique, *condition})
         cells = domain.project(whole).cells
         bounded = len(whole) <= policy.largest_order and cells <= policy.largest_marginal_cells
         return bounded and policy.kept_apart(whole) is None
 
-    (condition,) = _within(where, ((),), entry.coding)  # its attributes are in each marginal anyway
     others = [name for name in domain.attributes if name not in condition]
     names = [name for name in others or condition if permits((name,))]
     pairs = [pair for pair in combinations(names, 2) if permits(pair)]
