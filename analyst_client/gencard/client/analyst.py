@@ -292,7 +292,7 @@ class Analyst(Party):
             dataset: Name of the dataset.
             formula: Model formula as in R or patsy, such as ``grade ~ group + C(birth) * family``; names
                 with spaces are written in backticks or as ``Q("...")``. None for all columns: all pairs,
-                and a histogram and a total of each number with a step, as far as the policy permits.
+                and of each number with a step a histogram and a noisy total, as the policy permits.
             kind: Such as "logistic", "linear" or "crosstab"; ``Analysis`` lists them.
             missing: "level": missing values are a level; "drop": records with one will be left out.
             generator: As ``propose`` takes it.

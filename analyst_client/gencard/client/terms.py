@@ -420,7 +420,7 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
 
 
 def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, ...]:
-    """Return the pairs of all columns, and a histogram and a total of each number with a step.
+    """Return the pairs of all columns, and of each number with a step a histogram and a noisy total.
 
     These are bounded by what the policy permits: order, cells, forbidden sets, number and price. An
     attribute of which no pair is left keeps its single marginal. Where not all pairs fit in number,
@@ -432,14 +432,14 @@ def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, .
     domain, where = entry.coding.domain, measured.get("where")
     noisy = (privacy_of(measured) or EXACT).noisy or Mechanism.EXACT not in entry.policy.mechanisms
     policy = entry.policy.measuring(noisy=noisy)
+    (condition,) = _within(where, ((),), entry.coding)  # its attributes are in each marginal anyway
 
     def permits(clique: Clique) -> bool:
-        (whole,) = _within(where, (clique,), entry.coding)
+        whole = domain.canonical({*clique, *condition})
         cells = domain.project(whole).cells
         bounded = len(whole) <= policy.largest_order and cells <= policy.largest_marginal_cells
         return bounded and policy.kept_apart(whole) is None
 
-    (condition,) = _within(where, ((),), entry.coding)  # its attributes are in each marginal anyway
     others = [name for name in domain.attributes if name not in condition]
     names = [name for name in others or condition if permits((name,))]
     pairs = [pair for pair in combinations(names, 2) if permits(pair)]
@@ -469,7 +469,7 @@ def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, .
 def _all_numbers(
     entry: CatalogueEntry, policy: Policy, names: Sequence[str], *, noisy: bool
 ) -> tuple[Histogram | Sum, ...]:
-    """Histograms and totals of the numbers with a step that the policy offers."""
+    """Histograms, and with noise totals, of the numbers with a step that the policy offers."""
 
     def offers(offer: NumbersOffer) -> bool:
         return offer is NumbersOffer.EXACT or (noisy and offer is NumbersOffer.NOISE)
@@ -477,7 +477,8 @@ def _all_numbers(
     coding = entry.coding
     numbers = [name for name in names if name in coding.with_step][: policy.most_marginals]
     fine = [name for name in numbers if fine_cells(coding, name) <= policy.largest_marginal_cells]
-    has_sums = offers(policy.sums) and (noisy or policy.transform.rounding <= 1)
+    # Exact totals are judged at the records, and one with a dominant record would refuse the whole card.
+    has_sums = noisy and offers(policy.sums)
     return (
         *map(Histogram, fine if offers(policy.histograms) else ()),
         *(Sum((name,)) for name in numbers if has_sums),
