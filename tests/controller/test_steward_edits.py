@@ -203,7 +203,9 @@ class TestSchema:
         words = ["schema", "review", "--config", str(house.settings_file)]
         assert CliRunner().invoke(app, words, input="n\n").exit_code == 1
         assert attribute(house, "sex")["description"] == "As stated"
-        assert "As stated" in run(house, "schema", "review", "--yes", "--declared-by", "An office")
+        reviewed = run(house, "schema", "review", "--yes", "--declared-by", "An office")
+        assert "As stated" in reviewed
+        assert "Declared by: An office" in reviewed
         table = tomllib.loads((house.folder / "schema.toml").read_text())
         assert (table["reviewed"], table["declared_by"]) == (True, "An office")
 

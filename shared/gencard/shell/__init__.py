@@ -214,6 +214,15 @@ def as_typed(text: str) -> str:
     return text
 
 
+def several(number: int, one: str) -> str:
+    """A number of things.
+
+    >>> several(1, "label"), several(1_200, "label")
+    ('1 label', '1,200 labels')
+    """
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
 def print_error(error: GencardError, advice: str) -> None:
     """Print reason, text and notes of an error in one line, and the advice in the next.
 

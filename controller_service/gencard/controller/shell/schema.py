@@ -3,6 +3,7 @@
 import csv
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +29,7 @@ from gencard.core.card.budget import decimal_text
 from gencard.core.coding import Attribute, Edges, Labels
 from gencard.core.errors import InvalidInputError
 from gencard.core.scale import CLAMPS
-from gencard.shell import new_typer
+from gencard.shell import new_typer, several
 from gencard.wire.documents.schema_document import coding_digest
 
 app = new_typer(help="Show, change or review the public schema of a dataset.")
@@ -173,7 +174,7 @@ def review(
 ) -> None:
     """Mark a schema as reviewed, after showing it. Labels and edges become public."""
     entry = dataset_entry(config, dataset)
-    _say_schema(entry)
+    _say_schema(entry, declared_by)
     if not yes:
         typer.confirm("Everybody will see this. Have you read every line?", abort=True)
     mark_reviewed(entry.schema_file, declared_by)
@@ -289,10 +290,12 @@ def _attribute_table(entry: DatasetTable, name: str) -> Table:
     return next((one for one in tables if one.get("name") == name), {})
 
 
-def _say_schema(entry: DatasetTable) -> None:
+def _say_schema(entry: DatasetTable, declared_by: str | None = None) -> None:
+    """Print a schema, as somebody is about to declare it."""
     schema = read_schema(entry.schema_file)
+    schema = schema if declared_by is None else replace(schema, declared_by=declared_by)
     reviewed = "reviewed" if schema.reviewed else "not reviewed"
-    title = f"{schema.title}: {len(schema.coding.attributes)} attributes, {reviewed}"
+    title = f"{schema.title}: {several(len(schema.coding.attributes), 'attribute')}, {reviewed}"
     attributes = table(escape(title), "attribute", "levels", "description")
     for attribute in schema.coding.attributes:
         levels = ", ".join(attribute.coding.level_names)
@@ -379,17 +382,17 @@ def _coding_words(column: DraftedAttribute) -> str:
         case Labels(boolean=True):
             return "truth values"
         case Labels(labels, integer, ordered):
-            kind = "whole numbers" if integer else "ordered labels" if ordered else "labels"
-            return f"{len(labels)} {kind}{because}"
+            kind = "whole number" if integer else "ordered label" if ordered else "label"
+            return f"{several(len(labels), kind)}{because}"
         case Edges(dates=True):
-            return f"{column.coding.size - column.coding.missing} periods{because}"
+            return f"{several(column.coding.size - column.coding.missing, 'period')}{because}"
     return _words_of_numbers(column, column.coding)
 
 
 def _words_of_numbers(column: DraftedAttribute, coding: Edges) -> str:
     if column.reading.age_at:
         return f"ages on {column.reading.age_at}"
-    levels = f"{coding.size - coding.missing} levels"
+    levels = several(coding.size - coding.missing, "level")
     if column.scale is None:
         return levels
     rounded = ", to which values are rounded" if column.rounded else ""
