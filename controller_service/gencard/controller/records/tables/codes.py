@@ -73,6 +73,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     tests = absences(
         column,
         reading.absent,
+        labels,
         as_text=isinstance(coding, Labels) and coding.text,
         empty=EMPTY not in labels and not (in_texts and reading.other is not None),
     )
@@ -83,7 +84,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     match coding:
         case Labels() if in_texts:
             kind = column.type()
-            if kind.is_floating() or kind.is_decimal():
+            if (kind.is_floating() or kind.is_decimal()) and reading.other is None:
                 missing.append((as_number(column).isnan(), absent))
             cases = _of_texts(column, coding)
         case Edges() if is_of_dates(coding, reading):
@@ -206,7 +207,9 @@ def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     value = stored_number(column, attribute, reading)
     if column.type().is_timestamp() and are_plain_days(attribute.coding):
         value = text_of(column)  # in which a time of day is not lost
-    absent = [(test, ibis.null(value.type())) for test in absences(column, reading.absent)]
+    coding = attribute.coding
+    labels = coding.labels if isinstance(coding, Labels) else ()
+    absent = [(test, ibis.null(value.type())) for test in absences(column, reading.absent, labels)]
     return ibis.cases(*absent, else_=value)
 
 
@@ -283,11 +286,17 @@ def _years_later(day: date, years: int) -> date:
 
 
 def absences(
-    column: Any, tokens: Sequence[str], *, as_text: bool = False, empty: bool = True
+    column: Any,
+    tokens: Sequence[str],
+    labels: Sequence[str] = (),
+    *,
+    as_text: bool = False,
+    empty: bool = True,
 ) -> list[Any]:
     """Tests of whether a value is missing: empty, or one of the tokens as text or as a number.
 
     Args:
+        labels: Texts of which none is a token as a number: beside 099, the token 99 is another code.
         as_text: Texts are compared as texts alone.
         empty: The empty text is a value that is missing.
     """
@@ -297,22 +306,25 @@ def absences(
         tests.append(text_of(column).isin(texts))
     numbers = [number for token in tokens if (number := number_of(token)) is not None]
     if numbers and (column.type().is_numeric() or (column.type().is_string() and not as_text)):
-        tests.append(as_number(column).isin(numbers))
+        is_token = as_number(column).isin(numbers)
+        tests.append(is_token & text_of(column).notin(labels) if labels else is_token)
     return tests
 
 
 def _of_texts(column: Any, coding: Labels) -> _Cases:
+    kind = column.type()
     places = plain_numbers(coding.labels, exact=not is_float(column))
     number = _number(column)
-    inside = number.abs() < EXACT
     if is_float(column):  # as text 1 is 1, 1.0 or 1.00, by engine and type
         return [(number == value, code) for value, code in places.items()]
     text = text_of(column)
     text = text.lower() if coding.boolean else text
     cases = [(text == label, code) for code, label in enumerate(coding.labels)]
-    if coding.text or not (places and column.type().is_string()):
+    by_number = kind.is_numeric() or (kind.is_string() and not coding.text)
+    if not (places and by_number):
         return cases
-    inside &= text.re_search(f"^{PLAIN_NUMBER}$")
+    inside = number.abs() < EXACT
+    inside &= True if kind.is_numeric() else text.re_search(f"^{PLAIN_NUMBER}$")
     return [*cases, *((inside & (number == value), code) for value, code in places.items())]
 
 
