@@ -17,6 +17,7 @@ LARGE = 2**53
 NAN = float("nan")
 _YEARS = tuple(float(days_of_date(dt.date(year, 1, 1))) for year in (1900, 2000, 2100))
 _PERIODS = Edges(_YEARS, missing=True, decimals=0, dates=True)
+_LAST = Edges((_YEARS[1], _YEARS[2], float(days_of_date(dt.date.max))), decimals=0, dates=True)
 _AGES = Reading(age_at=dt.date(2020, 1, 1))
 
 
@@ -154,6 +155,9 @@ COLUMNS: Mapping[str, Awkward] = {
     "days as whole numbers": _column([20190305, 19990101, 20200229, None], _PERIODS, 1, 0, 1, 2,
                                      kind=_LONG),
     "days as floats": _column([20190305.0, 19990101.0, None], _PERIODS, 1, 0, 2, kind=pa.float64()),
+    "days as floats that are none": _column([20190305.0, NAN, None], _PERIODS, 1, 2, 2,
+                                             kind=pa.float64(), reading=Reading(("nan",))),
+    "the last day": _column([dt.date(9999, 12, 31), dt.date(2020, 1, 1)], _LAST, 1, 0, kind=pa.date32()),
     "no such day": _column([20190231, 20190228], _PERIODS, kind=_LONG),
     "no leap year": _column([19000229], _PERIODS, kind=_LONG),
     "a day of another century": _column([17991231], _PERIODS, kind=_LONG),

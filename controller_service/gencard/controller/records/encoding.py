@@ -391,6 +391,8 @@ class NumberEncoder:
         value = f"coalesce({self._value(column)}, 'inf'::DOUBLE)"
         labels = self.coding.labels if isinstance(self.coding, Labels) else ()
         absent = column.absent(self.reading.absent, labels)
+        if column.is_float and (are_dates(self.coding) or self.reading.age_at is not None):
+            absent += f" OR {column.is_nan}"  # whole numbers YYYYMMDD, of which some are missing
         return f"CASE WHEN {absent} THEN 'nan'::DOUBLE ELSE {value} END"
 
     def _value(self, column: Column) -> str:

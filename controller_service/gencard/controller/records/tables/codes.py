@@ -48,6 +48,8 @@ from gencard.core.values import (
 
 UNDECLARED = -1
 
+_DAY = timedelta(1)
+
 _DIGITS = r"([0-9]{1,100}(\.[0-9]{0,100})?|\.[0-9]{1,100})([eE][+-]?[01]?[0-9]{1,2})?"
 _NUMBER = f"^{SPACES}[+-]?{_DIGITS}{SPACES}$"
 """Texts that every engine reads as the same finite number. A CASE keeps the others from being read."""
@@ -88,6 +90,8 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
                 missing.append((as_number(column).isnan(), absent))
             cases = _of_texts(column, coding)
         case Edges() if is_of_dates(coding, reading):
+            if is_float(column):
+                missing.append((as_number(column).isnan(), absent))
             day = as_date(column, attribute)
             cases = _of_periods(day, coding, reading)
         case _:
@@ -345,12 +349,12 @@ def _of_periods(day: Any, coding: Edges, reading: Reading) -> _Cases:
     """The levels of dates, or of ages by dates of birth; dates beyond are clamped if so declared."""
     last, scale, is_age = coding.size - coding.missing - 1, coding.scale, reading.age_at is not None
     cases: _Cases = []
-    for code, (first, end) in enumerate(_periods(coding, reading)):
+    for code, (first_day, last_day) in enumerate(_periods(coding, reading)):
         beyond = [scale is not None and scale.below and code == 0]
         beyond.append(scale is not None and scale.above and code == last)
         no_first, no_end = reversed(beyond) if is_age else beyond  # who is older was born earlier
-        tests = [] if no_first else [day >= first]
-        tests += [] if no_end else [day < end]
+        tests = [] if no_first else [day >= first_day]
+        tests += [] if no_end else [day <= last_day]
         cases.append((reduce(and_, tests, day.notnull()), code))
     return cases
 
@@ -366,7 +370,7 @@ def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[An
     if is_of_dates(coding, reading):
         day = as_date(column, attribute)
         periods = sorted(_periods(coding, reading))
-        rounded, earlier, later = never, day < periods[0][0], day >= periods[-1][1]
+        rounded, earlier, later = never, day < periods[0][0], day > periods[-1][1]
         above, below = (earlier, later) if reading.age_at is not None else (later, earlier)
     else:
         value = as_number(column)
@@ -384,15 +388,16 @@ def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[An
 
 
 def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:
-    """The first day of each level, and the one after its last."""
+    """The first and the last day of each level."""
     *inner, last = coding.edges
     if reading.age_at is None:
         starts = [date_of_days(edge) for edge in inner]
-        yield from pairwise([*starts, date_of_days(last) + timedelta(1)])
+        # the day after the last one may lie behind the calendar
+        yield from zip(starts, [*(day - _DAY for day in starts[1:]), date_of_days(last)], strict=True)
         return
     ages = [*map(ceil, inner), floor(last) + 1]  # as there are no other ages than whole ones
     for low, high in pairwise(ages):
-        yield born_before(high, reading.age_at), born_before(low, reading.age_at)
+        yield born_before(high, reading.age_at), born_before(low, reading.age_at) - _DAY
 
 
 def in_zones(
