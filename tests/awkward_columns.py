@@ -17,6 +17,7 @@ LARGE = 2**53
 NAN = float("nan")
 _YEARS = tuple(float(days_of_date(dt.date(year, 1, 1))) for year in (1900, 2000, 2100))
 _PERIODS = Edges(_YEARS, missing=True, decimals=0, dates=True)
+_LAST = Edges((_YEARS[1], _YEARS[2], float(days_of_date(dt.date.max))), decimals=0, dates=True)
 _AGES = Reading(age_at=dt.date(2020, 1, 1))
 
 
@@ -92,6 +93,9 @@ COLUMNS: Mapping[str, Awkward] = {
                                  only_stored=True),
     "whole of texts": _column([1, 2, None], _text("1", "2", missing=True), 0, 1, 2, kind=_LONG),
     "whole of mixed labels": _column([1, 2], _mixed("1", "2", "N"), 0, 1, kind=pa.int32()),
+    "1.0 of whole numbers": _column([1, 2], _mixed("1.0", "N", "2"), 0, 2, kind=_LONG),
+    "1.0 of whole numbers of texts": _column([1, 2], _text("1.0", "2"), 0, 1, kind=_LONG,
+                                             only_stored=True),
     "no zeros of whole numbers": _column([1, 2], _text("01", "02"), kind=_LONG),
     "1.0 of mixed labels": _column(["1.0", "1", "N"], _mixed("1", "N"), 0, 0, 1),
     "1.0 of a text": _column(["1.0", "1"], _text("1", "2")),
@@ -109,6 +113,9 @@ COLUMNS: Mapping[str, Awkward] = {
                                        kind=_LONG, reading=Reading(other="99")),
     "other takes no missing value": _column([1.0, 5.0, None], _mixed("1", "99"), kind=pa.float64(),
                                             reading=Reading(other="99")),
+    "other takes floats that are none": _column([1.0, NAN, None], _mixed("1", "N", missing=True),
+                                                0, 1, 2, kind=pa.float64(),
+                                                reading=Reading(other="N")),
     "other of texts": _column(["01", "1"], _text("01", "other"), 0, 1, reading=Reading(other="other")),
     "marks of numbers": _column(["1", "-9", "-9.0"], _mixed("1", "2", missing=True), 0, 2, 2,
                                 reading=Reading(("-9",))),
@@ -118,6 +125,10 @@ COLUMNS: Mapping[str, Awkward] = {
                                         reading=Reading(("-9",))),
     "099 is no mark 99": _column(["099", "99"], _text("099", missing=True), 0, 1,
                                  reading=Reading(("99",))),
+    "099 is no mark 99 of before": _column(["099", "99", "N"], _mixed("099", "N", missing=True), 0, 2, 1,
+                                           reading=Reading(("99",))),
+    "1 is no mark 1.0": _column(["1", "1.0", "2"], _mixed("1", "2", missing=True), 0, 2, 1,
+                                reading=Reading(("1.0",))),
     "marks of stored numbers": _column([1.0, -9.0], _text("1", missing=True), 0, 1, kind=pa.float64(),
                                        reading=Reading(("-9",)), only_stored=True),
     "empty texts": _column(["", None, "a"], _mixed("a", missing=True), 1, 1, 0),
@@ -144,6 +155,9 @@ COLUMNS: Mapping[str, Awkward] = {
     "days as whole numbers": _column([20190305, 19990101, 20200229, None], _PERIODS, 1, 0, 1, 2,
                                      kind=_LONG),
     "days as floats": _column([20190305.0, 19990101.0, None], _PERIODS, 1, 0, 2, kind=pa.float64()),
+    "days as floats that are none": _column([20190305.0, NAN, None], _PERIODS, 1, 2, 2,
+                                             kind=pa.float64(), reading=Reading(("nan",))),
+    "the last day": _column([dt.date(9999, 12, 31), dt.date(2020, 1, 1)], _LAST, 1, 0, kind=pa.date32()),
     "no such day": _column([20190231, 20190228], _PERIODS, kind=_LONG),
     "no leap year": _column([19000229], _PERIODS, kind=_LONG),
     "a day of another century": _column([17991231], _PERIODS, kind=_LONG),

@@ -127,6 +127,19 @@ def test_the_engine_copies_as_much_as_it_may(tmp_path):
     assert {(one.distinct, one.rare, one.longest) for one in looks} == {(50, 0, 40)}
 
 
+def test_a_column_of_different_values_needs_memory_for_its_values_alone(tmp_path, monkeypatch):
+    """Neither groups of texts nor ranks of numbers are held, if the different values do not fit."""
+    rng = np.random.default_rng(1)
+    texts = [f"{number:064}" for number in range(200_000)]
+    path = tmp_path / "different.parquet"
+    pd.DataFrame({"text": texts, "number": rng.random(200_000)}).to_parquet(path)
+    monkeypatch.setitem(door_of_vault._ENGINE, "memory_limit", "24MiB")
+    text, number = profiles(path, USUAL)
+    assert (text.values, text.longest, text.rare) == ((), 64, 0)
+    assert text.distinct == pytest.approx(200_000, rel=0.1)
+    assert number.quantiles[4] == pytest.approx(0.5, abs=0.01)
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     numbers=st.lists(st.integers(-50, 50), min_size=8, max_size=60),

@@ -203,7 +203,15 @@ class TestReader:
             assert read_rows(path, coding, coding.domain).codes[:, 0].tolist() == codes
             assert records.dataset(("a",), most_records=9).codes[:, 0].tolist() == codes
 
-    @pytest.mark.parametrize("labels", [Labels(("1", "2"), text=True), Labels(("1", "2", "N"))])
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            Labels(("1", "2"), text=True),
+            Labels(("1", "2", "N")),
+            Labels(("01", "2e0")),
+            Labels(("1.0", "2"), text=True),
+        ],
+    )
     def test_stored_numbers(self, tmp_path, labels):
         coding = Coding((Attribute("a", Labels(labels.labels, missing=True, text=labels.text)),))
         frame = pd.DataFrame({"a": [1.0, 2.0, None]})

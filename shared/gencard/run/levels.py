@@ -58,6 +58,8 @@ def code_of(attribute: Attribute) -> dict[Any, int]:
         numbers = {int(name): code for name, code in codes.items()}
     elif is_boolean(attribute):
         numbers = {False: 0, True: 1}
+    elif isinstance(attribute.coding, Labels) and attribute.coding.by_value:
+        numbers = {float(name): code for name, code in codes.items()}
     elif isinstance(attribute.coding, Labels):
         numbers = {**plain_numbers(names)}
     return {"": absent, None: absent, **codes, **numbers}

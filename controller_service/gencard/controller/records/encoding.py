@@ -355,17 +355,18 @@ class TextEncoder:
         code = f"CAST(enum_code(TRY_CAST({text} AS ENUM({levels}))) AS INTEGER)"
         as_text = self.coding.text
         by_number = column.code_by_number(self.coding.labels)
-        if not as_text:
-            code = f"coalesce({code}, {by_number})"
-        elif column.is_float:  # of which no two engines write the same text
+        if as_text and column.is_float:  # of which no two engines write the same text
             code = by_number
+        elif column.is_number or not as_text:
+            code = f"coalesce({code}, {by_number})"
         absent = len(self.coding.labels) if self.coding.missing else _UNDECLARED
         other = self.coding.labels.index(self.reading.other) if self.reading.other else _UNDECLARED
         labels = self.coding.labels
-        # in schemas with ``other`` it always was a value of that
-        empty = EMPTY not in labels and self.reading.other is None
+        # in schemas with ``other``, empty texts and NaN always were values of that
+        no_other = self.reading.other is None
+        empty = EMPTY not in labels and no_other
         test = column.absent(self.reading.absent, labels, as_text=as_text, empty=empty)
-        test += f" OR {column.is_nan}" if column.is_number else ""
+        test += f" OR {column.is_nan}" if column.is_number and no_other else ""
         return f"CASE WHEN {test} THEN {absent} ELSE coalesce({code}, {other}) END"
 
     def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
@@ -390,6 +391,8 @@ class NumberEncoder:
         value = f"coalesce({self._value(column)}, 'inf'::DOUBLE)"
         labels = self.coding.labels if isinstance(self.coding, Labels) else ()
         absent = column.absent(self.reading.absent, labels)
+        if column.is_float and (are_dates(self.coding) or self.reading.age_at is not None):
+            absent += f" OR {column.is_nan}"  # whole numbers YYYYMMDD, of which some are missing
         return f"CASE WHEN {absent} THEN 'nan'::DOUBLE ELSE {value} END"
 
     def _value(self, column: Column) -> str:

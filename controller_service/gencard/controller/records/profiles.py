@@ -63,7 +63,7 @@ class Profile:
         marks: Marks of missing values, and how often each occurs.
         distinct: About how many different values there are.
         values: The different values as text, in order; empty where there are more than 100.
-        rare: Different values that occur once or twice.
+        rare: Those of ``values`` that occur once or twice.
         longest: Characters of the longest value.
         kind: "number", "date", "boolean" or "text".
         why: Why it is not "number", though all values could be read as numbers; empty if they could not.
@@ -247,6 +247,10 @@ def most_decimals(quantiles: Sequence[float]) -> int:
     return min(_FINEST, floor(log10(MOST_STEPS / span)))
 
 
+_BY_RECORD = "looked_at"
+"""Name of the view that has a row for each record."""
+
+
 class _Looked(Column):
     """A column of a table that has the number of each value."""
 
@@ -282,7 +286,7 @@ class _Look:
         """Take the value of each record by itself, which needs no memory."""
         records.rows("DROP TABLE IF EXISTS looked")
         values = f"SELECT {column.sql} AS v, 1 AS n FROM records"  # noqa: S608
-        return cls._of(records, column, "TEMP VIEW looked_at", values)
+        return cls._of(records, column, f"TEMP VIEW {_BY_RECORD}", values)
 
     @classmethod
     def _of(cls, records: Records, column: Column, made: str, values: str) -> "_Look":
@@ -311,11 +315,16 @@ class _Look:
     def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]:
         """Numbers that at least so many records have, and how many."""
         query = (
-            f"SELECT {self.column.number} AS number, sum(n) AS times FROM {self.table} "  # noqa: S608
+            f"SELECT {self.column.number} AS number, {self._times} AS times FROM {self.table} "  # noqa: S608
             f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING times >= {least} "
             "ORDER BY times DESC, number"
         )
         return tuple((float(number) + 0.0, int(records)) for number, records in self._rows(query))
+
+    @property
+    def _times(self) -> str:
+        """The number of records of a group; a count takes less memory than a sum."""
+        return "count(*)" if self.table == _BY_RECORD else "sum(n)"
 
     def _value(self, kind: str) -> str:
         return self.column.number if kind == "number" else self.column.days
@@ -399,23 +408,28 @@ class _Look:
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         """Different values (their number, themselves, how many are rare), the longest one's length."""
         value = self.column.number if kind == "number" else self.column.text
-        columns = f"{value} AS value, sum(n) AS times, max(length({self.column.text})) AS longest"
-        groups = f"SELECT {columns} FROM {self.table} WHERE NOT {self.absent(marks)} GROUP BY 1"  # noqa: S608
-        ((distinct, longest, rare),) = self._rows(
-            "SELECT approx_count_distinct(value), coalesce(max(longest), 0), "  # noqa: S608
-            f"count(*) FILTER (times < 3) FROM ({groups})"
+        here = f"FROM {self.table} WHERE NOT {self.absent(marks)}"
+        ((distinct, longest),) = self._rows(
+            f"SELECT approx_count_distinct({value}), coalesce(max(length({self.column.text})), 0) {here}"
         )
-        rows = self._rows(f"SELECT value FROM ({groups}) ORDER BY 1 LIMIT {MOST_LABELS + 1}")  # noqa: S608
+        # the estimate is never wrong by half, and groups of many texts might not fit in memory
+        few = distinct <= 2 * MOST_LABELS
+        groups = f"SELECT {value} AS value, sum(n) {here} GROUP BY 1 ORDER BY 1"
+        rows = self._rows(groups) if few else []
+        if not few or len(rows) > MOST_LABELS:
+            return int(distinct), (), 0, int(longest)
         texts = tuple(number_text(row[0]) if kind == "number" else str(row[0]) for row in rows)
-        if len(texts) > MOST_LABELS:
-            return int(distinct), (), int(rare), int(longest)
-        return len(texts), texts, int(rare), int(longest)
+        return len(texts), texts, sum(times < 3 for _, times in rows), int(longest)
 
     def quantiles(
         self, marks: dict[str, int], kind: str, points: Sequence[float], *, positive: bool = False
     ) -> tuple[float, ...]:
         value = self._value(kind)
         here = f"NOT {self.absent(marks)}" + (f" AND {value} > 0" if positive else "")
+        if self.table == _BY_RECORD:  # in less memory
+            exact = f"quantile_disc({value}, {[*points]})"
+            ((numbers,),) = self._rows(f"SELECT {exact} FROM {self.table} WHERE {here}")  # noqa: S608
+            return tuple(float(number) + 0.0 for number in numbers or ())
         rank = f"sum(n) OVER (ORDER BY {value}) AS rank"
         reached = f"SELECT {value} AS value, {rank} FROM {self.table} WHERE {here}"  # noqa: S608
         ranked = f"SELECT *, max(rank) OVER () AS records FROM ({reached})"  # noqa: S608

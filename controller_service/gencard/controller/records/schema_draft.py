@@ -59,7 +59,8 @@ class DraftedAttribute:
     """One column: its draft, or why it was left out.
 
     Args:
-        note: What the steward should know of the draft; a comment in the schema file.
+        note: What the steward should know of the draft; a comment in the schema file, which is public:
+            no count of records.
         marks: Marks of missing values and their counts, for the steward alone.
         scale: Declaration of numbers or dates, as the schema file states it.
         drafted: Source from which the levels were drafted; empty if they were declared.
@@ -200,7 +201,7 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
     return DraftedAttribute(
         profile.name,
         coding,
-        " ".join(filter(None, (note, _sentence_of_kind(profile), _sentence_of_rare(rare)))),
+        " ".join(filter(None, (note, _sentence_of_kind(profile)))),
         reading,
         profile.marks,
         scale,
@@ -211,11 +212,6 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         rare,
         profile.undecided,
     )
-
-
-def _sentence_of_rare(labels: int) -> str:
-    """Say how many labels are of few records: the draft shows them to everybody."""
-    return f"{labels} of the labels have one or two records." if labels else ""
 
 
 def _sentence_of_kind(profile: Profile) -> str:

@@ -149,9 +149,10 @@ class ReleaseRun:
             keep=not fit,
         )
         made = run.job(tasks.SYNTHESISE, job)
-        with self.releases.database.transaction() as tx:  # in which the card does not end
-            if self.cards.card(tx, card.name).state in USABLE:
-                fits.keep(card.name, key, made.fit)
+        if made.fit:
+            with self.releases.database.transaction() as tx:  # in which the card does not end
+                if self.cards.card(tx, card.name).state in USABLE:
+                    fits.keep(card.name, key, made.fit)
         return made.digest
 
     def _stored(self, card: Card) -> bytes | None:

@@ -205,7 +205,8 @@ def saved_fit(model: Model) -> bytes:
 class KeptFits:
     """Saved fits of cards in memory, so that further rows cost their draw: one fit for a card.
 
-    The fits that were kept first are dropped first. Each method is one step for other threads.
+    The fits that were kept first are dropped first. Threads may share it; two that keep fits at once may
+    exceed the bounds until the next fit is kept.
 
     Args:
         most_fits: Fits that are kept at most.

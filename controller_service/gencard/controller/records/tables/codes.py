@@ -48,6 +48,8 @@ from gencard.core.values import (
 
 UNDECLARED = -1
 
+_DAY = timedelta(1)
+
 _DIGITS = r"([0-9]{1,100}(\.[0-9]{0,100})?|\.[0-9]{1,100})([eE][+-]?[01]?[0-9]{1,2})?"
 _NUMBER = f"^{SPACES}[+-]?{_DIGITS}{SPACES}$"
 """Texts that every engine reads as the same finite number. A CASE keeps the others from being read."""
@@ -73,6 +75,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     tests = absences(
         column,
         reading.absent,
+        labels,
         as_text=isinstance(coding, Labels) and coding.text,
         empty=EMPTY not in labels and not (in_texts and reading.other is not None),
     )
@@ -83,10 +86,12 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     match coding:
         case Labels() if in_texts:
             kind = column.type()
-            if kind.is_floating() or kind.is_decimal():
+            if (kind.is_floating() or kind.is_decimal()) and reading.other is None:
                 missing.append((as_number(column).isnan(), absent))
             cases = _of_texts(column, coding)
         case Edges() if is_of_dates(coding, reading):
+            if is_float(column):
+                missing.append((as_number(column).isnan(), absent))
             day = as_date(column, attribute)
             cases = _of_periods(day, coding, reading)
         case _:
@@ -206,7 +211,9 @@ def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     value = stored_number(column, attribute, reading)
     if column.type().is_timestamp() and are_plain_days(attribute.coding):
         value = text_of(column)  # in which a time of day is not lost
-    absent = [(test, ibis.null(value.type())) for test in absences(column, reading.absent)]
+    coding = attribute.coding
+    labels = coding.labels if isinstance(coding, Labels) else ()
+    absent = [(test, ibis.null(value.type())) for test in absences(column, reading.absent, labels)]
     return ibis.cases(*absent, else_=value)
 
 
@@ -283,11 +290,17 @@ def _years_later(day: date, years: int) -> date:
 
 
 def absences(
-    column: Any, tokens: Sequence[str], *, as_text: bool = False, empty: bool = True
+    column: Any,
+    tokens: Sequence[str],
+    labels: Sequence[str] = (),
+    *,
+    as_text: bool = False,
+    empty: bool = True,
 ) -> list[Any]:
     """Tests of whether a value is missing: empty, or one of the tokens as text or as a number.
 
     Args:
+        labels: Texts of which none is a token as a number: beside 099, the token 99 is another code.
         as_text: Texts are compared as texts alone.
         empty: The empty text is a value that is missing.
     """
@@ -297,22 +310,25 @@ def absences(
         tests.append(text_of(column).isin(texts))
     numbers = [number for token in tokens if (number := number_of(token)) is not None]
     if numbers and (column.type().is_numeric() or (column.type().is_string() and not as_text)):
-        tests.append(as_number(column).isin(numbers))
+        is_token = as_number(column).isin(numbers)
+        tests.append(is_token & text_of(column).notin(labels) if labels else is_token)
     return tests
 
 
 def _of_texts(column: Any, coding: Labels) -> _Cases:
+    kind = column.type()
     places = plain_numbers(coding.labels, exact=not is_float(column))
     number = _number(column)
-    inside = number.abs() < EXACT
     if is_float(column):  # as text 1 is 1, 1.0 or 1.00, by engine and type
         return [(number == value, code) for value, code in places.items()]
     text = text_of(column)
     text = text.lower() if coding.boolean else text
     cases = [(text == label, code) for code, label in enumerate(coding.labels)]
-    if coding.text or not (places and column.type().is_string()):
+    by_number = kind.is_numeric() or (kind.is_string() and not coding.text)
+    if not (places and by_number):
         return cases
-    inside &= text.re_search(f"^{PLAIN_NUMBER}$")
+    inside = number.abs() < EXACT
+    inside &= True if kind.is_numeric() else text.re_search(f"^{PLAIN_NUMBER}$")
     return [*cases, *((inside & (number == value), code) for value, code in places.items())]
 
 
@@ -333,12 +349,12 @@ def _of_periods(day: Any, coding: Edges, reading: Reading) -> _Cases:
     """The levels of dates, or of ages by dates of birth; dates beyond are clamped if so declared."""
     last, scale, is_age = coding.size - coding.missing - 1, coding.scale, reading.age_at is not None
     cases: _Cases = []
-    for code, (first, end) in enumerate(_periods(coding, reading)):
+    for code, (first_day, last_day) in enumerate(_periods(coding, reading)):
         beyond = [scale is not None and scale.below and code == 0]
         beyond.append(scale is not None and scale.above and code == last)
         no_first, no_end = reversed(beyond) if is_age else beyond  # who is older was born earlier
-        tests = [] if no_first else [day >= first]
-        tests += [] if no_end else [day < end]
+        tests = [] if no_first else [day >= first_day]
+        tests += [] if no_end else [day <= last_day]
         cases.append((reduce(and_, tests, day.notnull()), code))
     return cases
 
@@ -354,7 +370,7 @@ def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[An
     if is_of_dates(coding, reading):
         day = as_date(column, attribute)
         periods = sorted(_periods(coding, reading))
-        rounded, earlier, later = never, day < periods[0][0], day >= periods[-1][1]
+        rounded, earlier, later = never, day < periods[0][0], day > periods[-1][1]
         above, below = (earlier, later) if reading.age_at is not None else (later, earlier)
     else:
         value = as_number(column)
@@ -372,15 +388,16 @@ def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[An
 
 
 def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:
-    """The first day of each level, and the one after its last."""
+    """The first and the last day of each level."""
     *inner, last = coding.edges
     if reading.age_at is None:
         starts = [date_of_days(edge) for edge in inner]
-        yield from pairwise([*starts, date_of_days(last) + timedelta(1)])
+        # the day after the last one may lie behind the calendar
+        yield from zip(starts, [*(day - _DAY for day in starts[1:]), date_of_days(last)], strict=True)
         return
     ages = [*map(ceil, inner), floor(last) + 1]  # as there are no other ages than whole ones
     for low, high in pairwise(ages):
-        yield born_before(high, reading.age_at), born_before(low, reading.age_at)
+        yield born_before(high, reading.age_at), born_before(low, reading.age_at) - _DAY
 
 
 def in_zones(
