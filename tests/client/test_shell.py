@@ -119,6 +119,11 @@ class TestNegotiation:
         assert world.cards == {}
         priced = json.loads(run("price", "survey", *PAIRS, "--json").stdout)
         assert priced["price"]["statistics"] == "12"
+        assert "effects" not in priced
+        about = ("--formula", "health ~ children", "--json")
+        document = json.loads(run("price", "survey", *PAIRS, *about).stdout)
+        assert document.pop("effects")["lacking"] == "children × health"
+        assert document == priced
 
     def test_cards_counter_accept_terminate(self, run, world):
         document = json.loads(run("propose", "survey", *PAIRS, "--purpose", "x", "--json").stdout)
