@@ -411,3 +411,5 @@ def test_errors_name_options_and_commands_as_they_are_typed():
     assert len(named) > 5
     typed = {place: as_typed(text) for place, text in named.items()}
     assert {place: text for place, text in typed.items() if _PYTHON.search(text)} == {}
+    assert as_typed("Write, for example, rows=1000.") == "Write, for example, --rows 1000."
+    assert as_typed("have a run answer it (card.run)") == "have a run answer it (`gencard run`)"
