@@ -161,7 +161,7 @@ def _write_commands(root: Path, folder: Path) -> None:
 
 
 @contextmanager
-def with_data(root: Path) -> Iterator[Path]:
+def _with_data(root: Path) -> Iterator[Path]:
     """A checkout that finds the data beside it, as this one does."""
     beside = root.parent / "shared"
     beside.symlink_to(_ROOT.parent / "shared")
@@ -175,7 +175,7 @@ def run(commit: str, tasks: Sequence[str], quick: bool) -> bench.Result:
     """Compare this checkout with the commit."""
     comparisons = []
     with ExitStack() as stack:
-        old = stack.enter_context(with_data(stack.enter_context(checkout(commit))))
+        old = stack.enter_context(_with_data(stack.enter_context(checkout(commit))))
         for task in tasks:
             comparisons.append(compared(task, old, _ROOT, most=8 if quick else 60))
             print(task, f"{comparisons[-1].ratio(1):.2f}", file=sys.stderr)

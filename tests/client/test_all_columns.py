@@ -132,6 +132,16 @@ def test_numbers_with_a_step_where_the_policy_offers_them(offers, measured, numb
     assert answered(entry, policy, measured).changes == ()
 
 
+@pytest.mark.parametrize("most", [12, 16, 20, 43, 44])
+def test_histograms_are_within_the_price_of_a_card(most):
+    price = Price(statistics=most, rho=Decimal(5))
+    policy = replace(POLICY, histograms=NumbersOffer.EXACT, most_per_card=price)
+    entry = entry_of(schema_of_text(SCHEMA, "schema.toml").coding.attributes, policy)
+    histograms = [one for one in all_columns(entry, {}) if isinstance(one, Histogram)]
+    assert histograms == (NUMBERS[0] if most >= 44 else [Histogram("hours")])
+    assert answered(entry, policy, {}).changes == ()
+
+
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     built = build(tmp_path_factory.mktemp("all"), spending(), SPENDING)

@@ -42,6 +42,12 @@ def test_the_next_one_is_proposed_where_one_is_refused(ana, world, monkeypatch, 
     assert len(world.cards) == 1
 
 
+def test_a_controller_that_states_no_bound_gets_the_usual_one(ana, world, monkeypatch):
+    monkeypatch.setattr("gencard.client.catalogue.list_generators", lambda _: [])
+    card = ana.propose("survey", PLAIN, purpose="x", generator="auto")
+    assert card.negotiation.proposed.generator == "ipf"
+
+
 def test_another_refusal_is_final(ana, world, monkeypatch):
     monkeypatch.setattr(
         "gencard.client.catalogue.suited_generators", lambda *_: ("graphical", "support-raking")

@@ -21,7 +21,7 @@ from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
-from gencard.core.card.mechanism import EXACT
+from gencard.core.card.mechanism import EXACT, InsideGenerator
 from gencard.core.card.noise import gaussian
 from gencard.v1 import common_pb2
 from gencard.v1 import ledger_pb2 as ledger
@@ -357,12 +357,22 @@ def test_what_was_not_signed_names_the_bound_and_its_value(one_line):
 
 def test_another_mechanism_names_the_options_of_what_is_offered(ana):
     noisy = gaussian("0.2", neighbouring="replace-one")
-    proposed = SimpleNamespace(privacy=EXACT)
-    card = SimpleNamespace(
-        negotiation=SimpleNamespace(proposed=proposed), terms=SimpleNamespace(privacy=noisy)
-    )
+    proposed = SimpleNamespace(privacy=EXACT, generator="ipf")
+    terms = SimpleNamespace(privacy=noisy, generator="ipf")
+    card = SimpleNamespace(negotiation=SimpleNamespace(proposed=proposed), terms=terms)
     with pytest.raises(errors.NotAcceptedError, match=r"`--rho 0.2 --neighbouring replace-one`"):
         planning.check_mechanism(card)
     proposed.privacy, card.terms.privacy = noisy, EXACT
     with pytest.raises(errors.NotAcceptedError, match="without options of noise"):
         planning.check_mechanism(card)
+
+
+def test_noise_of_a_generator_is_signed_if_its_name_was_proposed(ana):
+    proposed = SimpleNamespace(privacy=EXACT, generator="ipf")
+    noisy = InsideGenerator(gaussian("0.2", neighbouring="replace-one"))
+    terms = SimpleNamespace(privacy=noisy, generator="mst")
+    card = SimpleNamespace(negotiation=SimpleNamespace(proposed=proposed), terms=terms)
+    with pytest.raises(errors.NotAcceptedError, match="`--generator mst`"):
+        planning.check_mechanism(card)
+    proposed.generator = "mst"
+    planning.check_mechanism(card)

@@ -119,6 +119,11 @@ class TestNegotiation:
         assert world.cards == {}
         priced = json.loads(run("price", "survey", *PAIRS, "--json").stdout)
         assert priced["price"]["statistics"] == "12"
+        assert "effects" not in priced
+        about = ("--formula", "health ~ children", "--json")
+        document = json.loads(run("price", "survey", *PAIRS, *about).stdout)
+        assert document.pop("effects")["lacking"] == "children × health"
+        assert document == priced
 
     def test_cards_counter_accept_terminate(self, run, world):
         document = json.loads(run("propose", "survey", *PAIRS, "--purpose", "x", "--json").stdout)
@@ -406,3 +411,5 @@ def test_errors_name_options_and_commands_as_they_are_typed():
     assert len(named) > 5
     typed = {place: as_typed(text) for place, text in named.items()}
     assert {place: text for place, text in typed.items() if _PYTHON.search(text)} == {}
+    assert as_typed("Write, for example, rows=1000.") == "Write, for example, --rows 1000."
+    assert as_typed("have a run answer it (card.run)") == "have a run answer it (`gencard run`)"

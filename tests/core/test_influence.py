@@ -1,5 +1,6 @@
 """Influence of single records: the figures are those of a refit without the record, by brute force."""
 
+from decimal import Decimal
 from itertools import combinations, product
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.output_checks.influence import (
     Correlated,
     of_contrasts,
@@ -17,7 +19,8 @@ from gencard.core.output_checks.influence import (
     waits,
 )
 from gencard.core.output_checks.rules import Colour, Rules
-from gencard.core.psi_risk.risk import least_group
+from gencard.core.psi_risk.risk import least_group, long_tails
+from gencard.core.scale import Scale
 
 RECORDS = st.integers(12, 40)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -244,3 +247,19 @@ def test_groups_that_are_too_small_for_the_largest_value_wait():
     assert waiting[0.6] >= 30
     assert waiting[1.6] <= 10
     assert least_group(np.array([5.0]), np.array([9]), 1.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "edge"),
+    [
+        ({"dates": True}, "10957 10958 10959 40000", "2000-01-03"),
+        ({}, "0 0.5 1.5 90000", "1.5"),
+        ({"times": True}, "0 1 2 1440", "00:02"),
+    ],
+)
+def test_a_last_edge_is_written_as_values_are(kind, cells, edge):
+    edges = tuple(map(Decimal, cells.split()))
+    scale = Scale(Decimal("0.5") if not kind else Decimal(1), edges, times="times" in kind)
+    coding = Coding((Attribute("a", Edges.of_scale(edges[:-1], scale, dates="dates" in kind)),))
+    (tail,) = long_tails(coding, {"a": np.array([400, 600, 1])}, 1_001, 1.0)
+    assert f"with a last edge of {edge} and above" in str(tail)

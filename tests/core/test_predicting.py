@@ -6,6 +6,7 @@ import pytest
 
 from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.card.sums import product_ends
+from gencard.core.errors import GencardError
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import Analysis
 from gencard.formulas.answering import answer_of
@@ -121,3 +122,19 @@ def test_it_does_not_depend_on_a_draw():
     needs = question_needs("y ~ g", Analysis.LINEAR, CODING, missing="drop")
     one, other = (made_up("y ~ g", Analysis.LINEAR, measured(needs, 0.5)) for _ in range(2))
     assert one == other
+
+
+@pytest.mark.parametrize("kind", [*Analysis])
+def test_every_kind_is_predicted_or_has_no_standard_errors(kind):
+    """The means of a discriminant are a table without them."""
+    predictions = {}
+    for text in ("g ~ h", "g ~ x + z", "y ~ x + g", "~ x + z", "k ~ h", "h ~ k + x"):
+        try:
+            needs = question_needs(text, kind, CODING, missing="drop")
+        except GencardError:
+            continue
+        predictions[text] = made_up(text, kind, measured(needs, 0.5))
+    assert predictions
+    assert all(one is None or one.names for one in predictions.values())
+    if kind in (Analysis.DISCRIMINANT, Analysis.COMPONENTS):
+        assert {*predictions.values()} == {None}

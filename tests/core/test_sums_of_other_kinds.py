@@ -375,6 +375,33 @@ class TestCentre:
             assert stats.binomtest(int(number), draws, 0.95).pvalue > 1e-3, covered
 
 
+class TestConstantsUnderNoise:
+    """A constant in the response, beside that of its scale: both are parts of one column."""
+
+    @pytest.mark.parametrize("terms", ["1", "x", "g", "x * g", "h + z"])
+    def test_a_shifted_response_has_the_same_errors(self, records, terms):
+        psi = planned_psi(records, f"y ~ {terms}", Analysis.LINEAR)
+        margins = margins_of(noisy_of(psi, 0.3, np.random.default_rng(3)), CODING)
+        one, other, centred = (
+            answer_of(f"{response} ~ {terms}", Analysis.LINEAR, margins, CODING, missing="drop")
+            for response in ("y", "I(y + 100)", "center(y)")
+        )
+        shift = np.array(other.coefficients.params) - one.coefficients.params
+        assert shift == pytest.approx([100, *[0] * (len(shift) - 1)], abs=1e-6)
+        for shifted in (other, centred):
+            assert shifted.coefficients.bse == pytest.approx(one.coefficients.bse, rel=1e-6)
+        assert centred.coefficients.params[1:] == pytest.approx(one.coefficients.params[1:], rel=1e-6)
+
+    def test_a_shifted_count_has_errors(self, records):
+        text = "I(y + 1) ~ h"
+        psi = planned_psi(records, text, Analysis.POISSON)
+        margins = margins_of(noisy_of(psi, 0.3, np.random.default_rng(3)), CODING)
+        noisy = answer_of(text, Analysis.POISSON, margins, CODING, missing="drop").coefficients
+        exact = planned(records, text, Analysis.POISSON).coefficients
+        assert (np.array(noisy.bse) >= np.array(exact.bse)).all()
+        assert (np.abs(np.array(noisy.params) - exact.params) <= 5 * np.array(noisy.bse)).all()
+
+
 class TestNotes:
     @pytest.mark.parametrize(
         ("text", "kind", "options", "first"),

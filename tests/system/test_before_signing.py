@@ -250,9 +250,12 @@ def test_no_other_mechanism_is_signed_without_a_question(noisy, way, monkeypatch
     monkeypatch.setenv("COLUMNS", "4000")
     with noisy.analyst() as analyst:
         at = At(noisy, analyst, monkeypatch, capsys)
-        with pytest.raises(NotAcceptedError, match="measures with gaussian"):
+        with pytest.raises(NotAcceptedError, match="measures with gaussian") as caught:
             way(at, FORMULA, NO_NOISE)
         assert signed(analyst) == 0
+        if way is propose_and_sign_in_one_command:
+            (card,) = (one for one in analyst.cards() if one.state is CardState.OFFERED)
+            assert f"Card {card.name} stays open." in str(caught.value)
         end_all(analyst)
 
 

@@ -178,14 +178,14 @@ def suited_generators(
     """
     from gencard.core.generators.registry import suited  # noqa: PLC0415 - loads all generators
 
-    if not proposal.cliques:
-        return _USUAL
     limits = [one.most_cells for one in list_generators(connection) if one.most_cells]
+    if not proposal.cliques or not limits:
+        return _USUAL
     names = suited(
         proposal.marginals,
         entry.coding.domain.covered_by(proposal.cliques),
         zeros=entry.coding.structural_zeros,
-        max_cells=max(limits, default=0),
+        max_cells=max(limits),
         moments=bool(proposal.moments),
     )
     return tuple(name for name in names if name in entry.policy.generators) or _USUAL

@@ -18,7 +18,7 @@ from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named, 
 from gencard.client.release import Release
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
-from gencard.core.card.mechanism import Privacy
+from gencard.core.card.mechanism import InsideGenerator, Privacy
 from gencard.core.card.noise import AddedNoise, Mechanism
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms
@@ -264,19 +264,24 @@ def _bounds(card: Card) -> str:
 def check_mechanism(card: Card) -> None:
     """Refuse to sign, without a question, an offer of another mechanism than the proposal's.
 
-    A generator that adds noise of its own was asked for by its name.
+    A generator that adds noise of its own is signed if the proposal has its name.
 
     Raises:
         NotAcceptedError: It has another one.
     """
-    proposed, offered = card.negotiation.proposed.privacy, card.terms.privacy
-    if offered.mechanism not in (proposed.mechanism, Mechanism.GENERATOR):
+    proposal = card.negotiation.proposed
+    proposed, offered = proposal.privacy, card.terms.privacy
+    is_named = offered.mechanism is Mechanism.GENERATOR and proposal.generator == card.terms.generator
+    if offered.mechanism is not proposed.mechanism and not is_named:
         problem = f"it measures with {offered} where {proposed} was asked for"
-        raise NotAcceptedError(problem=problem, advice=_OTHER_MECHANISM.format(_options(offered)))
+        options = _options(offered, card.terms.generator)
+        raise NotAcceptedError(problem=problem, advice=_OTHER_MECHANISM.format(options))
 
 
-def _options(privacy: Privacy) -> str:
+def _options(privacy: Privacy, generator: str) -> str:
     """The options of the shell that ask for an offered measurement."""
+    if isinstance(privacy, InsideGenerator):
+        return f"with `--generator {generator}`"
     if not isinstance(privacy, AddedNoise):
         return "without options of noise"
     return f"with `--{privacy.currency} {privacy.budget} --neighbouring {privacy.neighbouring}`"

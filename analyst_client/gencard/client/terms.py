@@ -424,7 +424,8 @@ def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, .
 
     These are bounded by what the policy permits: order, cells, forbidden sets, number and price. An
     attribute of which no pair is left keeps its single marginal. Where not all pairs fit in number,
-    those of neighbouring columns come first; where not all fit in price, those with few cells.
+    those of neighbouring columns come first; where not all fit in price, those with few cells, and then
+    histograms. With a condition there are no numbers: histograms and totals are of all records.
 
     Raises:
         InvalidInputError, InvalidNumberError, UnknownAttributeError: ``measured`` is wrong.
@@ -462,21 +463,32 @@ def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, .
             price = dearer
             for name in pair:
                 alone.pop(name, None)
-    numbers = () if where else _all_numbers(entry, policy, names, noisy=noisy)
+    left = None if noisy else policy.most_per_card.statistics - price
+    numbers = () if where else _all_numbers(entry, policy, names, left)
     return (*sorted(chosen, key=domain.axes), *((name,) for name in alone), *numbers)
 
 
 def _all_numbers(
-    entry: CatalogueEntry, policy: Policy, names: Sequence[str], *, noisy: bool
+    entry: CatalogueEntry, policy: Policy, names: Sequence[str], left: int | None
 ) -> tuple[Histogram | Sum, ...]:
-    """Histograms, and with noise totals, of the numbers with a step that the policy offers."""
+    """Histograms, and with noise totals, of the numbers with a step that the policy offers.
+
+    Args:
+        left: Statistics that exact histograms may cost beside the marginals; None under noise.
+    """
+    noisy = left is None
 
     def offers(offer: NumbersOffer) -> bool:
         return offer is NumbersOffer.EXACT or (noisy and offer is NumbersOffer.NOISE)
 
-    coding = entry.coding
+    coding, fine = entry.coding, []
     numbers = [name for name in names if name in coding.with_step][: policy.most_marginals]
-    fine = [name for name in numbers if fine_cells(coding, name) <= policy.largest_marginal_cells]
+    for name in numbers:
+        cells = fine_cells(coding, name)
+        own = cells - coding.domain.size(name)
+        if cells <= policy.largest_marginal_cells and (left is None or own <= left):
+            fine.append(name)
+            left = None if left is None else left - own
     # Exact totals are judged at the records, and one with a dominant record would refuse the whole card.
     has_sums = noisy and offers(policy.sums)
     return (

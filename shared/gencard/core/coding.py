@@ -6,7 +6,7 @@ Nothing here is ever taken from records at run time: the schema is public by dec
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -179,10 +179,14 @@ class Edges:
         return len(self.edges) - 1 + self.missing
 
     @property
+    def text(self) -> Callable[[float], str]:
+        """Function that writes a number as the values are written: dates, times of day, decimals."""
+        return _date_text if self.dates else time_text if self.times else _plain
+
+    @property
     def level_names(self) -> tuple[str, ...]:
         """Name of each code, for people; on a scale, a level of one number is named by the number."""
-        last = len(self.edges) - 2
-        text = _date_text if self.dates else time_text if self.times else _plain
+        last, text = len(self.edges) - 2, self.text
         closed = "]" if self.largest == self.edges[-1] else ")"
         intervals = [
             f"[{text(low)}, {text(high)}{closed if i == last else ')'}"

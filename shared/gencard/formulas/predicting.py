@@ -26,6 +26,9 @@ from gencard.core.types import FloatArray, IntArray
 from gencard.formulas.answering import answer_of
 
 _MOST_RECORDS = 20_000
+_STANDARD_ERROR = "std_mean"
+"""Column of tables of means."""
+
 _DROWNS = "will probably drown this analysis (NOISE_DROWNS)"
 _NEAR = 1.25
 """Noise so many times larger drowns what probably drowns: the limit 1/4 becomes 1/5."""
@@ -120,9 +123,9 @@ def _errors(answer: Answer) -> dict[str, float]:
     """The standard error of each coefficient or mean."""
     if answer.coefficients is not None:
         return dict(zip(answer.coefficients.names, map(float, answer.coefficients.bse), strict=True))
-    means = [table for table in answer.tables if table.name.startswith("means")]
+    means = [table for table in answer.tables if _STANDARD_ERROR in table.column_names]
     return {
-        f"mean of {row}": float(values[table.column_names.index("std_mean")] or np.nan)
+        f"mean of {row}": float(values[table.column_names.index(_STANDARD_ERROR)] or np.nan)
         for table in means
         for row, values in zip(table.row_names, table.values, strict=True)
     }

@@ -190,7 +190,8 @@ _AS_TYPED: Sequence[tuple[str, str]] = (
     (r'response="(\w+)"', r"--option response=\1"),
     (r'neighbouring="([\w-]+)"', r"--neighbouring \1"),
     (r"card\.answer\(\.\.\.\), gencard answer", "`gencard answer`"),
-    (r"\(card\.run\)|\bcard\.run\b", "`gencard run`"),
+    (r"\bcard\.run\b", "`gencard run`"),
+    (r"for example, (rows|seed)=(\d+)", r"for example, --\1 \2"),
     (r"card\.generate\(\.\.\.\)", "gencard generate"),
     (r'error\.plan\.propose\(purpose="\.\.\."\)', "`gencard plan` shows it"),
     (

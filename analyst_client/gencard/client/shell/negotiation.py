@@ -52,7 +52,7 @@ from gencard.client.waiting import ANSWERED
 from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import Tier
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, NotAcceptedError
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.card_document import json_of
 from gencard.wire.signatures.canonical import Document
@@ -111,7 +111,11 @@ def propose(
             **how,
         )
         if accept and card.state is CardState.OFFERED:
-            Consent(accept=True, show=True).ask(card)
+            try:
+                Consent(accept=True, show=True).ask(card)
+            except NotAcceptedError as error:
+                error.add_note(f"Card {card.name} stays open.")
+                raise
             card.accept()
         _say(card, as_json)
 
@@ -309,9 +313,10 @@ def _runs_price(card: Card) -> Document:
 
 
 def _effects(card: Card) -> Document:
-    """Effects of an open offer; a schema without a step has the document of before."""
-    has_effects = card.state is CardState.OFFERED and card.entry.coding.with_step
-    effects = card.effects.document() if has_effects else {}
+    """Effects of an open offer; of a schema without a step, on a formula if one is given."""
+    has_effects = card.aim is not None or card.entry.coding.with_step
+    is_open = card.state is CardState.OFFERED
+    effects = card.effects.document() if is_open and has_effects else {}
     return {"effects": effects} if effects else {}
 
 
@@ -384,4 +389,5 @@ def _plan_document(plan: Plan) -> Document:
     names = ["kind", "marginals", "price", "changes", "lacking", "missing", "next_step"]
     names += [name for name in ("numbers", "lacking_sums") if getattr(plan, name)]
     formula = None if plan.formula is None else str(plan.formula)
-    return {"formula": formula, **json_of(plan, *names), **_effects(plan.answer)}
+    effects = _effects(plan.answer) if plan.coding.with_step else {}
+    return {"formula": formula, **json_of(plan, *names), **effects}

@@ -1,1 +1,1 @@
-"""Answers from marginals: regressions, tables and tests, exactly as on the coded records."""
+"""Answers from marginals and sums: regressions, tables and tests, as on the records if psi is exact."""

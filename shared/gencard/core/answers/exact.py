@@ -177,11 +177,19 @@ def centred_products(gram: Gram) -> Whole:
 
 
 def blocks_of(columns: Sequence[Column], scales: Mapping[str, Scale]) -> tuple[Block, ...]:
-    """The same columns in floats, as sums of parts: those with ``of`` are multiplied by units."""
-    return tuple(
-        replace(part.block, values=part.block.values.astype(float) * _floats(part.factors)[:, None])
-        for part in _parts(columns, scales)
-    )
+    """The same columns in floats, as sums of parts: those with ``of`` are multiplied by units.
+
+    A column is in each part at most once, so that a single one has parts of one row.
+    """
+    return tuple(map(_merged, _parts(columns, scales)))
+
+
+def _merged(part: Piece) -> Block:
+    """The part in floats, with the rows of each column added: a constant may have come from several."""
+    places, own = np.unique(part.block.places, return_inverse=True)
+    values = np.zeros((len(places), part.block.values.shape[1]))
+    np.add.at(values, own, part.block.values.astype(float) * _floats(part.factors)[:, None])
+    return replace(part.block, places=places, values=values)
 
 
 def _floats(numbers: Sequence[Fraction]) -> FloatArray:

@@ -126,7 +126,7 @@ def poisson_answer(margins: Margins, question: Question) -> Answer:
     return _as_answer(question, features, back, names, scalars)
 
 
-LIKELIHOOD_LEFT_OUT = "deviance and likelihood are left out: sums of the response do not determine them"
+_LIKELIHOOD_LEFT_OUT = "deviance and likelihood are left out: sums of the response do not determine them"
 
 
 def _poisson_of_sums(margins: Margins, question: Question, column: Column) -> Answer:
@@ -149,7 +149,7 @@ def _poisson_of_sums(margins: Margins, question: Question, column: Column) -> An
     scalars = _fit_scalars(fit.llf, null, len(names), 1, n)
     ratio = tuple(scalar for scalar in scalars if scalar.name == "llr")
     answer = _as_answer(question, features, fit.linear(features.columns.back), names, ratio)
-    return replace(answer, notes=(*answer.notes, LIKELIHOOD_LEFT_OUT))
+    return replace(answer, notes=(*answer.notes, _LIKELIHOOD_LEFT_OUT))
 
 
 def events_of(margins: Margins, response: Response) -> FloatArray:

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations_with_replacement
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.card.mechanism import AS_COUNTED, Transform
 from gencard.core.card.sums import scale_of
-from gencard.core.coding import Coding, impossible_cells
+from gencard.core.coding import Coding, Edges, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidNumberError
@@ -209,7 +209,8 @@ class LongTail:
 
     Args:
         least: Records below which a group that may hold the most distant value waits for a steward.
-        edge: A last edge with which smaller groups would do; None where no cell begins at one.
+        edge: Largest last edge, as values are written, with which a tenth of the records is enough;
+            None if no edge of a cell is one.
         with_edge: ``least`` with it.
     """
 
@@ -417,16 +418,16 @@ def long_tails(
 
 def _tail(coding: Coding, name: str, counts: Counts, limit: float) -> LongTail:
     """Return the size that groups need, as the schema is and with the largest last edge that helps."""
-    cells = scale_of(coding, name).cells
-    edges = np.array(list(map(float, cells)))
+    own = cast("Edges", coding.attribute(name).coding)
+    edges = np.array(list(map(float, scale_of(coding, name).cells)))
     counts = counts[: len(edges) - 1]
     values, held = (edges[1:] + edges[:-1]) / 2, np.flatnonzero(counts)
     values[held[-1:]] = edges[held[-1:] + 1]
     least = least_group(values, counts, limit)
-    for edge in cells[-2:0:-1]:
-        with_edge = least_group(np.minimum(values, float(edge)), counts, limit)
+    for edge in edges[-2:0:-1].tolist():
+        with_edge = least_group(np.minimum(values, edge), counts, limit)
         if _SHARE * with_edge <= counts.sum():
-            return LongTail(name, least, f"{edge.normalize():f}", with_edge)
+            return LongTail(name, least, own.text(edge), with_edge)
     return LongTail(name, least, None, least)
 
 
