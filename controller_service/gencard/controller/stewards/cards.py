@@ -146,7 +146,7 @@ class CardEffect(InTheState):
         dropped = [frozenset(clique) for clique in _cliques(action.arguments)]
         rows = argument(action.arguments, "rows", int, terms.rows)
         left_out = frozenset(texts(action.arguments, "without"))
-        return replace(without(without_attributes(terms, left_out), dropped), rows=rows)
+        return replace(without_attributes(without(terms, dropped), left_out), rows=rows)
 
     def _counter_offer(self, tx: Connection, card: Card, terms: Proposal) -> CounterOffer:
         dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
