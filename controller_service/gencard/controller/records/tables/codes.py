@@ -304,7 +304,10 @@ def absences(
         as_text: Texts are compared as texts alone.
         empty: The empty text is a value that is missing.
     """
-    tests = [column.isnull()]
+    absent = column.isnull()
+    if column.type().is_floating():  # for Spark, a float that is no number is NULL, too
+        absent &= ~column.isnan().fill_null(False)
+    tests = [absent]
     texts = [*tokens, *([EMPTY] if empty and column.type().is_string() else [])]
     if texts:
         tests.append(text_of(column).isin(texts))
