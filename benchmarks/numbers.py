@@ -119,6 +119,10 @@ def coding_of(column: Column) -> Coding:
     return Coding(tuple(attributes))
 
 
+Figures = dict[str, Any]
+"""Errors by the names of ``BARS``."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """A column with its records."""
@@ -133,6 +137,19 @@ class Task:
         edges = self.coding.attribute(self.column.name).coding
         assert isinstance(edges, Edges)
         return edges
+
+    @property
+    def real(self) -> FloatArray:
+        """The numbers that are present."""
+        return self.values[~np.isnan(self.values)]
+
+    @property
+    def step(self) -> Decimal:
+        return scale_of(self.coding, self.column.name).step
+
+    def figures(self, drawn: FloatArray) -> Figures:
+        """Errors of numbers of rows, of which NaN is missing."""
+        return figures(drawn[~np.isnan(drawn)], self.real, float(self.step))
 
     def psi(self, privacy: Privacy) -> Psi:
         phi: list[Clique | Histogram | Sum] = [*combinations(self.coding.domain.attributes, 2)]
@@ -149,9 +166,6 @@ def task_of(column: Column) -> Task:
     vault = Vault(column.path, coding, draft.schema.readings)
     values = pd.read_parquet(column.path)[column.name].to_numpy(dtype=float)
     return Task(column, coding, vault, scale_of(coding, column.name).adjusted(values))
-
-
-Figures = dict[str, Any]
 
 
 def figures(drawn: FloatArray, real: FloatArray, step: float) -> Figures:
@@ -190,7 +204,7 @@ def places_by(psi: Psi, coding: Coding, way: str) -> dict[str, Places]:
 
 def exact(task: Task, draws: int) -> tuple[dict[str, Figures], int]:
     """The mean figures of each way to place numbers, and the numbers that are off their step."""
-    psi, scale = task.psi(EXACT), scale_of(task.coding, task.column.name)
+    psi = task.psi(EXACT)
     model = MAXIMUM_ENTROPY.fit(psi.fitted, psi.fitted.domain)
     places = {way: places_by(psi, task.coding, way) for way in WAYS}
     found: dict[str, list[Figures]] = {way: [] for way in WAYS}
@@ -199,9 +213,8 @@ def exact(task: Task, draws: int) -> tuple[dict[str, Figures], int]:
         rows = model.sample(len(task.values), rng=rng_of(seed))
         for way in WAYS:
             drawn = task.drawn(rows, seed, places[way])
-            drawn = drawn[~np.isnan(drawn)]
-            found[way].append(figures(drawn, task.values[~np.isnan(task.values)], float(scale.step)))
-            wrong += off_step(drawn, scale.step)
+            found[way].append(task.figures(drawn))
+            wrong += off_step(drawn[~np.isnan(drawn)], task.step)
     return {way: averaged(figures) for way, figures in found.items()}, wrong
 
 
@@ -213,14 +226,15 @@ def averaged(found: Sequence[Figures]) -> Figures:
 
 def noisy(task: Task, draws: int) -> dict[str, Figures]:
     """Root mean square of the error of the mean, and its mean and that of KS, for each way."""
-    real, step = task.values[~np.isnan(task.values)], float(scale_of(task.coding, task.column.name).step)
     found: dict[str, list[Figures]] = {way: [] for way in WAYS}
     for seed in range(draws):
         psi = task.psi(NOISE)
-        rows = MAXIMUM_ENTROPY.fit(psi.fitted, psi.fitted.domain).sample(len(real), rng=rng_of(seed))
+        rows = MAXIMUM_ENTROPY.fit(psi.fitted, psi.fitted.domain).sample(
+            len(task.real), rng=rng_of(seed)
+        )
         for way in WAYS:
             drawn = task.drawn(rows, seed, places_by(psi, task.coding, way))
-            found[way].append(figures(drawn[~np.isnan(drawn)], real, step))
+            found[way].append(task.figures(drawn))
     return {
         way: {
             "RMS": float(np.sqrt(np.mean([one["mean"] ** 2 for one in own]))),
@@ -251,9 +265,8 @@ def _measured(program: Program, task: Task, draws: int) -> Recorded:
     column = task.column
     columns = Columns(column.path, column.name, column.other, column.group)
     assert program.draw is not None
-    real, step = task.values[~np.isnan(task.values)], float(scale_of(task.coding, column.name).step)
-    every = [figures(one[~np.isnan(one)], real, step) for one in program.draw(columns, draws)]
-    return {name: [value] for name, value in averaged(every).items()}
+    every = averaged([task.figures(drawn) for drawn in program.draw(columns, draws)])
+    return {name: [value] for name, value in every.items()}
 
 
 def speed(task: Task, rows: int) -> float:

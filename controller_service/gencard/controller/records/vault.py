@@ -176,11 +176,12 @@ class Vault(StreamedRecords):
     def _tests(self, records: "Records") -> "dict[_Test, str]":
         """SQL for whether a date lacks what its zone needs, and for the signs that a text is a code."""
         tests: dict[_Test, str] = {}
-        names = tuple(dict.fromkeys((*of_dates(self.coding), *by_value(self.coding))))
+        dates = of_dates(self.coding)
+        names = (*dates, *by_value(self.coding))
         for name, column in zip(names, records.columns_named(names), strict=True):
             reading = self.readings.get(name, PLAIN)
             signs: tuple[str, ...] = ()
-            if name in of_dates(self.coding):
+            if name in dates:
                 kind, signs = "zone", (column.local if reading.zone else column.timed,)
             elif column.kind == "VARCHAR":
                 kind, signs = "text", ("true",) if records.typed else column.text_rules

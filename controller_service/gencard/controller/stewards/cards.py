@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, compress
+from itertools import combinations, compress, islice
 from typing import Any
 
 from sqlalchemy import Connection
@@ -192,13 +192,9 @@ def without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
     """
     if not {frozenset(clique) for clique in proposed.marginals}.issuperset(left_out):
         raise InvalidInputError(field="drop", problem="names a marginal that was not proposed")
-    places = [
-        place for place, clique in enumerate(proposed.marginals) if frozenset(clique) not in left_out
-    ]
-    weights = tuple(proposed.weights[place] for place in places if proposed.weights)
-    others = proposed.weights[len(proposed.marginals) :]
-    marginals = tuple(proposed.marginals[place] for place in places)
-    return replace(proposed, marginals=marginals, weights=(*weights, *others))
+    others = proposed.statistics - len(proposed.marginals)
+    kept = [frozenset(clique) not in left_out for clique in proposed.marginals]
+    return _only(proposed, [*kept, *[True] * others])
 
 
 def without_attributes(proposed: Proposal, left_out: frozenset[str]) -> Proposal:
@@ -210,16 +206,21 @@ def without_attributes(proposed: Proposal, left_out: frozenset[str]) -> Proposal
     cliques = (*proposed.cliques, *proposed.number_cliques)
     if not left_out <= {name for clique in cliques for name in clique}:
         raise InvalidInputError(field="without", problem="names an attribute of no proposed statistic")
-    kept = [left_out.isdisjoint(clique) for clique in cliques]
-    moments = tuple(one for one in proposed.moments if left_out.isdisjoint(one.attributes))
-    return replace(
-        proposed,
-        marginals=tuple(one for one in proposed.marginals if left_out.isdisjoint(one)),
-        moments=moments,
-        histograms=tuple(name for name in proposed.histograms if name not in left_out),
-        sums=tuple(one for one in proposed.sums if left_out.isdisjoint(one.attributes)),
-        weights=tuple(compress(proposed.weights, kept)),
-    )
+    return _only(proposed, [left_out.isdisjoint(clique) for clique in cliques])
+
+
+def _only(proposed: Proposal, kept: Sequence[bool]) -> Proposal:
+    """The terms with some of their statistics, and the weights of these.
+
+    Args:
+        kept: Whether each statistic is kept, in the order of the weights.
+    """
+    flags = iter(kept)
+    parts: dict[str, Any] = {}
+    for name in ("marginals", "moments", "histograms", "sums"):
+        statistics = getattr(proposed, name)
+        parts[name] = tuple(compress(statistics, islice(flags, len(statistics))))
+    return replace(proposed, **parts, weights=tuple(compress(proposed.weights, kept)))
 
 
 def _terms_of(document: Document) -> Proposal:
