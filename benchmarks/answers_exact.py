@@ -48,7 +48,7 @@ _REPEATS = 3
 """Answers of each case, of which the fastest is timed: a busy machine slows some."""
 
 ENDS = ("answered", "by the card that the refusal names", "not answered")
-"""What becomes of a question under a drafted schema, on a card of the marginals alone."""
+"""Outcomes of a question under a drafted schema, on a card of the marginals alone."""
 
 _MOSTLY = 0.9
 

@@ -81,7 +81,7 @@ class Row(NamedTuple):
 
 
 class Column(NamedTuple):
-    """What one source makes of one attribute; records are ordered by all their codes and numbers.
+    """An attribute as one source reads it; records are ordered by all their codes and numbers.
 
     Args:
         codes: SHA-256 of the codes of all records, in hex.

@@ -59,7 +59,7 @@ _CELLS = (
 
 
 class Shape(NamedTuple):
-    """How an attribute is made; ``cells`` is empty for labels."""
+    """Sizes of the levels and cells of an attribute; ``cells`` is empty for labels."""
 
     labels: int = 0
     cells: Sequence[int] = ()
@@ -125,7 +125,7 @@ def run(quick: bool) -> bench.Result:
 
 
 def _features(every: Iterable[Card]) -> list[tuple[str, int]]:
-    """How many cards have what."""
+    """Numbers of cards that were tried, by what they hold."""
     with_feature: dict[str, int] = {}
     for card in every:
         absent = {one.name for one in card.coding.attributes if one.coding.missing}
@@ -255,7 +255,7 @@ class Changes:
         return _compared("whole cards", columns, 1.0, privacy, True)
 
     def _sum(self, one: Sum, privacy: AddedNoise, *, counted: bool) -> tuple[IntArray, float]:
-        """What each record adds to a sum, and to its counts in units of the largest product."""
+        """Return what a record adds to a sum and its counts, in units of the largest product."""
         cells = list(product(*(range(self.coding.domain.size(name)) for name in one.by)))
         rows = [[added_by(one, one.of, cell, record) for record in self.records] for cell in cells]
         ends = product_ends(self.coding, one.of)

@@ -1,4 +1,4 @@
-"""How much processor time programs take, beside pandas: to start, to read a file, to release rows again.
+"""Processor time of programs beside pandas: to start, to read a file, to release rows again.
 
 ``python -m benchmarks.start [--quick] [--json FILE]``
 

@@ -329,7 +329,7 @@ class CardView(Displayable):
 
     @property
     def ended_by(self) -> str:
-        """Who ended the card, and the remark on it; empty if nobody did."""
+        """The party that ended the card, and its remark; empty if the card was not ended."""
         if self.state not in (CardState.TERMINATED, CardState.REVOKED) or not self._negotiation.history:
             return ""
         last = self._negotiation.history[-1]

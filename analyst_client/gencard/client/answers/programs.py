@@ -95,7 +95,7 @@ def text_of(program: str | Path) -> bytes:
 
 
 def granting(programs: Sequence[str | Path], libraries: Sequence[str]) -> dict[str, list[str]]:
-    """What ``analyses`` of a proposal names so that a card grants these programs.
+    """Return the keys ``programs`` and ``libraries`` of the ``analyses`` that grant these programs.
 
     Raises:
         InvalidInputError: A file cannot be read, or its name is misleading.

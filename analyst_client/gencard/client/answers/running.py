@@ -160,7 +160,7 @@ def listed(agreement: Agreement) -> Iterator[RunOnRecords]:
 
 
 def _paid(agreement: Agreement, answer: pb.Answer) -> Price:
-    """What a run cost: exact ones in statistics, checked ones of a noisy card the budget of each run."""
+    """Return the price of a run: in statistics, or the budget of each checked run of a noisy card."""
     privacy = agreement.card.terms.analyses.privacy
     if privacy.noisy and answer.kind != "program":
         return privacy.price

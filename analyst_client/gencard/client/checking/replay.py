@@ -91,7 +91,7 @@ def _fits() -> "KeptFits":
 
 def _fitted(card: CardTerms, psi: Psi, psi_digest: str, coding: Coding) -> Model:
     """Fit the card's generator to psi, or take the fit of an earlier replay."""
-    # every generator, which whoever does not replay needs not wait for
+    # loads every generator, for a replay alone
     from gencard.core.generators.model_file import model_of, saved_fit  # noqa: PLC0415
     from gencard.core.generators.registry import generator_digest  # noqa: PLC0415
 
@@ -106,7 +106,7 @@ def _fitted(card: CardTerms, psi: Psi, psi_digest: str, coding: Coding) -> Model
 
 def generator_of(card: CardTerms, coding: Coding) -> Generator:
     """The generator that the card names, with the schema's structural zeros."""
-    # every generator, which whoever does not replay needs not wait for
+    # loads every generator, for a replay alone
     from gencard.core.generators import registry  # noqa: PLC0415
 
     zeros = zeros_for(card, coding)

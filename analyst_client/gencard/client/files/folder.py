@@ -113,7 +113,7 @@ def appearing(path: Path, field: str = "file") -> Iterator[Path]:
 
 
 def _part_of(path: Path, field: str) -> Path:
-    """Where to write before it is whole; raises InvalidInputError if the name is empty or too long."""
+    """Return the path of the unfinished file; raises InvalidInputError for an empty or too long name."""
     try:
         part = path.with_name(f"{path.name}.{token_hex(8)}.part")
         with suppress(FileNotFoundError):

@@ -365,7 +365,7 @@ class _Look:
         return {text: int(number) for text, number in self._rows(query)}
 
     def kind(self, marks: dict[str, int]) -> tuple[str, str]:
-        """What every value is that is not missing, and why not a number though it could be one."""
+        """Return the kind of all values that are present, and the reason if digits are no numbers."""
         tests = {
             "boolean": f"lower({self.column.text}) IN ('true', 'false')",
             "number": f"isfinite({self.column.number})",

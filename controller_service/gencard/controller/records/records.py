@@ -85,7 +85,7 @@ def check_rights(entry: DatasetTable, among: Iterable[DatasetTable]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRecords:
-    """What ``check`` says of records that keep to the schema, to the steward alone.
+    """Facts about records that keep to the schema, which ``check`` prints for the steward alone.
 
     Args:
         adjustments: How many values of each attribute count otherwise than they are stored.

@@ -111,11 +111,11 @@ class LocalDesk:
 
 
 def reason_for_good(question: str, reason: str, yes: bool) -> str:
-    """The reason for what cannot be undone, after a terminal has asked whether it is meant.
+    """Return the reason for an irreversible decision, after a confirmation at a terminal.
 
     Raises:
-        InvalidInputError: Nobody can be asked, and --yes or --reason is missing.
-        typer.Abort: It is not meant.
+        InvalidInputError: There is no terminal, or --yes was given, and --yes or --reason is missing.
+        typer.Abort: The decision is not confirmed.
     """
     if yes or not sys.stdin.isatty():
         for option, value in (("--yes", yes), ("--reason", reason)):

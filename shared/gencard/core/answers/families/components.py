@@ -136,7 +136,7 @@ def covariances(
     """Means and covariances of some attributes' numbers, with n - 1 degrees of freedom.
 
     Raises:
-        InvalidInputError: An attribute has no numbers, or somebody has a level without one.
+        InvalidInputError: An attribute has no numbers, or a level that occurs has none.
         NoEstimateError: There are fewer than two records, or a summed number does not vary.
     """
     n = records_of(margins)

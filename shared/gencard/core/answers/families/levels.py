@@ -195,7 +195,7 @@ def number_gram(margins: Margins, question: Question, attributes: Clique) -> Gra
     """Inner products of a constant and numbers, as the records have them where they are summed.
 
     Raises:
-        InvalidInputError: An attribute has no numbers, or somebody has a level without one.
+        InvalidInputError: An attribute has no numbers, or a level that occurs has none.
         NoEstimateError: There are no records, or an attribute has a single value.
     """
     gram = gram_of(margins, number_columns(margins, question, attributes), question.scales)
