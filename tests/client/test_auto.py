@@ -42,6 +42,11 @@ def test_the_next_one_is_proposed_where_one_is_refused(ana, world, monkeypatch, 
     assert len(world.cards) == 1
 
 
+def test_a_counter_offer_names_the_choice_too(ana, world):
+    card = ana.propose("survey", PLAIN, purpose="x", generator="graphical")
+    assert card.counter(generator="auto").negotiation.proposed.generator == "ipf"
+
+
 def test_a_controller_that_states_no_bound_gets_the_usual_one(ana, world, monkeypatch):
     monkeypatch.setattr("gencard.client.catalogue.list_generators", lambda _: [])
     card = ana.propose("survey", PLAIN, purpose="x", generator="auto")

@@ -1,7 +1,5 @@
 """The entry point: a connection to a controller, as an analyst or an auditor."""
 
-from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self, Unpack
@@ -24,17 +22,12 @@ from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.card import Card as Negotiation
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal
-from gencard.core.errors import InvalidInputError, ModelTooLargeError, TooLargeError
+from gencard.core.errors import InvalidInputError
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codec import message_of
 from gencard.wire.codecs.card_codec import card_of
 from gencard.wire.signatures.identity import Identity
-
-_NO_GENERATOR = (
-    "No generator of the policy is large enough. Request fewer marginals, or attributes with fewer "
-    "levels. Stewards set limits.model_cells."
-)
 
 
 class Party:
@@ -186,25 +179,10 @@ class Analyst(Party):
             rows=rows,
             audit=audit,
         )
-        negotiation = self._answered(entry, proposal, dry_run=dry_run)
+        negotiation = catalogue.with_generator(
+            self._connection, entry, proposal, partial(self._sent, dry_run=dry_run)
+        )
         return Card(self._connection, negotiation, aim=aim, entry=entry)
-
-    def _answered(self, entry: CatalogueEntry, proposal: Proposal, *, dry_run: bool) -> Negotiation:
-        """Propose; in place of ``auto``, the generators that suit, until the controller takes one.
-
-        A proposal that is too large is refused before anything is stored or charged.
-        """
-        if proposal.generator != AUTO:
-            return self._sent(proposal, dry_run=dry_run)
-        *others, last = catalogue.suited_generators(self._connection, entry, proposal)
-        for name in others:
-            with suppress(TooLargeError):
-                return self._sent(replace(proposal, generator=name), dry_run=dry_run)
-        try:
-            return self._sent(replace(proposal, generator=last), dry_run=dry_run)
-        except ModelTooLargeError as error:
-            fields = {**error.fields, "advice": _NO_GENERATOR}
-            raise ModelTooLargeError(**fields) from None
 
     def _sent(self, proposal: Proposal, *, dry_run: bool) -> Negotiation:
         request = pb.ProposeCardRequest(

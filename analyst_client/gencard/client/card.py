@@ -10,7 +10,12 @@ from uuid import uuid4
 from gencard.client.answers.question import AnswerOptions, Question
 from gencard.client.arguments import checked, choice, level_values, text, values_of_before
 from gencard.client.card_view import CardView, OfferEffects, PlannedAnalysis, effects_of
-from gencard.client.catalogue import CatalogueEntry, get_dataset, suggesting_generators
+from gencard.client.catalogue import (
+    CatalogueEntry,
+    get_dataset,
+    suggesting_generators,
+    with_generator,
+)
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
@@ -188,7 +193,10 @@ class Card(CardView):
             measured: ``epsilon`` or ``rho``, ``neighbouring``, ``weights``; see ``Measured``.
         """
         others = {"generator": generator, "purpose": purpose, "rows": rows, "audit": audit}
-        proposal = countered(self.terms, self.entry, marginals, measured, **others)
+        terms = countered(self.terms, self.entry, marginals, measured, **others)
+        return with_generator(self._connection, self.entry, terms, self._countered)
+
+    def _countered(self, proposal: Proposal) -> "Card":
         request = pb.CounterCardRequest(
             name=self.name,
             etag=self._negotiation.etag,

@@ -1,10 +1,11 @@
 """What there is to choose from: datasets with schemas and policies, generators, and the budget left."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
+from typing import TypeVar
 
 from gencard.client.connection.connection import Connection, pages
 from gencard.client.display import Displayable, Entries, Facts, Listed, Part
@@ -12,13 +13,15 @@ from gencard.core import catalogue as core_catalogue
 from gencard.core.card.budget import FREE, Price, Spend, counted
 from gencard.core.card.noise import CURRENCIES, NOISES
 from gencard.core.card.terms import Proposal
-from gencard.core.errors import NotFoundError, advice_on
+from gencard.core.errors import ModelTooLargeError, NotFoundError, TooLargeError, advice_on
 from gencard.core.json_codecs import written
 from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.wire.codec import prepare, value_of
+
+_Sent = TypeVar("_Sent")
 
 _MOST_LEVELS = 8
 _HEADS = ("Attribute", "Type", "Levels", "Description")
@@ -189,6 +192,34 @@ def suited_generators(
         moments=bool(proposal.moments),
     )
     return tuple(name for name in names if name in entry.policy.generators) or _USUAL
+
+
+_NO_GENERATOR = (
+    "No generator of the policy is large enough. Request fewer marginals, or attributes with fewer "
+    "levels. Stewards set limits.model_cells."
+)
+
+
+def with_generator(
+    connection: Connection, entry: CatalogueEntry, proposal: Proposal, send: Callable[[Proposal], _Sent]
+) -> _Sent:
+    """Send a proposal; in place of ``auto``, with the generators that suit, until one is taken.
+
+    A proposal that is too large is refused before anything is stored or charged.
+
+    Returns:
+        What ``send`` returns.
+    """
+    if proposal.generator != AUTO:
+        return send(proposal)
+    *others, last = suited_generators(connection, entry, proposal)
+    for name in others:
+        with suppress(TooLargeError):
+            return send(replace(proposal, generator=name))
+    try:
+        return send(replace(proposal, generator=last))
+    except ModelTooLargeError as error:
+        raise ModelTooLargeError(**{**error.fields, "advice": _NO_GENERATOR}) from None
 
 
 def suggesting_generators(connection: Connection, name: str) -> AbstractContextManager[None]:
