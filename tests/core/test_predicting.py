@@ -138,3 +138,20 @@ def test_every_kind_is_predicted_or_has_no_standard_errors(kind):
     assert all(one is None or one.names for one in predictions.values())
     if kind in (Analysis.DISCRIMINANT, Analysis.COMPONENTS):
         assert {*predictions.values()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("g ~ x + z", Analysis.DISCRIMINANT),
+        ("~ x + z", Analysis.COMPONENTS),
+        ("~ x + z", Analysis.CORRELATION),
+        ("y ~ g", Analysis.MEANS),
+    ],
+)
+def test_noise_that_drowns_is_said_where_nothing_has_a_standard_error(text, kind):
+    needs = question_needs(text, kind, CODING, missing="drop")
+    said = made_up(text, kind, measured(needs, 1e7))
+    assert said is not None
+    assert (said.noise, said.near) == (None, True)
+    assert "drown" in str(said)

@@ -90,7 +90,8 @@ def predicted(
         where, missing: As in ``answer_of``.
 
     Returns:
-        None where the analysis has no standard errors, or no answer on made-up records.
+        None where the analysis has no standard errors and the noise does not drown it, or no answer on
+        made-up records.
     """
     made = _MadeUp.of(coding, records, rng=rng)
 
@@ -102,14 +103,15 @@ def predicted(
         sampling = errors(0.0)
     except GencardError:
         return None
-    if not any(np.isfinite(error) for error in sampling.values()):  # means without squares by groups
-        return None
-    names, own = tuple(sampling), tuple(sampling.values())
+    has_errors = any(map(np.isfinite, sampling.values()))  # means without squares by groups have none
+    names, own = (tuple(sampling), tuple(sampling.values())) if has_errors else ((), ())
     try:
         total = errors(1.0)
     except NoiseDrownsError:
         return Prediction(names, own, None, True)
     except GencardError:
+        return None
+    if not has_errors:
         return None
     noise = tuple(max(total.get(name, np.inf) ** 2 - sampling[name] ** 2, 0.0) ** 0.5 for name in names)
     try:
