@@ -24,7 +24,7 @@ class ManyRunsBox(BlackBox, Protocol):
     """A black box that can make several runs at the same time, on other machines for instance."""
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
-        """What a call with each seed would give, in the order of the seeds."""
+        """Yield the output of a call with each seed, in the order of the seeds."""
         ...
 
 
@@ -52,7 +52,7 @@ class WeighedBox(BlackBox, Protocol):
 
 
 class FittedBox(Protocol):
-    """What a fit leaves: samples cost no more privacy, and it can be kept."""
+    """Result of a fit: samples cost no more privacy, and it can be kept."""
 
     def sample(self, rows: int, *, seed: int) -> Dataset:
         """Synthetic records, ``rows`` of them."""

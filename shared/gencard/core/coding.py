@@ -86,7 +86,7 @@ class Labels:
 
     @property
     def level_names(self) -> tuple[str, ...]:
-        """What each code is called, for people."""
+        """Name of each code, for people."""
         name = MISSING_BESIDE if MISSING in self.labels else MISSING
         return self.labels + ((name,) if self.missing else ())
 
@@ -249,7 +249,7 @@ class Derivation:
     per_person: bool = False
 
     def problem(self, stored: Domain, size: int, *, of_number: bool) -> str | None:
-        """What is wrong with it.
+        """Return what is wrong with this derivation; None if nothing is.
 
         Args:
             stored: Attributes that records hold.

@@ -303,7 +303,10 @@ class QuotaExceededError(NegotiationError):
 
 
 class TooManyRefusalsError(NegotiationError):
-    """What fails at the records may say something about them, so a steward looks before more of it."""
+    """Stop operations on the records after too many of them failed, until a steward has looked at them.
+
+    A failure at the records may disclose something about them.
+    """
 
     reason = "TOO_MANY_REFUSALS"
     text = (

@@ -68,7 +68,7 @@ class Coefficients:
         return np.asarray(scipy.special.stdtr(self.degrees, -tvalues), dtype=np.float64)
 
     def _reach(self, share: float) -> float:
-        """What is exceeded with this probability."""
+        """Return the value that is exceeded with this probability."""
         if share == 0:
             return np.inf
         place = (
@@ -110,7 +110,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an analysis gives.
+    """Answer to an analysis.
 
     Args:
         kind: The analysis, such as "logistic".

@@ -72,7 +72,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Response:
-    """What a model explains.
+    """Response of a model.
 
     Args:
         name: As it is written, such as ``log(income)``.

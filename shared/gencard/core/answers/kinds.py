@@ -158,7 +158,7 @@ def _resting(answer: Answer, question: Question, margins: Margins) -> Answer:
 
 
 def _noise(margins: Margins, question: Question) -> str:
-    """What noise the counts and sums of a question have."""
+    """Describe the noise on the counts and sums of a question."""
     variances = [margins.variances(clique) for clique in question.cliques]
     stddevs = [float(one.max(initial=0.0)) ** 0.5 for one in variances]
     if question.sums:

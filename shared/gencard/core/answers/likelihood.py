@@ -29,7 +29,7 @@ from gencard.core.types import FloatArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """What a likelihood needs of the records.
+    """Statistics of the records that a likelihood needs.
 
     Args:
         cells: The cells of the features that hold somebody.
@@ -178,7 +178,7 @@ def _check_varies(events: FloatArray, counts: FloatArray) -> None:
 
 
 def _multinomial(features: Features, names: tuple[str, ...], kind: str, question: Question) -> Maximum:
-    """Of the centred columns, one row of parameters for each function of the response."""
+    """Maximise the likelihood over centred columns; each function of the response has its parameters."""
     x, n, sums = features.columns.matrix, features.cells.counts, features.sums
     equations, size = sums.shape
     labels = names or features.columns.kept_names
@@ -206,7 +206,10 @@ def _where(features: Features, question: Question, fitted: FloatArray) -> str:
 
 
 def _information(x: FloatArray, n: FloatArray, shares: FloatArray, rest: FloatArray) -> FloatArray:
-    """Of a multinomial logit; each diagonal weight p (1 - p) keeps its digits where p is near 1."""
+    """Return the information matrix of a multinomial logit.
+
+    Each diagonal weight p (1 - p) keeps its digits where p is near 1.
+    """
     equations, size = shares.shape[1], x.shape[1]
     information = np.empty((equations, size, equations, size))
     for one in range(equations):
@@ -244,7 +247,7 @@ def _answer(
     names: tuple[str, ...],
     counts: tuple[float, ...],
 ) -> Answer:
-    """Of a logit, with the counts of the response's levels."""
+    """Return the answer of a logit, with the counts of the response's levels."""
     equations = len(counts) - 1
     back = np.kron(np.eye(equations), features.columns.back).astype(np.float64)
     null = float(special.xlogy(counts, np.array(counts) / features.n).sum())
@@ -270,7 +273,7 @@ def _as_answer(
 
 
 def _fit_scalars(llf: float, null: float, params: int, equations: int, n: float) -> tuple[Scalar, ...]:
-    """What statsmodels reports of a fit by maximum likelihood, beside the constant alone."""
+    """Return what statsmodels reports of a fit by maximum likelihood, beside the constant alone."""
     degrees = params - equations
     ratio = 2 * (llf - null)
     return (

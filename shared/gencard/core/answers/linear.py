@@ -203,7 +203,7 @@ def _with_intercept(
 
 
 def inverse_of(matrix: FloatArray) -> FloatArray:
-    """Of a symmetric positive definite matrix, by Cholesky; raises NoEstimateError for another one."""
+    """Invert a symmetric positive definite matrix by Cholesky; raise NoEstimateError for another one."""
     try:
         root = np.linalg.inv(np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError:

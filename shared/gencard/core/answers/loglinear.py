@@ -125,7 +125,7 @@ def _fitted(columns: Columns, sums: FloatArray, n: float) -> Maximum:
 def _of_table(
     margins: Margins, design: Design, cells: Occupied, means: FloatArray, degrees: int
 ) -> tuple[Scalar, ...]:
-    """What needs the whole table; nothing where it is not determined."""
+    """Return the scalars that need the whole table; none if the table is not determined."""
     try:
         counts = margins.counts(design.attributes)[tuple(cells.codes.T)]
     except LackingMarginalsError:

@@ -87,7 +87,7 @@ class Side(IntEnum):
 
 
 class Step(IntEnum):
-    """What the runs are for."""
+    """Purpose of some runs."""
 
     LOOK = 1
     TEST = 2
@@ -124,7 +124,7 @@ class Runner:
     progress: Progress
 
     def outputs(self, step: Step, side: Side, dataset: Dataset) -> Iterator[Dataset]:
-        """What the box makes of a dataset in each run, rows as they came.
+        """Yield the output of the box for a dataset in each run; rows keep their order.
 
         Raises:
             BlackBoxError: The output is not over the declared domain, has another number of rows, or

@@ -138,7 +138,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """What an earlier audit of the same family of black boxes adds to the evidence.
+    """Evidence that an earlier audit of the same family of black boxes adds.
 
     A family is a black box's name and author on a dataset, whatever its bytes; see ``docs/audit.md``.
 

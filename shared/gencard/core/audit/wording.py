@@ -244,7 +244,7 @@ def _positive(effect: Effect) -> str:
 
 
 def limits(report: AuditReport) -> tuple[str, ...]:
-    """What the verdict does not prove, a sentence each."""
+    """Return the limits of the verdict, a sentence each."""
     if report.verdict is Verdict.LEAKAGE:
         return (
             "The probability of this verdict for a generator that uses only Phi is at most "

@@ -1,4 +1,4 @@
-"""What a card grants besides psi: analyses that are run on the records, and what they may cost.
+"""Analyses of the records that a card grants besides psi, and what they may cost.
 
 A *checked run* is one of our own analyses, run once on the records; output rules judge every number. A
 *reviewed run* is a program of the analyst's, named by its digest; a steward sees every number before it
@@ -109,7 +109,7 @@ class Analyses:
 
     @property
     def about(self) -> tuple[tuple[str, str], ...]:
-        """What is granted, for people: titles and values; empty where nothing is."""
+        """Describe the grants, for people: titles and values; empty if there are none."""
         checked = (
             f"{self.checked_runs}, at most {self.numbers} numbers each: {', '.join(self.kinds)}"
             + (f"; each with {self.privacy}" if self.privacy.noisy else "")

@@ -21,7 +21,7 @@ MOST_RECORDS = 1_000
 
 
 class Neighbouring(StrEnum):
-    """What "one record more or less" means. Always chosen, never a default."""
+    """Meaning of "one record more or less". Always chosen, never a default."""
 
     ADD_REMOVE = "add-remove"
     REPLACE_ONE = "replace-one"
@@ -161,7 +161,7 @@ FREE = Price()
 
 
 class SpendState(StrEnum):
-    """Where a line of the ledger stands. A reserved line counts as spent."""
+    """State of a line of the ledger. A reserved line counts as spent."""
 
     RESERVED = "reserved"
     SETTLED = "settled"

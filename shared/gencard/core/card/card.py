@@ -10,7 +10,7 @@ from gencard.core.json_codecs import written
 
 
 class CardState(StrEnum):
-    """Where a card stands.
+    """State of a card.
 
     REQUESTED <-> OFFERED -> ACCEPTED -> AGREED -> [AUDITING -> AUDITED | AUDIT_FAILED] -> RELEASED
     -> EXPIRED; TERMINATED from any open state; SUSPENDED and REVOKED by the controller.
@@ -31,7 +31,7 @@ class CardState(StrEnum):
 
 
 class Turn(StrEnum):
-    """Who is to move."""
+    """Party that has to act next."""
 
     NOBODY = "nobody"
     ANALYST = "analyst"

@@ -128,7 +128,7 @@ def _noise_of(noise: type[AddedNoise], given: Mapping[str, str]) -> AddedNoise:
 
 
 def _check_parameters(given: Mapping[str, str], kind: type[AddedNoise] | None) -> None:
-    """Whether all that the noise requires is given, and nothing that belongs to another one."""
+    """Check that all parameters of the noise are given, and none that belongs to another noise."""
     required = {} if kind is None else _names(kind)
     for name, (_, problem) in _PARAMETERS.items():
         if required.get(name, False) > (name in given) or (name in given and name not in required):

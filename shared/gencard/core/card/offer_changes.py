@@ -125,7 +125,10 @@ def _weights(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
 
 
 def _expected_weight(statistic: "_Statistic", requested: dict["_Statistic", int]) -> int:
-    """As requested; of a part, that of its heaviest whole; of what was not requested, the least."""
+    """Return the weight that a statistic was requested with.
+
+    A part has the weight of its heaviest whole. A statistic that was not requested has the least weight.
+    """
     if statistic in requested:
         return requested[statistic]
     wholes = [
@@ -137,7 +140,7 @@ def _expected_weight(statistic: "_Statistic", requested: dict["_Statistic", int]
 
 
 def _listed(field: str, requested: Sequence[object], offered: Sequence[object]) -> Iterator[_Difference]:
-    """What is left out of a list, one by one, then what is added to it."""
+    """Yield the entries that a list lacks, one by one, then the entries that were added."""
     yield from ((field, str(one), "") for one in requested if one not in offered)
     yield from ((field, "", str(one)) for one in offered if one not in requested)
 

@@ -1,4 +1,4 @@
-"""What is negotiated, agreed, offered instead or refused."""
+"""Terms: negotiated, agreed, offered instead or refused."""
 
 import re
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _MEASURE = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
 class Tier(StrEnum):
-    """Where the rows come from; written on the card.
+    """Source of the rows; written on the card.
 
     by-construction: from psi alone. private: from a built-in black box, to which the controller adds the
     noise; there is no psi. audited: from a black box whose author a reviewer trusts.
@@ -44,7 +44,7 @@ class Tier(StrEnum):
 
     @property
     def holds_against(self) -> str:
-        """Who can rely on the promise of this tier, and by what, in words."""
+        """Say who can rely on the promise of this tier, and why."""
         return _HOLDS_AGAINST[self]
 
 
@@ -105,7 +105,7 @@ _ONLY = {
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What an analyst asks for; also the form of the terms of an offer.
+    """Terms that an analyst proposes; also the form of the terms of an offer.
 
     Args:
         weights: Each statistic's part of the privacy budget, as whole numbers in the order of
@@ -174,7 +174,7 @@ class Proposal:
 
     @property
     def about(self) -> tuple[tuple[str, str], ...]:
-        """What the terms say in free text, for people: names and values."""
+        """Describe the free text of the terms, for people: names and values."""
         where = (("Only where", self.where),) if self.where else ()
         return (("Purpose", self.purpose), *where)
 
@@ -227,7 +227,7 @@ class Proposal:
             raise InvalidInputError(field="transform.rounding", problem=problem)
 
     def _check_measures(self) -> None:
-        """What looks at the records once more: no rounding binds it."""
+        """Check the terms that look at the records once more, and so get counts without rounding."""
         if len(set(self.measures)) != len(self.measures) or len(self.measures) > MOST_MEASURES:
             raise InvalidInputError(
                 field="measures", problem=f"must be at most {MOST_MEASURES} different names"

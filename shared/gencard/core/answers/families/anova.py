@@ -143,7 +143,7 @@ def _of_terms(margins: Margins, question: Question, terms: tuple[Clique, ...], t
 
 
 def _whole(full: LinearFit) -> tuple[Scalar, ...]:
-    """Of all terms together."""
+    """Return the F test and the R-squared of all terms together."""
     degrees = (len(full.kept) - 1.0, full.degrees)
     f = (full.tss - full.rss) / degrees[0] / (full.rss / degrees[1])
     return _f("fvalue", f, degrees), Scalar("rsquared", 1 - full.rss / full.tss)

@@ -54,7 +54,7 @@ class NaiveBayes:
 
     @property
     def logarithms(self) -> list[FloatArray]:
-        """Of each feature: logarithms of the probability of each level in each class, none of 0."""
+        """Logarithms of the smoothed probability of each level in each class, for each feature."""
         return [np.log(_smoothed(table.counts, self.smoothing)) for table in self.tables]
 
     def scores(self, codes: IntArray) -> FloatArray:
@@ -127,7 +127,7 @@ def _model_tables(model: NaiveBayes, shown: Sequence[LevelTable]) -> tuple[Table
 
 
 def _feature_table(names: Sequence[str], tables: Sequence[LevelTable]) -> Table:
-    """What each feature says about the response by itself."""
+    """Return the table of what each feature alone says about the response."""
     rows = [
         (mutual_information(table.counts), table.counts.max(axis=0).sum() / table.n) for table in tables
     ]
@@ -189,7 +189,7 @@ def _from_root(attributes: Clique, edges: Sequence[Clique]) -> list[Clique]:
 def _likelihood(
     counts: Sequence[FloatArray], tables: Sequence[LevelTable], information: Sequence[float]
 ) -> tuple[Scalar, ...]:
-    """Of the tree and of independent attributes.
+    """Return the likelihood of the tree and of independent attributes.
 
     Args:
         counts: Of each attribute.

@@ -36,7 +36,7 @@ class Axes:
 
     @classmethod
     def of(cls, matrix: FloatArray) -> "Axes":
-        """Of a symmetric matrix."""
+        """Return the axes of a symmetric matrix."""
         values, vectors = np.linalg.eigh(matrix)
         values, vectors = values[::-1], vectors[:, ::-1]
         largest = vectors[np.argmax(np.abs(vectors).round(9), axis=0), np.arange(len(values))]
@@ -65,7 +65,7 @@ class Correspondence:
 
     @classmethod
     def of(cls, burt: FloatArray, attributes: int) -> "Correspondence":
-        """Of a Burt table, shape ``(J, J)``, in which each category holds records."""
+        """Analyse a Burt table, shape ``(J, J)``, in which each category holds records."""
         shares = burt / burt.sum()
         masses = shares.sum(axis=1)
         scale = np.sqrt(np.outer(masses, masses))

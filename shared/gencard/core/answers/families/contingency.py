@@ -31,7 +31,7 @@ class Test:
 
     @classmethod
     def chi2(cls, statistic: float, degrees: int) -> "Test":
-        """Of a statistic that is chi-squared under the hypothesis; 1 without degrees of freedom."""
+        """Test a statistic that is chi-squared under the hypothesis; p is 1 without degrees of freedom."""
         pvalue = float(special.chdtrc(degrees, statistic)) if degrees else 1.0
         return cls(float(statistic), degrees, pvalue)
 
@@ -111,7 +111,7 @@ class Strata:
 
     @classmethod
     def of(cls, counts: FloatArray) -> "Strata":
-        """Those of ``counts`` in which both rows and both columns hold records.
+        """Select the strata of ``counts`` in which both rows and both columns hold records.
 
         Raises:
             InvalidInputError: There is none.

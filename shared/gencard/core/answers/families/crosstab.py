@@ -208,7 +208,7 @@ def _conditional(tables: Sequence[FloatArray]) -> tuple[Scalar, ...]:
 
 
 def _pooled(answer: Answer, counts: FloatArray, alpha: float) -> Answer:
-    """What strata of 2 x 2 tables have in common, under the names of statsmodels' StratifiedTable."""
+    """Add the pooled odds of strata of 2 x 2 tables, under the names of statsmodels' StratifiedTable."""
     strata = contingency.Strata.of(counts)
     log_odds, error = strata.pooled_odds()
     ratios = coefficients_of(("logodds_pooled",), np.array([log_odds]), np.array([[error**2]]))

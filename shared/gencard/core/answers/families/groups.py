@@ -16,7 +16,7 @@ from gencard.core.types import FloatArray, IntArray
 
 
 class GroupMeans(Protocol):
-    """What the table of means needs: one number for each group."""
+    """Numbers that the table of means needs, one for each group."""
 
     @property
     def sizes(self) -> FloatArray: ...
@@ -27,7 +27,7 @@ class GroupMeans(Protocol):
 
 
 class Comparable(GroupMeans, Protocol):
-    """What comparisons of means need, too."""
+    """Numbers that comparisons of means need besides."""
 
     @property
     def within(self) -> float: ...
@@ -84,7 +84,7 @@ class Groups:
 
     @property
     def variances(self) -> FloatArray:
-        """Of each group, with one degree of freedom less than records; NaN for a single record."""
+        """Variance of each group, with divisor n - 1; NaN for a single record."""
         with np.errstate(divide="ignore", invalid="ignore"):
             variances: FloatArray = self.squares / (self.sizes - 1)
         return np.where(self.sizes > 1, variances, np.nan)

@@ -1,4 +1,4 @@
-"""What the families share: tables with the names of levels, numbers of levels, options, predictions."""
+"""Tools of all families: tables with the names of levels, numbers of levels, options, predictions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -163,7 +163,7 @@ def numbers(question: Question, attribute: str) -> FloatArray:
 
 
 def order(question: Question, attribute: str) -> FloatArray:
-    """What levels are ordered by: their numbers, else their places from 1; NaN for "missing"."""
+    """Return the sort keys of levels: their numbers, else places from 1; NaN for "missing"."""
     if attribute in question.values:
         return numbers(question, attribute)
     coding = question.coding.attribute(attribute).coding
@@ -174,7 +174,7 @@ def order(question: Question, attribute: str) -> FloatArray:
 
 
 def missing_note(margins: Margins, keys: Keys) -> tuple[str, ...]:
-    """Of which attributes somebody has a level without a key."""
+    """Name the attributes of which some record has a level without a key."""
     without = [name for name, key in keys.items() if np.any(occurring(margins, (name,))[np.isnan(key)])]
     return (f"dropped where missing: {', '.join(without)}",) if without else ()
 

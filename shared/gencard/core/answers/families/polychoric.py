@@ -44,7 +44,9 @@ class Polychoric:
 
 
 def polychoric(table: FloatArray) -> Polychoric:
-    """Of a table of counts whose rows and columns all hold records, two of each at least.
+    """Return the polychoric correlation of a table of counts.
+
+    Each row and each column holds records, and there are at least two of each.
 
     Raises:
         InvalidInputError: The order of one attribute follows from the other: rho is 1 or -1.
@@ -102,7 +104,7 @@ class _Cells:
 
     @property
     def density(self) -> FloatArray:
-        """Of both variables, at each pair of thresholds: the derivative of a corner by rho."""
+        """Density at each pair of thresholds: the derivative of a corner by rho."""
         h, k = self._h, self._k
         exponent = -(h**2 - 2 * self.rho * h * k + k**2) / (2 * self._s2)
         density: FloatArray = np.exp(exponent) / (2 * pi * sqrt(self._s2))
@@ -139,7 +141,7 @@ class _Cells:
 
 
 def _differences(corners: FloatArray) -> FloatArray:
-    """What a function of the inner corners, 0 on the border, gives each cell."""
+    """Return the share of each cell for a function of the inner corners that is 0 on the border."""
     return np.diff(np.diff(np.pad(corners, 1), axis=0), axis=1)
 
 

@@ -207,7 +207,7 @@ def _flipped_levels(ready: Cubes, cells: Cells, attribute: str) -> NDArray[np.in
 
 
 def _gains(cells: Cells, attribute: str, beta: Direction) -> FloatArray:
-    """What one record adds to ``<beta, table>`` by going to each level; shape ``(m, size)``."""
+    """Return the change of ``<beta, table>`` if one record goes to each level; shape ``(m, size)``."""
     gains = np.zeros((len(cells.counts), cells.domain.size(attribute)))
     for clique, table in zip(beta.cliques, beta.tables, strict=True):
         rest = tuple(cells.column(name) for name in clique if name != attribute)
@@ -254,7 +254,7 @@ def _moved(cells: Cells, attribute: str, corners: NDArray[np.intp], levels: NDAr
 
 
 def _take(corners: NDArray[np.intp], counts: IntArray) -> tuple[IntArray, IntArray]:
-    """What is left in each cell, and how often each move was taken.
+    """Return the records left in each cell, and how often each move was taken.
 
     The same as taking the moves one after the other, done in rounds: a move whose corners no earlier
     open move touches is taken at once.
