@@ -714,7 +714,7 @@ class HostNameMismatchError(AccessError):
 
 
 class NotFoundError(AccessError):
-    """What does not exist and what the caller may not see are told apart by nothing.
+    """The resource does not exist, or the caller may not see it; the error does not say which.
 
     Args:
         what: The kind of resource, with the name that the caller sent where it is short.
@@ -899,7 +899,10 @@ class ProgramRunFailedError(ComputationError):
 
 
 class UniqueFreeFailedError(ComputationError):
-    """Whether it can be had depends on records, so a card has one try, whose failures all look alike."""
+    """The removal of replicated uniques failed; success depends on records, so a card has a single try.
+
+    All failures look alike.
+    """
 
     reason = "UNIQUE_FREE_FAILED"
     text = "The only attempt of this card to make a release without replicated uniques failed."

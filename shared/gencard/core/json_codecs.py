@@ -76,7 +76,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a field says of its JSON; see ``written``."""
+    """Options of the JSON of a field; see ``written``."""
 
     path: str = ""
     omit: bool = False

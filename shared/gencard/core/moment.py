@@ -13,7 +13,7 @@ HIGHEST_ORDER = 8
 
 
 class MomentKind(StrEnum):
-    """What is summed, of attributes whose levels are declared numbers."""
+    """Kind of sum, of attributes whose levels are declared numbers."""
 
     MEAN = "mean"
     VARIANCE = "variance"
@@ -92,7 +92,7 @@ class Moment:
         return Moment(self.kind, canonical)
 
     def place(self, domain: Domain) -> tuple[int, tuple[int, ...], int]:
-        """What the moments of a card are sorted by."""
+        """Return the key by which the moments of a card are sorted."""
         return list(MomentKind).index(self.kind), domain.axes(self.attributes), self.order
 
     def functions(self, domain: Domain) -> int:

@@ -1,4 +1,4 @@
-"""Where an analysis finds its counts: in psi, or in records; everything else about it is the same."""
+"""Source of the counts of an analysis: psi or records; all else about the analysis is the same."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -225,7 +225,7 @@ class PsiMargins:
         return self.psi.measurements[place]
 
     def _variance(self, measurement: Measurement, clique: Clique) -> float:
-        """Of the noise on a count of the clique, from one measurement that holds it."""
+        """Return the variance of the noise on a count of the clique, by one measurement."""
         summed = self.domain.project(measurement.clique).cells
         cells = self.domain.project(clique).cells if clique else 1
         return measurement.stddev**2 * (summed // cells)
@@ -274,7 +274,7 @@ class SumSource:
         )
 
     def variance_of(self, by: Clique, domain: Domain) -> float:
-        """Of the noise on a sum by some of the attributes."""
+        """Return the variance of the noise on a sum by some of the attributes."""
         return self.stddev**2 * prod(domain.size(name) for name in self.by if name not in by)
 
     def table(self, domain: Domain) -> Units:

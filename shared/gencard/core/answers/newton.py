@@ -60,7 +60,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maximum:
-    """Where a likelihood is largest.
+    """Maximum of a likelihood.
 
     Args:
         params: The estimates.

@@ -137,7 +137,7 @@ class AddedNoise(ABC):
         return Fraction(pair * (self.most_records or 1) ** self.norm)
 
     def for_person(self, most_records: int) -> Self:
-        r"""Return the guarantee for a person with k records, of noise that protects one added or removed.
+        r"""Return the guarantee for a person with k records, of noise that protects one record.
 
         A person's records come or go one by one: pure :math:`\epsilon` becomes :math:`k \epsilon` [1]_,
         zCDP of :math:`\rho` becomes :math:`k^2 \rho` [2]_.

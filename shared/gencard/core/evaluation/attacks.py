@@ -195,7 +195,7 @@ def uniques_finding(material: Material) -> UniquesFinding:
 
 @dataclass(frozen=True, slots=True)
 class RowUniquesFinding(Finding):
-    """What rows and psi reveal by themselves; no record is read.
+    """Risk that rows and psi reveal by themselves; no record is read.
 
     Args:
         unique: Share of the rows whose combination of all attributes no other row has.
@@ -228,7 +228,7 @@ def row_uniques_finding(material: Material) -> RowUniquesFinding:
 
 @dataclass(frozen=True, slots=True)
 class DisclosureFinding(Finding):
-    """What the release discloses about the target of a person whose keys are known.
+    """Disclosure by the release of the target of a person whose keys are known.
 
     Args:
         keys: The declared keys that the release has.

@@ -1,4 +1,4 @@
-"""What an evaluation is: what it needs, what it tells and costs; and what it returns, as numbers."""
+"""Evaluations: their needs, their disclosure, their price, and their results as numbers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def _plain(value: float | None) -> str:
 
 
 class Group(StrEnum):
-    """What an evaluation examines."""
+    """Property that an evaluation examines."""
 
     FIDELITY = "fidelity"
     RISK = "risk"

@@ -69,7 +69,7 @@ class TablesOfWidth:
     constant: int = field(default=0, metadata=written(omit=True))
 
     def rounded(self, size: int) -> "TablesOfWidth":
-        """As it may be released, given the number of records."""
+        """Round the measures so that they may be released, given the number of records."""
         worst = (replace(one, measures=rounded_measures(one.measures, size)) for one in self.worst)
         return replace(self, means=rounded_measures(self.means, size), worst=tuple(worst))
 

@@ -76,7 +76,7 @@ class ApproximateGenerator(Generator, Protocol):
         ...
 
     def __hash__(self) -> int:
-        """Of its settings, so that the verdict of a trial can be kept."""
+        """Hash of the settings, so that the verdict of a trial can be kept."""
         ...
 
 

@@ -183,7 +183,7 @@ def fits(generator: Generator, cliques: Sequence[Clique], domain: Domain) -> boo
 
 
 def parameters_of(name: str) -> dict[str, str]:
-    """What a generator of the catalogue runs with besides structural zeros and the bound on cells."""
+    """Return the parameters of a generator, without structural zeros and the bound on cells."""
     generator: Any = GENERATORS[name].make()
     every = [field.name for field in fields(generator)]
     names = GENERATORS[name].parameters or every

@@ -1,4 +1,4 @@
-"""What a fit aims at: psi checked, its narrower marginals and scaling towards them.
+"""Targets of a fit: psi checked, its narrower marginals and scaling towards them.
 
 For fits of linear statistics too, all that psi says as mean values of functions on the cells.
 """
@@ -22,7 +22,7 @@ from gencard.core.types import FloatArray, Table
 
 
 def admitted(psi: Psi, domain: Domain) -> Psi:
-    """What is fitted: exact psi as it stands, noisy psi reconciled; its marginals agree.
+    """Return the psi that is fitted: exact psi unchanged, noisy psi reconciled; its marginals agree.
 
     Raises:
         InvalidPsiError: psi does not belong to the domain, it is exact and contradicts itself, or it
@@ -138,7 +138,7 @@ def pairs_inside(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...
 
 
 def inside(psi: Psi, cliques: Iterable[Clique]) -> list[Measurement]:
-    """What psi says inside the given cliques: each marginal's part of each, if no wider one says it."""
+    """Return the parts of psi inside the given cliques, without parts that a wider one contains."""
     parts: dict[Clique, Measurement] = {}
     for clique in cliques:
         for measurement in psi.measurements:
@@ -190,7 +190,7 @@ class TargetMeans:
 
     @classmethod
     def of(cls, psi: Psi) -> "TargetMeans":
-        """What psi says, in the order of ``values_on``."""
+        """Return the means that psi states, in the order of ``values_on``."""
         sums, stddevs = [], []
         for marginal in informative_marginals(psi):
             sums.append(marginal.values.ravel())

@@ -120,7 +120,7 @@ def _remedy(
     zeros: Zeros,
     max_cells: int,
 ) -> str:
-    """What to ask for instead: an exact generator that holds them all, fewer marginals, or a tree."""
+    """Say what to request instead: an exact generator that fits all, fewer marginals, or a tree."""
     if fits(graphical(zeros, max_cells=max_cells), cliques, domain):
         return "Use the generator graphical, which fits all of them"
     by_size = sorted(cliques, key=lambda clique: -domain.project(clique).cells)

@@ -137,7 +137,7 @@ def _product(numbers: Sequence[FloatArray]) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedSum:
-    """What the rules say of a sum, for a steward: it depends on the records.
+    """Verdict of the rules on a sum, for a steward: it depends on the records.
 
     Args:
         counts: Records of each group that are in the population, one axis for each attribute of ``by``.
@@ -152,7 +152,7 @@ class JudgedSum:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleasedNumbers:
-    """What was or may be released of the same records besides: exact statistics and means of runs.
+    """Other released numbers of the same records, or that may be: exact statistics and means of runs.
 
     Args:
         cliques: Marginals.

@@ -1,4 +1,4 @@
-r"""What a new output tells together with all earlier ones about the same records.
+r"""Disclosure by a new output together with all earlier ones about the same records.
 
 Two outputs whose populations differ by a few records describe these few by subtraction. So a new output
 is refused where
@@ -349,7 +349,7 @@ class _GroupSums:
         return cls(weights, int(starts[fresh]), sizes, totals, largest, squares)
 
     def sizes_left(self, threshold: int) -> Rule | None:
-        """Whether a combination weighs fewer records than the threshold, and which rule that breaks."""
+        """Return the rule broken by a combination that weighs fewer records than the threshold."""
         few = self.sizes < threshold
         return self._least(self.sizes, np.ones(len(self.sizes)), self.sizes, few, float(threshold))
 

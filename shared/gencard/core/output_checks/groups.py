@@ -115,7 +115,7 @@ def _spread(codes: NDArray[Any], own: Clique, attributes: Clique) -> NDArray[Any
 
 
 def _of_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> Verdict:
-    """Of the records in each cell of a table, without levels that no record has."""
+    """Judge the number of records in each cell of a table, without levels that no record has."""
     if _is_wide(part, margins):
         return Verdict((Rule.THRESHOLD,))
     table = _Table.of(part, margins)

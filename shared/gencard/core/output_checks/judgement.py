@@ -59,7 +59,7 @@ SURVIVAL = {Analysis.KAPLAN_MEIER, Analysis.COX}
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the rules say of an answer, for a steward: it depends on the records.
+    """Verdict of the rules on an answer, for a steward: it depends on the records.
 
     Args:
         parts: What was looked at, such as "model" or "sex × edu", and the verdict on all numbers that
@@ -138,7 +138,7 @@ def _of_influence(margins: RecordMargins, question: Question, rules: Rules) -> V
 def _of_survival(
     margins: RecordMargins, question: Question, answer: Answer, rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
-    """Of curves step by step; of a model, events in each cell that has a coefficient of its own."""
+    """Judge curves step by step, and of a model the events in each cell that has its own coefficient."""
     if question.kind is Analysis.KAPLAN_MEIER:
         yield "curves", models.of_curves(answer, rules)
     elif question.design is not None:
@@ -164,7 +164,7 @@ def parameters_of(answer: Answer) -> int:
 
 
 def _of_cells(margins: RecordMargins, clique: Clique, rules: Rules) -> Verdict:
-    """Of all cells of a marginal, without levels that nobody has: they are in no table, as in ACRO."""
+    """Judge all cells of a marginal, without levels of no record, which no table shows, as in ACRO."""
     counts = margins.counts(clique)
     occupied = [
         counts.sum(axis=tuple(other for other in range(counts.ndim) if other != axis)) > 0
@@ -238,7 +238,7 @@ def _cells_of(levels: Sequence[Mask]) -> IntArray:
 def _told_by_dummies(
     margins: RecordMargins, question: Question, design: Design, rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
-    """Of tables that the coefficients determine: response by each term with a value for each cell."""
+    """Judge the tables that coefficients determine: response by each term with a value for each cell."""
     response = design.response
     if response is None or question.kind in SURVIVAL:
         return
@@ -285,7 +285,7 @@ def _values(column: Column, clique: Clique, codes: IntArray) -> FloatArray:
 def _of_groups(
     margins: RecordMargins, question: Question, rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
-    """Of means and spreads of the response in the groups of each term."""
+    """Judge means and spreads of the response in the groups of each term."""
     response = question.formula.response or ""
     numbers = np.asarray(question.values[response], dtype=np.float64)
     for term in question.formula.terms or ((),):
@@ -295,7 +295,7 @@ def _of_groups(
 def _of_class_means(
     margins: RecordMargins, question: Question, rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
-    """Of the mean of each feature in each class."""
+    """Judge the mean of each feature in each class."""
     response = question.formula.response or ""
     for name in dict.fromkeys(name for term in question.formula.terms for name in term):
         numbers = np.asarray(question.values[name], dtype=np.float64)
@@ -311,7 +311,7 @@ def _of_sums(
     *,
     spreads: bool = False,
 ) -> Verdict:
-    """Of sums of a response in the cells of a clique that hold somebody."""
+    """Judge sums of a response in the cells of a clique that hold a record."""
     dataset = margins.dataset
     values = numbers[dataset.column(response)]
     cells, _ = cell_numbers(dataset, clique)

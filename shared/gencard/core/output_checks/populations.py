@@ -58,7 +58,7 @@ EVERYBODY = Condition((), np.array(True))  # a table without axes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToldOutput:
-    """What was told of some records: tables of counts, or what depends on them alone.
+    """Output that was released of some records: tables of counts, or numbers that depend on these alone.
 
     Args:
         tests: A record is in the population where it passes all of them: what the analyst asked for,
@@ -111,7 +111,7 @@ class Merged:
 
     @classmethod
     def by(cls, conditions: Sequence[Condition], attributes: Iterable[str], levels: Domain) -> "Merged":
-        """Of attributes that stand in conditions and nowhere else."""
+        """Merge the levels of attributes that stand in conditions and nowhere else."""
         numbers = {name: _treated_alike(name, conditions, levels) for name in attributes}
         return cls({name: one for name, one in numbers.items() if one.max() + 1 < len(one)})
 

@@ -195,7 +195,7 @@ def _errors_of_classifier(table: Table, answer: Answer) -> dict[tuple[int, str],
 
 
 def _errors_of_functions(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
-    """Of the constants of linear functions, which hold the logarithm of the size of a class."""
+    """Return errors of the constants of linear functions, which hold the log size of a class."""
     priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
     return {
         (place, table.column_names[0]): (1 + abs(row[0] or 0.0)) / sqrt(max(prior * answer.n, 1.0))
@@ -204,7 +204,7 @@ def _errors_of_functions(table: Table, answer: Answer) -> dict[tuple[int, str], 
 
 
 def _errors_of_eigenvalues(table: Table, records: float) -> dict[tuple[int, str], float]:
-    """Of their average size; a small one is told no finer than a large one."""
+    """Return errors of eigenvalues by their average size: small ones are released no finer than large ones."""
     values = [row[0] or 0.0 for row in table.values]
     ratios = [row[1] or 0.0 for row in table.values]
     average = sum(values) / max(sum(ratios), 1e-9) / max(len(values), 1)
@@ -226,7 +226,7 @@ def _errors_of_products(table: Table, records: float) -> dict[tuple[int, str], f
 
 
 def _errors_of_classes(answer: Answer) -> dict[tuple[int, str], float]:
-    """Of means of features in classes, from the variances inside them."""
+    """Return errors of means of features in classes, from the variances inside the classes."""
     priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
     table = answer.table("covariance")
     variances = {name: float(table.values[i][i] or 0.0) for i, name in enumerate(table.column_names)}

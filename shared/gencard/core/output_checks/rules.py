@@ -30,7 +30,7 @@ OUTPUT_RULES = "output-rules"
 
 
 class Colour(StrEnum):
-    """What may happen to a number: it leaves, a person looks first, or it stays."""
+    """Fate of a number: green leaves, amber waits for a steward, red stays."""
 
     GREEN = "green"
     AMBER = "amber"
@@ -154,7 +154,7 @@ USUAL_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the rules say of one number: the rules that it breaks, without saying by how much.
+    """Rules that one number breaks, without saying by how much.
 
     >>> Verdict((Rule.NEGATIVE,)).colour, Verdict().colour
     (<Colour.AMBER: 'amber'>, <Colour.GREEN: 'green'>)

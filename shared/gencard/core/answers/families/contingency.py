@@ -31,7 +31,7 @@ class Test:
 
     @classmethod
     def chi2(cls, statistic: float, degrees: int) -> "Test":
-        """Test a statistic that is chi-squared under the hypothesis; p is 1 without degrees of freedom."""
+        """Test a statistic that is chi-squared by hypothesis; p is 1 without degrees of freedom."""
         pvalue = float(special.chdtrc(degrees, statistic)) if degrees else 1.0
         return cls(float(statistic), degrees, pvalue)
 

@@ -65,7 +65,7 @@ def is_noisy(margins: Margins) -> bool:
 
 
 def covariance_of(margins: Margins, gradients: Iterable[Block], functions: int) -> FloatArray:
-    """What noise does to linear functions of counts and sums, perhaps of a part of the records.
+    """Return the covariance by noise of linear functions of counts and sums, perhaps of some records.
 
     Args:
         gradients: See ``NoisyMargins.covariance``; those with ``of`` are derivatives by each sum.
@@ -175,7 +175,7 @@ class Agreed:
         return np.pad(table, absent) if clique else table
 
     def covariance(self, gradients: Iterable[Block], functions: int) -> FloatArray:
-        """What noise does to linear functions of the tables; see ``NoisyMargins.covariance``.
+        """Return the covariance by noise of functions of the tables; see ``NoisyMargins.covariance``.
 
         Derivatives by cells that the tables do not have count for nothing.
         """
@@ -273,7 +273,7 @@ class NoisyMargins:
         return self._summed[of, population]
 
     def covariance(self, gradients: Iterable[Block], functions: int) -> FloatArray:
-        """What noise does to linear functions of the counts.
+        """Return the covariance by noise of linear functions of the counts.
 
         Args:
             gradients: Parts of the functions, each on the counts of some attributes: ``values`` is the

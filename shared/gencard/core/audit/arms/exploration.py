@@ -32,7 +32,7 @@ _NOISE_OF_ENERGY = 3.0
 
 @dataclass(frozen=True, slots=True)
 class BlockEvidence:
-    """What one block showed in step 1.
+    """Evidence of step 1 on one block.
 
     Args:
         dimension: Of the block, ``prod(n_i - 1)``.
@@ -97,7 +97,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """What step 2 needs of step 1.
+    """Results of step 1 that step 2 needs.
 
     Args:
         difference: Coordinates of the input's difference, high minus low.

@@ -61,7 +61,7 @@ class Presence:
 
 
 def present(records: NDArray[np.integer], output: Dataset) -> BoolArray:
-    """Whether an output holds each of some records: shape ``(n,)``."""
+    """Mark the records that an output holds: shape ``(n,)``."""
     keys = key_of(np.concatenate([records, output.codes]).T, output.domain.sizes)
     record_keys, rows = keys[: len(records)], keys[len(records) :]
     if output.domain.cells > _LARGEST_TABLE:

@@ -42,7 +42,7 @@ def outside(domain: Domain, cliques: Sequence[Clique], order: int) -> tuple[Cliq
 
 
 def minimal(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
-    """Those of ``outside(...)`` that contain no smaller one.
+    """Select the cliques of ``outside(...)`` that contain no smaller one.
 
     >>> minimal([("a", "b"), ("a", "b", "c"), ("b", "c", "d")])
     (('a', 'b'), ('b', 'c', 'd'))

@@ -100,7 +100,7 @@ class Basis:
 
     @property
     def parts(self) -> tuple[slice, ...]:
-        """Where the coordinates of each block stand in the vector."""
+        """Positions of the coordinates of each block in the vector."""
         ends = np.cumsum([0, *self.dimensions]).tolist()
         return tuple(slice(begin, end) for begin, end in pairwise(ends))
 

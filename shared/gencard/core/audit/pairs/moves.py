@@ -132,7 +132,7 @@ def _perhaps_met(key: IntArray, odd: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def _stable_order(key: IntArray) -> NDArray[np.intp]:
-    """What a stable ``argsort`` gives, by 16 bits at a time: numpy sorts those in linear time."""
+    """Return a stable ``argsort``, by 16 bits at a time: numpy sorts 16 bits in linear time."""
     order = np.argsort(key.astype(np.uint16), kind="stable")
     rest = key >> 16
     while rest.any():

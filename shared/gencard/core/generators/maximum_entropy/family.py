@@ -155,7 +155,7 @@ class LogLinear:
         return (self.fit_tree if self.form is Form.TREE else self.fit_table)(psi, domain)
 
     def fit_table(self, psi: Psi, domain: Domain) -> TableModel:
-        """As ``fit``, with the probability of every cell."""
+        """Fit as ``fit`` does, and return the probability of every cell."""
         self.check(psi.cliques, domain)
         consistent = admitted(self._used(psi, domain), domain)
         zeros = zeros_inside(self.structural_zeros, domain)
@@ -164,7 +164,7 @@ class LogLinear:
         return TableModel(domain, self._scaled(domain, consistent.measurements, zeros, exact=psi.exact))
 
     def fit_tree(self, psi: Psi, domain: Domain) -> TreeModel:
-        """As ``fit``, with marginals on the cliques of a junction tree."""
+        """Fit as ``fit`` does, and return marginals on the cliques of a junction tree."""
         kept_psi = self._used(psi, domain)
         tree = self._tree(kept_psi.cliques, domain)
         consistent = admitted(kept_psi, domain)

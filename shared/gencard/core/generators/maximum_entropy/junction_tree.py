@@ -150,7 +150,7 @@ def check_cells(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> N
 
 
 def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[int]:
-    """What min-fill eliminates: each attribute with its neighbours left. Together they hold all cliques.
+    """Yield each attribute that min-fill eliminates, with its neighbours left. The sets hold all cliques.
 
     They are sets of bits: bit ``i`` for attribute ``i``. Ties in the number of added edges go to the
     smallest table, then to the domain's order.
@@ -183,7 +183,7 @@ def _graph(domain: Domain, cliques: Sequence[Clique]) -> list[int]:
 
 
 def _cost(joined: Sequence[int], sizes: Sequence[int], one: int) -> tuple[int, int, int]:
-    """What is compared to choose an attribute, which stands last.
+    """Return the cost by which min-fill chooses an attribute, with the attribute last.
 
     First the edges, times two, that its neighbours lack among themselves; then the size of its table.
     """

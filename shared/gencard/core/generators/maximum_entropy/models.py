@@ -221,7 +221,7 @@ class TreeModel:
         return Inversion.of(table, self.domain.axes(separator), self.domain.axes(new_names))
 
     def _clear_dead_ends(self, tables: list[Table], clique: int) -> None:
-        """Where the clique has no probability left, rounding must leave its parent none either."""
+        """Take the probability from cells of the parent for which rounding left the clique none."""
         parent, separator = self.tree.parents[clique], self.tree.separator(clique)
         possible = project(tables[clique], self.tree.cliques[clique], separator) > 0
         tables[parent] *= np.expand_dims(possible, others(self.tree.cliques[parent], separator))

@@ -60,7 +60,7 @@ class Dual:
 
     @property
     def least(self) -> float:
-        """What no value is below where targets without noise are means of some distribution at all."""
+        """Lower bound of the objective if targets without noise are means of some distribution."""
         return -np.inf if self.targets.stddevs.any() else -_ROUNDING
 
     def distribution(self, potentials: FloatArray) -> FloatArray:
