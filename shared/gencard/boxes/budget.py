@@ -32,7 +32,7 @@ def _ignore_step(_done: float) -> None:
 
 
 class PrivacyBudget:
-    """What the steps of one fit may spend, as exact fractions that add up to the total.
+    """Budget of the steps of one fit, as exact fractions that add up to the total.
 
     Laplace: parts of epsilon, noise and choices of pure differential privacy. Gaussian: parts of rho.
     Each step's noise is sized so that it spends its part, rounded towards privacy.

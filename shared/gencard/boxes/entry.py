@@ -96,7 +96,7 @@ def approximate(parameters: Parameters) -> Gaussian:
 
 
 def approximate_privacy(parameters: Parameters) -> Privacy:
-    """What a fit with ``approximate(parameters)`` spends: rho, because that is what its steps share out.
+    """Return the privacy that a fit with ``approximate(parameters)`` spends: rho, which its steps share.
 
     Epsilon and delta follow from rho; the sum of rhos bounds several fits more closely than any sum of
     (epsilon, delta), and needs no delta in the ledger. Raises the same.

@@ -1,4 +1,4 @@
-"""What an analyst's program gives: tables, coefficients, curves and scalars, whose shape is agreed.
+"""Outputs of an analyst's program: tables, coefficients, curves and scalars, whose shape is agreed.
 
 The shape is everything but the numbers. It is fixed by a run on synthetic rows, so a run on the records
 can tell its numbers alone, each of few digits: that bounds how much any program can carry out.
@@ -47,7 +47,7 @@ ESTIMATE, ERROR = "estimate", "standard_error"
 
 
 class OutputKind(StrEnum):
-    """What an output is, for its rules and its display."""
+    """Kind of an output, for its rules and its display."""
 
     TABLE = "table"
     COEFFICIENTS = "coefficients"

@@ -229,7 +229,7 @@ _HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Where the numbers of each level lie: its cells, of which each is one piece or two.
+    """Places of the numbers of each level: its cells, of which each is one piece or two.
 
     The high half of a number's first word picks the cell in its level, the high half of the second
     word the piece, and the low half the place in it, each place equally often. A number is made of

@@ -21,7 +21,7 @@ Table = FloatArray
 
 
 class VersionKind(StrEnum):
-    """What the version of a dataset's records is an HMAC of.
+    """Content of which the version of a dataset's records is an HMAC.
 
     ``BYTES``: those of their files. ``SNAPSHOT``: a table's counts, in the snapshot in which statistics
     are counted, too. ``FINGERPRINT``: a table's counts before and after; its engine has no snapshots.

@@ -1,4 +1,4 @@
-"""What a stored value says: a number, a missing value, a code. One definition for all readers.
+"""Meaning of a stored value: a number, a missing value, a code. One definition for all readers.
 
 Texts are read here and in engines by the patterns of this module, which mean the same in Python, DuckDB,
 PostgreSQL and Spark.

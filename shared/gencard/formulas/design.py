@@ -173,7 +173,7 @@ class _Maker:
 
     @cached_property
     def _spec(self) -> formulaic.ModelSpec:
-        """What formulaic decides about the whole formula, from rows that hold every level."""
+        """Return what formulaic decides about the whole formula, from rows that hold every level."""
         rows = max((_cells(factor) for factor in self._factors.values()), default=1)
         context = {
             name: _series(factor, np.arange(rows) % _cells(factor))
@@ -244,7 +244,7 @@ class _Maker:
         return column
 
     def _places(self, factor: str, attributes: Clique, codes: IntArray) -> IntArray:
-        """Where a factor's value stands for each of some cells of more attributes."""
+        """Return the place of a factor's value for each of some cells of more attributes."""
         own = self._levels_of((factor,))
         ranks = [np.cumsum(self._seen(name)) - 1 for name in own]
         place = np.zeros(len(codes), dtype=np.int64)

@@ -101,7 +101,7 @@ def _known_or_unknown(outcome: Any, *sides: Any) -> FloatArray:
 
 
 def _unknown(*sides: Any) -> Any:
-    """Whether any side is NaN, cell by cell; a text never is."""
+    """Mark the cells in which any side is NaN; a text never is."""
     arrays = [np.asarray(side) for side in sides]
     return reduce(np.logical_or, [np.isnan(one) for one in arrays if one.dtype.kind == "f"], np.False_)
 
@@ -279,7 +279,7 @@ class _Evaluation:
         return name if name in self._labels else None
 
     def _value(self, node: ast.expr) -> Any:
-        """Of an expression: an array, a number or a text."""
+        """Evaluate an expression: an array, a number or a text."""
         if (name := self._attribute(node)) is not None:
             return self._of_attribute(name)
         if isinstance(node, ast.Compare):
@@ -301,7 +301,7 @@ class _Evaluation:
         return None
 
     def _joined(self, node: ast.expr) -> Any:
-        """Of an operator and its sides."""
+        """Evaluate an operator and its sides."""
         match node:
             case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
                 return self._logic.both(*self._numeric_values(left, right))

@@ -123,7 +123,7 @@ class _Reader:
         return name[0].replace("\\", self._backslash)
 
     def _after(self, place: int) -> int:
-        """Where the next word begins."""
+        """Return the place at which the next word begins."""
         return len(self._text) - len(self._text[place:].lstrip())
 
     def _parts(self, token: Token) -> Iterator[Token]:
@@ -191,7 +191,7 @@ class _Reader:
         return values[id(tree)]
 
     def _joined(self, node: ASTNode[Any], parts: Sequence[Terms]) -> Terms:
-        """What an operator makes of the terms on its sides."""
+        """Apply an operator to the terms on its sides."""
         symbol = node.operator.symbol
         if len(parts) == 1:
             return parts[0] if symbol == "+" else ()
@@ -208,7 +208,7 @@ class _Reader:
         return _PRODUCTS[symbol](left, right)
 
     def _terms_of(self, token: Token) -> Terms:
-        """Those of an operand."""
+        """Return the terms of an operand."""
         if token.kind is Token.Kind.NAME:
             return (self._factor_of(token.token.replace(self._backslash, "\\")),)
         if token.kind is Token.Kind.PYTHON:
@@ -282,7 +282,7 @@ def _symbol(token: Token) -> str:
 
 
 def _misplaced(symbol: str, before: str) -> str | None:
-    """What is wrong with a symbol after another one; "" is the beginning."""
+    """Say what is wrong with a symbol after another one; "" is the beginning; None if nothing is."""
     if symbol in (_OPERAND, "("):
         after_name = "; write '(' directly after the name of a function" * (
             symbol == "(" and before == _OPERAND

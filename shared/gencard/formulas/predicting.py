@@ -1,4 +1,4 @@
-"""What the noise of a card would do to an analysis, before anything is measured.
+"""Prediction of the effect of a card's noise on an analysis, before anything is measured.
 
 Records are made up from the schema alone: independent attributes, levels equally frequent, numbers
 uniform in equally frequent cells of their histograms, nothing missing. Their statistics are counted as

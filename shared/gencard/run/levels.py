@@ -28,7 +28,7 @@ UNDECLARED = -1
 
 
 def names_of(attribute: Attribute) -> tuple[str, ...]:
-    """What the levels are called in a file, without "missing"."""
+    """Return the names of the levels in a file, without "missing"."""
     coding = attribute.coding
     return coding.level_names[: coding.size - coding.missing]
 
@@ -105,7 +105,7 @@ def level_numbers(coding: Edges) -> NDArray[np.float64]:
 
 
 class Values(Protocol):
-    """What stands in place of the intervals of attributes with edges."""
+    """Values that stand in place of the intervals of attributes with edges."""
 
     def of(self, name: str, coding: Edges, codes: NDArray[Any], /) -> NDArray[np.float64]:
         """The next rows of an attribute; NaN is "missing"."""
@@ -160,7 +160,7 @@ def values_of(
     coding: Coding | None = None,
     places: PlacesOf = dict,
 ) -> Values | None:
-    """What stands in place of intervals in one form; None: nothing.
+    """Return the values that stand in place of intervals in one form; None if nothing does.
 
     Args:
         rows: Those that are written, where numbers of derived attributes are those of their sources.

@@ -22,7 +22,7 @@ from gencard.core.errors import GencardError
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a command is.
+    """Place of a command.
 
     Args:
         module: Full name of its module.

@@ -52,7 +52,7 @@ def auditable(card: Card) -> Card:
 
 
 def signed_card(card: Card) -> CardTerms:
-    """What the present offer would have both sides sign; raises CardStateError where there is none."""
+    """Return the card that the present offer would have both sides sign; raise CardStateError if none."""
     return _card_of_statement(offer_of(card).statement)
 
 
@@ -98,7 +98,7 @@ class CardRow:
 
 
 class GrantedCard(NamedTuple):
-    """What every proposal reads of each card that was granted before."""
+    """Part of a granted card that every later proposal reads."""
 
     name: str
     state: CardState
@@ -107,7 +107,7 @@ class GrantedCard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CardUsage:
-    """What one analyst's cards take of the state.
+    """Share of the state that one analyst's cards take.
 
     Args:
         open: Proposals and offers that are neither agreed nor ended.

@@ -1,4 +1,4 @@
-"""Who leads, where several controllers share a database: one at a time, and none of an earlier time.
+"""Leadership of controllers that share a database: one leads at a time, and none of an earlier time.
 
 The leader holds an advisory lock of PostgreSQL in a session of its own. The database lets go of it
 when the process dies, and when the session says nothing for ``SILENCE`` seconds: a process that was
@@ -51,7 +51,7 @@ class Seen:
 
     @classmethod
     def read(cls, file: Path) -> "Seen":
-        """What the controller on this machine noted; nothing where there is no note."""
+        """Read what the controller on this machine noted; nothing if there is no note."""
         with suppress(OSError, ValueError, TypeError):
             return cls(*map(int, file.read_text().split()))
         return cls()
@@ -189,7 +189,7 @@ class Leadership:
         return bool(self._session().scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}))
 
     def _end_earlier(self) -> None:
-        """What a stopped leader left open holds locks for which everybody would wait."""
+        """End the sessions that a stopped leader left open: their locks would keep all others waiting."""
         self._session().execute(
             text(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

@@ -293,7 +293,7 @@ class Ledger:
                 yield account, spent, self.cap(account)
 
     def epsilons(self, tx: Connection, dataset: str) -> list[Decimal]:
-        """Of each release with Laplace noise on a dataset, spent or reserved."""
+        """Return epsilon of each release with Laplace noise on a dataset, spent or reserved."""
         query = select(lines).where(
             lines.c.dataset == dataset, lines.c.nano_epsilon > 0, lines.c.state != SpendState.VOIDED
         )

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What a decision has to meet.
+    """Conditions that a decision has to meet.
 
     Args:
         dataset: Whose policy says whether two stewards decide; empty for the whole controller's rules.
@@ -39,7 +39,7 @@ class Demands:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of an action.
+    """Result of an action.
 
     Args:
         result: Texts, by name.
@@ -58,7 +58,7 @@ class ActionEffect(Protocol):
         ...
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
-        """What a steward has to have seen; its digest is compared.
+        """Return the document that a steward has to have seen; its digest is compared.
 
         Raises:
             NotFoundError: No such resource.
@@ -66,7 +66,7 @@ class ActionEffect(Protocol):
         ...
 
     def demands(self, tx: Connection, action: Action) -> Demands:
-        """Who has to agree."""
+        """Return the conditions of an action: who has to agree."""
         ...
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
@@ -79,7 +79,7 @@ class ActionEffect(Protocol):
 
 
 class InTheState:
-    """Of effects that change the state alone: writers of the state follow one another."""
+    """Mixin for effects that change the state alone: writers of the state follow one another."""
 
     __slots__ = ()
 

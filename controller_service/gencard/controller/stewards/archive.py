@@ -1,4 +1,4 @@
-"""What is written down for good, as stewards look at it: spending by day, releases, audits, the log."""
+"""Archive for stewards: spending by day, releases, audits, the log."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class ReleaseView:
 
 @dataclass(frozen=True, slots=True)
 class BoxEvidence:
-    """What the audits of one black box on one dataset that count come to.
+    """Result of all audits of one black box on one dataset that count.
 
     Args:
         leakage: How many of them found a leak.
@@ -167,7 +167,7 @@ class Archive:
         return tuple(entry.name for entry in self.cards.catalogue)
 
     def days(self, dataset: str) -> Mapping[Account, Mapping[date, Price]]:
-        """What was spent or reserved from each account by day (UTC), without voided lines."""
+        """Return what was spent or reserved from each account by day (UTC), without voided lines."""
         with self.cards.database.reading() as tx:
             return days_of(tx, dataset)
 
@@ -199,7 +199,7 @@ class Archive:
             return audit_view(tx, name, key_history(tx, self.keys[CARDS]))
 
     def evidence(self) -> tuple[BoxEvidence, ...]:
-        """What the audits that count come to, by dataset and black box."""
+        """Return the results of the audits that count, by dataset and black box."""
         with self.cards.database.reading() as tx:
             return evidence(results.counting_audits(tx))
 

@@ -42,7 +42,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What goes on at the present rate leads to.
+    """Forecast of the spending if it goes on at the present rate.
 
     Args:
         daily: The rate: the mean of the last four weeks, or of as many days as there were.
@@ -95,7 +95,7 @@ def amounts(spent: Price, reserved: Price, cap: Price | None) -> tuple[Amount, .
 
 
 def days_of(tx: Connection, dataset: str) -> Mapping[Account, Mapping[date, Price]]:
-    """What was spent or reserved from each account by day (UTC), without voided lines."""
+    """Return what was spent or reserved from each account by day (UTC), without voided lines."""
     day = func.substr(lines.c.created, 1, 10).label("day")
     units = [func.sum(lines.c[name]).label(name) for name in CURRENCIES]
     query = select(day, lines.c.project, lines.c.analyst, *units).where(

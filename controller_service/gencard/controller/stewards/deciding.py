@@ -63,7 +63,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What each kind of action does."""
+    """Effect of each kind of action."""
 
     cards: CardEffect
     answers: AnswerEffect
@@ -89,7 +89,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """What stewards decide.
+    """Decisions of stewards.
 
     Args:
         person: Somebody as enrolled at this moment; None for strangers and the disabled.
@@ -106,7 +106,7 @@ class Deciding:
     way: Way = field(default_factory=Way)
 
     def preview(self, who: Identity, kind: Kind, resource: str, arguments: Mapping[str, Any]) -> Preview:
-        """What has to be seen before a decision, as it is now.
+        """Return the document that has to be seen before a decision, as it is now.
 
         Raises:
             NotFoundError, InvalidInputError: There is nothing to decide on.

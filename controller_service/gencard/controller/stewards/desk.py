@@ -49,7 +49,7 @@ from gencard.wire.steward import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk(Deciding):
-    """What stewards see, and decide.
+    """Views and decisions of stewards.
 
     Args:
         risks: What psi would reveal of records, card by card.
@@ -60,7 +60,7 @@ class Desk(Deciding):
     risks: Risks
 
     def queue(self, who: Identity, limit: int = 50, token: str = "") -> Page[Waiting]:
-        """What waits, oldest first, and for whom."""
+        """Return the entries that wait, oldest first, and for whom each waits."""
         check_steward(who)
         effects = self.effects
         queue = Queue(effects.cards.cards, effects.refusals.refusals)
@@ -159,7 +159,7 @@ class Desk(Deciding):
             raise InvalidInputError(field="card", problem=problem, advice=advice)
 
     def purposes(self, who: Identity, names: Collection[str]) -> Mapping[str, str]:
-        """What the cards among some resources are for, by name."""
+        """Return the purposes of the cards among some resources, by name."""
         check_steward(who)
         with self.database.reading() as tx:
             rows = cards_named(tx, names)
@@ -224,7 +224,7 @@ class Desk(Deciding):
         return who
 
     def request(self, who: Identity, arguments: Mapping[str, Any]) -> RequestView:
-        """What enrolling from a request would do; raises InvalidInputError as enrolling does."""
+        """Preview an enrolment from a request; raise InvalidInputError as enrolling does."""
         check_steward(who)
         return self.effects.people.request_view(arguments)
 
@@ -247,7 +247,7 @@ class Desk(Deciding):
             return self.effects.refusals.views(tx)
 
     def archive(self, who: Identity) -> Archive:
-        """What is written down for good: spending by day, releases, audits, the log's proofs."""
+        """Return the archive: spending by day, releases, audits, the log's proofs."""
         check_steward(who)
         effects = self.effects
         return Archive(effects.cards.cards, effects.keys.rotation.keys)

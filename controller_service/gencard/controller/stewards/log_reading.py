@@ -25,7 +25,7 @@ _PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What an entry must have to be shown.
+    """Conditions on the entries of the log that are shown.
 
     Args:
         words: In lower case; each must stand somewhere in the entry.

@@ -33,7 +33,7 @@ ENROL = "enrol"
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """What enrolling from a request would do; compare the fingerprint with the person first.
+    """Preview of an enrolment from a request; compare the fingerprint with the person first.
 
     Args:
         kind: new, renewed or replaced.
@@ -115,7 +115,7 @@ class PersonEffect:
         return Applied({"uri": person.identity.uri}, lambda: write(self.folder, changed_person))
 
     def examined(self, resource: str, arguments: Mapping[str, Any]) -> Enrolment:
-        """What enrolling would do; raises InvalidInputError as ``enrolment.examined``."""
+        """Return the enrolment that would follow; raise InvalidInputError as ``enrolment.examined``."""
         refuse_others(arguments, "request", "fingerprint", "role", "project", "address", "again")
         document = argument(arguments, "request", str, "").encode()
         if len(document) > LARGEST:
@@ -136,7 +136,7 @@ class PersonEffect:
         )
 
     def request_view(self, arguments: Mapping[str, Any]) -> RequestView:
-        """What a request asks for, before anything is decided."""
+        """Describe the enrolment that a request wants, before anything is decided."""
         request = request_of_document(argument(arguments, "request", str, "").encode())
         enrolment = self.examined(f"{PERSON}{request.name}", arguments)
         identity = enrolment.identity
@@ -152,7 +152,7 @@ class PersonEffect:
         )
 
     def steward(self, name: str) -> Identity | None:
-        """Who is enrolled as a steward by this name."""
+        """Return the identity of the steward of this name; None if none is enrolled."""
         with suppress(InvalidInputError):
             who = known_person(self.folder, name).identity
             return who if who.role is Role.STEWARD else None

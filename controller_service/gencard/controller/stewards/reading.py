@@ -1,4 +1,4 @@
-"""What stewards look at besides cards and answers: the queue, the ledger, the log."""
+"""Views of stewards besides cards and answers: the queue, the ledger, the log."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,7 +40,7 @@ SOON = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What waits, oldest first; cards are read by an index and never decoded."""
+    """Entries that wait for a steward, oldest first; cards are read by an index and never decoded."""
 
     cards: CardBook
     refusals: Refusals
@@ -53,7 +53,7 @@ class Queue:
         certificates: Iterable[Waiting],
         stands: Callable[[FirstDecision], bool],
     ) -> Page[Waiting]:
-        """What waits longer than the token's entry does not.
+        """Return the next entries that wait, after the token's entry.
 
         Args:
             stands: Whether a second steward could still agree to a first decision.
@@ -169,7 +169,7 @@ def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[Budge
 
 
 def _reserved(tx: Connection, dataset: str) -> dict[tuple[Scope, str], Price]:
-    """What is reserved, by scope and holder."""
+    """Return the reserved amounts, by scope and holder."""
     units_of = (lines.c.statistics, lines.c.nano_epsilon, lines.c.nano_rho)
     is_reserved = lines.c.state == SpendState.RESERVED
     query = select(lines.c.project, lines.c.analyst, *units_of).where(

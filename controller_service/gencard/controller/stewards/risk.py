@@ -207,7 +207,7 @@ class Risks:
         return view.report if view.state is RiskState.READY else None
 
     def _terms(self, tx: Connection, card: Card) -> Proposal:
-        """Of a proposal that waits, what approving would offer: the policy may grant less."""
+        """Return the terms that approving would offer; the policy may grant less than is proposed."""
         would_be, _ = CardEffect(self.cards).offer(tx, card)
         offer = card.offer if would_be is None else would_be
         return card.proposed if offer is None else offer.terms
@@ -272,7 +272,7 @@ class Risks:
         return self.cards.catalogue.named(dataset_of(card.name))
 
     def _digest(self, tx: Connection, card: Card) -> str:
-        """Of the tables as they are now; empty where there are none any more."""
+        """Return the digest of the tables as they are now; empty if there are none any more."""
         try:
             return self.tables(tx, card).digest
         except InvalidInputError:

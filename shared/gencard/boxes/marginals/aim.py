@@ -51,7 +51,7 @@ class Candidates:
 
     @classmethod
     def of(cls, domain: Domain, workload: Sequence[Clique], max_cells: int) -> "Candidates":
-        """Those of a workload, or of all pairs where there is none, with at most so many cells.
+        """Return the marginals of a workload, by default of all pairs, with at most so many cells.
 
         Raises:
             InvalidCliqueError, UnknownAttributeError: The workload is not one of the domain.

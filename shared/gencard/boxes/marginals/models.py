@@ -189,7 +189,7 @@ class NoisyModel:
 
 
 def _mean(measurements: Sequence[Measurement]) -> Measurement:
-    """Of several measurements of one clique, weighted by inverse variance."""
+    """Return the mean of several measurements of one clique, weighted by inverse variance."""
     weights = np.array([one.stddev**-2 for one in measurements])
     values = sum(weight * one.values for weight, one in zip(weights, measurements, strict=True))
     return Measurement(measurements[0].clique, values / weights.sum(), float(weights.sum() ** -0.5))

@@ -119,7 +119,7 @@ class Ctgan(NetBox):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conditions:
-    """What can be a condition, and who meets it.
+    """Entries that can be a condition, and the records that meet each.
 
     Args:
         records: How many there are.

@@ -70,7 +70,7 @@ class Discriminator:
         return units + torch.nn.functional.embedding_bag(conditions, self.lookup, mode="sum")
 
     def scores(self, units: Tensor, rng: np.random.Generator) -> Tensor:
-        """Of each pack, shape ``(packs, 1)``, from the units of the first layer."""
+        """Return the score of each pack, shape ``(packs, 1)``, from the units of the first layer."""
         scores, _ = self._passed(units, rng)
         return scores
 
@@ -81,7 +81,7 @@ class Discriminator:
         return ((self.gradient(slopes).norm(dim=1) - 1) ** 2).mean()
 
     def gradient(self, slopes: Sequence[Tensor]) -> Tensor:
-        """Of each score by its rows, given the slope of every unit."""
+        """Return the gradient of each score by its rows, given the slope of every unit."""
         back = slopes[-1] * self.weights[-1][:, 0]
         for weights, slope in zip(self.weights[-2::-1], slopes[-2::-1], strict=True):
             back = (back @ weights.T) * slope

@@ -157,7 +157,7 @@ def bytes_of(fitted: FittedNet) -> bytes:
 
 
 def net_of(data: bytes, *, most_bytes: int = 2**30) -> FittedNet:
-    """What ``bytes_of`` wrote.
+    """Read the bytes that ``bytes_of`` wrote.
 
     Raises:
         BlackBoxError: These are not the bytes of a fit of this version, or over the bound.

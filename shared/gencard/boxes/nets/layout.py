@@ -180,7 +180,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Where each attribute is in a row.
+    """Positions of the attributes in a row.
 
     A row has one number for each numeric attribute, then the entries: nominal attributes, whose
     entries are their codes, then numeric ones, whose entries are modes. Both in the domain's order.

@@ -1,4 +1,4 @@
-r"""What noisy votes spend, exactly: the composition of discrete Laplace noise on one count.
+r"""Privacy that noisy votes spend, exactly: the composition of discrete Laplace noise on one count.
 
 A record belongs to one teacher, so replacing it moves the number of teachers that vote "real" by one at
 most. Of discrete Laplace noise of scale b on a count that moves by one, the privacy loss is either

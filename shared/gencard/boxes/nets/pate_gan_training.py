@@ -38,7 +38,7 @@ class Critics:
         self._adam = adam(self.parameters, step)
 
     def logits(self, rows: Tensor) -> Tensor:
-        """Of the same rows for all nets, ``(m, inputs)``, or rows of each, ``(nets, m, inputs)``.
+        """Return scores of the same rows for all nets, ``(m, inputs)``, or of ``(nets, m, inputs)``.
 
         Returns:
             Shape ``(nets, m)``.

@@ -152,7 +152,7 @@ def bytes_of(domain: Domain, steps: Sequence[Step]) -> bytes:
 
 
 def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[Step, ...]]:
-    """What ``bytes_of`` wrote.
+    """Read the bytes that ``bytes_of`` wrote.
 
     Raises:
         BlackBoxError: These are not the bytes of a fit of this version, or over the bound.

@@ -150,7 +150,7 @@ def rules_of(value: Any) -> tuple[Rule, ...]:
 
 
 def json_of(rules: tuple[Rule, ...]) -> list[dict[str, Any]]:
-    """What ``rules_of`` reads."""
+    """Write rules as the JSON that ``rules_of`` reads."""
     return [
         {"attribute": rule.attribute, "code": rule.code, "where": dict(rule.where)} for rule in rules
     ]

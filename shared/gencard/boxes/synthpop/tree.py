@@ -123,7 +123,7 @@ class Target:
 
     @property
     def impurity(self) -> float:
-        """Of all records: the variance of numbers, the Gini index of classes."""
+        """Impurity of all records: the variance of numbers, the Gini index of classes."""
         if self.is_number:
             return float(self.response.var())
         shares = np.bincount(self.response) / len(self.response)

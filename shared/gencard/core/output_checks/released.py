@@ -204,7 +204,7 @@ def _errors_of_functions(table: Table, answer: Answer) -> dict[tuple[int, str], 
 
 
 def _errors_of_eigenvalues(table: Table, records: float) -> dict[tuple[int, str], float]:
-    """Return errors of eigenvalues by their average size: small ones are released no finer than large ones."""
+    """Return errors of eigenvalues by their average size; small ones are as coarse as large ones."""
     values = [row[0] or 0.0 for row in table.values]
     ratios = [row[1] or 0.0 for row in table.values]
     average = sum(values) / max(sum(ratios), 1e-9) / max(len(values), 1)

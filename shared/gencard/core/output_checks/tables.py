@@ -16,7 +16,7 @@ Broken = dict[Rule, NDArray[np.bool_]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contributions:
-    """What the records add to the sum of each group; arrays of one shape, one entry for each group.
+    """Contributions of records to the sum of each group; arrays of one shape, an entry for each group.
 
     Args:
         counts: Records with a value.

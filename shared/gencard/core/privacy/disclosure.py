@@ -177,7 +177,7 @@ def _ratio(part: float, whole: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class DisclosureRisk:
-    """Of one target from some keys."""
+    """Disclosure of one target to somebody who knows some keys."""
 
     keys: Clique
     target: str

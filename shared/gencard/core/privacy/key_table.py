@@ -32,7 +32,7 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """What is left out.
+    """Records and cells that are left out.
 
     Args:
         named: Records, by what they are.
@@ -180,7 +180,7 @@ def _counted(
 
 
 def _shared(values: NDArray[Any], cell: Cells, cells: int) -> NDArray[Any]:
-    """What all records of a cell have in common; shape ``(cells,)``."""
+    """Return the value that all records of a cell share; shape ``(cells,)``."""
     shared = np.empty(cells, dtype=values.dtype)
     shared[cell] = values
     return shared

@@ -79,7 +79,7 @@ def records_of(dataset: Dataset, coding: Coding) -> Records:
 
 
 def present(column: Column) -> NDArray[np.bool_]:
-    """Where a value is not missing."""
+    """Mark the values that are not missing."""
     return ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
 
 
@@ -96,7 +96,7 @@ def check_same_kinds(one: Kinds, other: Kinds) -> None:
 
 
 def _levels_of(coding: Labels | Edges) -> Column:
-    """What each code stands for."""
+    """Return the value that each code stands for."""
     if isinstance(coding, Edges):
         return np.append(coding.midpoints, [np.nan] * coding.missing)
     if coding.integer and coding.ordered:

@@ -84,10 +84,10 @@ def replicated_uniques(
 def replicated_rows(
     original: Dataset, synthetic: Dataset, keys: Clique | None = None
 ) -> NDArray[np.intp]:
-    """Where in the synthetic data the replicated uniques are, ascending; raises as the count does.
+    """Return the places of replicated uniques in the synthetic data, ascending; raise as the count does.
 
-    To take them out is to look at the original once more: what is left is no longer made from psi alone,
-    and that they are missing tells something too.
+    To remove them means to read the original again: the rest is no longer made from psi alone, and their
+    absence discloses something too.
     """
     ours, theirs, combinations = _count_combinations(original, synthetic, keys)
     return np.flatnonzero(((ours == 1) & (theirs == 1))[combinations])

@@ -1,4 +1,4 @@
-"""What somebody who knows some attributes of a record learns for certain about another one.
+"""Facts that somebody who knows some attributes of a record learns for certain about another one.
 
 A key is a combination of levels of up to three attributes. A **fact** is a pair of a record and an
 attribute outside the key that has a single possible level there, and more than one among all records.

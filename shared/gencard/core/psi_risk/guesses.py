@@ -33,7 +33,7 @@ _SWEEPS, _TOLERANCE = 200, 1e-6
 
 @dataclass(frozen=True, slots=True)
 class TableGuesses:
-    """What tables over so many attributes give, released or not.
+    """Confident guesses by tables over so many attributes, released or not.
 
     Args:
         width: Attributes of a key: the tables have one more.
@@ -63,7 +63,7 @@ class TableGuesses:
 
 
 def confident_guesses(records: Dataset, released: ReleasedTables, width: int) -> TableGuesses:
-    """Those of all tables that are small enough to be bounded.
+    """Count the confident guesses by all tables that are small enough to be bounded.
 
     Args:
         records: Those that the tables count.

@@ -105,7 +105,7 @@ class ReleasedTables:
 
     @classmethod
     def of(cls, records: Dataset, cliques: Sequence[Clique]) -> "ReleasedTables":
-        """Those of some records.
+        """Count the tables of some records.
 
         Raises:
             TooLargeError: They have too many cells.

@@ -1,4 +1,4 @@
-r"""What psi itself reveals about the records: for the steward, before anybody signs.
+r"""Disclosure about the records by psi itself: for the steward, before a signature.
 
 All tables that leave under a card are taken together with those granted before on the same records, as
 exact counts of :math:`n` records, and asked four questions: which counts are small, which attributes are
@@ -41,7 +41,7 @@ REFUSED = "The measurement of this card would be refused."
 
 @dataclass(frozen=True, slots=True)
 class SmallTableCells:
-    """Of one released table, or of several together.
+    """Small cells of one released table, or of several together.
 
     Args:
         clique: The table; empty for several.
@@ -177,10 +177,10 @@ def failing_table(
 
 
 def small_cells(clique: Clique, counts: Counts, threshold: int) -> SmallTableCells:
-    """Those of one table.
+    """Count the small cells of one table.
 
     >>> small_cells(("sex",), np.array([1, 4, 0, 12]), 10)
-    SmallCells(clique=('sex',), cells=3, single=1, small=2, records=5)
+    SmallTableCells(clique=('sex',), cells=3, single=1, small=2, records=5)
     """
     below = (counts > 0) & (counts < threshold)
     return SmallTableCells(

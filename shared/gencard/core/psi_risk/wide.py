@@ -52,7 +52,7 @@ Known = Mapping[str, NDArray[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class WideTables:
-    """What tables of four attributes give that are not released.
+    """Disclosure through tables of four attributes that are not released.
 
     Args:
         tables: Looked at.
@@ -87,7 +87,7 @@ class WideTables:
 
 @dataclass(frozen=True, slots=True)
 class ProvableClaim:
-    """What a program is to prove: that all records of a key have one level, or that a cell is held.
+    """Claim that a program is to prove: all records of a key have one level, or a cell holds a record.
 
     Args:
         slack: How far bounds are from proving it, in records.

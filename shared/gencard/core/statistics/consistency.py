@@ -1,4 +1,4 @@
-"""Whether marginals could all be those of one table, and noisy ones made so.
+"""Consistency of marginals: a check that one table could have them all, and its repair for noisy ones.
 
 ``check_consistent`` refuses a psi that contradicts itself; ``reconcile`` estimates marginals that agree
 from noisy ones, in closed form and with less noise, and then removes negative counts.
@@ -122,7 +122,7 @@ _FEWEST = 1.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InteractionBlock:
-    """What is known of the interaction of some attributes.
+    """Knowledge about the interaction of some attributes.
 
     Args:
         values: The part of their marginal that sums to zero along every axis, in records.
@@ -257,7 +257,7 @@ def _drawn_in(block: InteractionBlock) -> InteractionBlock:
 
 
 def _pure(marginal: NDArray[Any]) -> FloatArray:
-    """What is left of a marginal when its mean along each axis is taken away: its own block."""
+    """Return the block of a marginal: the rest after its mean along each axis is taken away."""
     block = np.asarray(marginal, dtype=np.float64)
     for axis, size in enumerate(block.shape):
         # Means are removed axis by axis, so no table of contrasts is made: O(cells) for each axis.

@@ -131,7 +131,7 @@ class _Tally:
         counts += np.bincount(cells, minlength=len(counts))
 
     def marginal(self, clique: Clique) -> NDArray[np.int64]:
-        """Of a clique inside, its axes in its own order."""
+        """Return the marginal of a clique inside, its axes in its own order."""
         table = self.counts.reshape(self.domain.sizes)
         return np.array(project(table, self.domain.attributes, clique), order="C")
 
@@ -250,7 +250,7 @@ class _Growing:
             self._add(self._next(fits))
 
     def _next(self, fits: NDArray[np.intp]) -> NDArray[np.intp]:
-        """What to add: the axis that completes most cliques, or else the smallest addition."""
+        """Return the axes to add next: the one that completes most cliques, else the smallest addition."""
         one_short = fits[self.lacking[fits] == 1]
         if not len(one_short):
             return self._missing(fits[[np.argmin(self.cells[fits])]])

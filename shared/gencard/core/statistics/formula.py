@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """What is explained, and the terms that explain it, without the constant.
+    """Response and terms of a formula, without the constant.
 
     >>> str(Formula("grade", (("group",), ("birth", "age group"))))
     'grade ~ group + birth:`age group`'
@@ -78,7 +78,7 @@ def crossed(left: Terms, right: Terms) -> Iterator[Clique]:
 
 
 def distinct(*terms: Iterable[Clique]) -> Terms:
-    """Of terms with the same attributes, the first.
+    """Return the first of all terms with the same attributes.
 
     Raises:
         TooLargeError: There are more than ``MOST_TERMS``, the constant aside; the rest is not read.

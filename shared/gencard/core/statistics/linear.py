@@ -203,7 +203,7 @@ def _statistic_of(moment: Moment, attributes: Sequence[Attribute]) -> LinearStat
 
 
 def statistics_of(moments: Sequence[Moment], coding: Coding) -> tuple[LinearStatistic, ...]:
-    """Those of all moments of a card; raises as ``statistic_of`` does."""
+    """Return the linear statistics of all moments of a card; raise as ``statistic_of`` does."""
     return tuple(statistic_of(moment, coding) for moment in moments)
 
 

@@ -1,4 +1,4 @@
-"""What exact histograms and sums of psi must have in common with its marginals, and with each other.
+"""Agreement of the exact histograms and sums of psi with its marginals, and with each other.
 
 Anybody who holds psi and the schema can check this, without a record.
 """
@@ -73,7 +73,7 @@ class _Agreement:
             self._compare(one.sum, one.sum.of, population, values, seen)
 
     def counts(self, one: SumMeasurement) -> Table | None:
-        """As ``population_counts``."""
+        """Return the counts of a sum's groups, as ``population_counts`` does."""
         own = one.counts if one.sum.of else one.values
         if own:
             return self._of_groups(one.sum, own)

@@ -1,4 +1,4 @@
-"""Where the numbers of rows lie inside their levels, as the histograms and sums of psi say.
+"""Places of the numbers of rows inside their levels, as the histograms and sums of psi say.
 
 Whole numbers and exact fractions alone, so that every machine places a number in the same way.
 """

@@ -40,7 +40,7 @@ _FOREST = RandomForest()
 
 @dataclass(frozen=True, slots=True)
 class ForestReference:
-    """What a forest that learned from real records does: the mark to reach.
+    """Quality of a forest that learned from real records: the mark to reach.
 
     Args:
         accuracy: Share of the real test records that it predicts right.
@@ -54,7 +54,7 @@ class ForestReference:
 
 @dataclass(frozen=True, slots=True)
 class ForestUtility:
-    """What a forest that learned from synthetic records is worth.
+    """Quality of a forest that learned from synthetic records.
 
     Args:
         accuracies: In shares of the records.
@@ -163,7 +163,7 @@ def _matches(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[tuple[i
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What synthetic records are worth for predictions, beside what real ones are.
+    """Quality of predictions by synthetic records, beside predictions by real ones.
 
     Args:
         real_regression: Share of real test records that a regression taught by real ones predicts

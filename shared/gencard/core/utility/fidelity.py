@@ -116,7 +116,7 @@ class DrownedMarginal:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """What a comparison of rows with psi does not see.
+    """Properties of records that a comparison of rows with psi does not see.
 
     Args:
         invented: Attributes whose values inside levels are invented, as psi has no histogram of them.

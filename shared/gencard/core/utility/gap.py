@@ -57,7 +57,7 @@ class GapWords:
 
     @property
     def attributes(self) -> Clique:
-        """Those that it names."""
+        """Attributes that the gap names."""
         return (self.attribute, self.within, *([self.among] if self.among else []))
 
 
@@ -106,7 +106,7 @@ def records_within(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
 
 
 def _counts(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
-    """Of the levels of W and of A, among the records looked at."""
+    """Count the levels of W and of A, among the records of the population."""
     if gap.among is None:
         return count(dataset, (gap.within, gap.attribute))
     population, codes = gap.among

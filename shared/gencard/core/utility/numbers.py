@@ -49,7 +49,7 @@ _FALSE_ALARMS = 0.01
 
 
 class Statistic(StrEnum):
-    """What is compared."""
+    """Figure that is compared."""
 
     MEAN = "mean"
     SD = "sd"
@@ -59,7 +59,7 @@ class Statistic(StrEnum):
 
 
 class Source(StrEnum):
-    """What a known figure is computed from."""
+    """Source of a known figure."""
 
     SUMS = "sums"
     HISTOGRAM = "histogram"
@@ -99,7 +99,7 @@ class Ranks(NamedTuple):
 
 
 class KnownNumbers(Protocol):
-    """What is known of numbers; None for a figure that is not."""
+    """Known figures of numbers; None for a figure that is not known."""
 
     def mean(self, name: str) -> Known | None: ...
 
@@ -384,7 +384,7 @@ def correlation(one: FloatArray, other: FloatArray) -> tuple[float | None, float
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordNumbers:
-    """What is known of records.
+    """Figures of records.
 
     Args:
         numbers: By attribute, shape ``(n,)``; NaN is "missing".

@@ -39,7 +39,7 @@ TEST_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be predicted, and from what.
+    """Attribute to predict, and its predictors.
 
     Args:
         target: The attribute to predict; each of its codes is a class.
@@ -63,7 +63,7 @@ class Task:
 
 
 class Predictor(Protocol):
-    """What was learned."""
+    """Model that a learner fitted."""
 
     def predict(self, records: Dataset) -> NDArray[Any]:
         """The target's likeliest code for each record, shape ``(n,)``; the target itself is not read."""

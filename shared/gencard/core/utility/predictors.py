@@ -185,7 +185,7 @@ class LogisticRegression:
     steps: int = 2_000
 
     def fit(self, task: Task, records: Dataset) -> Predictor:
-        """As ``Learner`` says; numbers are standardised first."""
+        """Fit a regression, as ``Learner`` says; numbers are standardised first."""
         if not len(records):
             raise InvalidInputError(
                 field="records", problem="must contain at least one record to learn from"
@@ -204,7 +204,7 @@ class LogisticRegression:
 
 @dataclass(frozen=True, slots=True)
 class OneClass:
-    """What is learned where all records are of one class."""
+    """Predictor that is learned if all records are of one class."""
 
     code: int
 
@@ -220,7 +220,7 @@ class _Scale:
 
     @classmethod
     def of(cls, matrix: FloatArray, counts: NDArray[Any]) -> "_Scale":
-        """Of the columns that are not indicators; the others stay."""
+        """Return the scale of the columns that are not indicators; indicators stay."""
         mean = np.average(matrix, axis=0, weights=counts)
         spread = np.sqrt(np.average((matrix - mean) ** 2, axis=0, weights=counts))
         plain = np.isin(matrix, (0, 1)).all(axis=0) | (spread == 0)
@@ -255,7 +255,7 @@ class RandomForest:
     seed: int = 0
 
     def fit(self, task: Task, records: Dataset) -> Predictor:
-        """As ``Learner`` says."""
+        """Fit a forest, as ``Learner`` says."""
         if not len(records):
             raise InvalidInputError(
                 field="records", problem="must contain at least one record to learn from"
@@ -278,7 +278,7 @@ class _FittedForest:
 
 
 def _tree_matrix(records: Dataset, task: Task) -> NDArray[np.float32]:
-    """What trees cut: numbers of 4 bytes, which is why they are put on a scale from 0 to 1 before."""
+    """Return the matrix that trees cut: numbers of 4 bytes, and so put on a scale from 0 to 1 before."""
     scaled = {
         name: _scaled(numbers_of(name, records.domain.size(name), task.values))
         for name in task.predictors

@@ -46,7 +46,7 @@ _SETTINGS = TreeSettings()
 
 @dataclass(frozen=True, slots=True)
 class Propensity:
-    """What a model found.
+    """Propensity scores of a model, summarised.
 
     Args:
         pmse: 0 to 1/4; 0 where it cannot tell them apart at all.
@@ -190,7 +190,7 @@ def tree_pmse(
 def _propensity(
     cells: Cells, scores: FloatArray, expected: float, parameters: int | None = None
 ) -> Propensity:
-    """What the scores of the cells show."""
+    """Summarise the scores of the cells."""
     synthetic = cells.synthetic_counts()
     return Propensity(
         cells.pmse(scores),

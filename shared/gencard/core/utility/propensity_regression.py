@@ -103,7 +103,7 @@ _FIRST = 0.25 / 0.1875 + log(3)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BinomialFit:
-    """Where the fit ended.
+    """Last step of a fit.
 
     Args:
         predicted: Log odds of each cell, shape ``(cells,)``.

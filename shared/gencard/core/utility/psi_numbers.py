@@ -1,4 +1,4 @@
-"""What psi tells of numbers: of their means, deviations, quantiles, heaps and correlations."""
+"""Numbers according to psi: their means, deviations, quantiles, heaps and correlations."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -116,7 +116,7 @@ class _CountedCells:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PsiNumbers:
-    """What psi tells of numbers.
+    """Figures of numbers according to psi.
 
     Means, deviations and correlations are those of sums if psi has them; else what the counts of a
     histogram, or of levels, leave open is between bounds.

@@ -103,7 +103,7 @@ class TablePair:
 
     @property
     def shares(self) -> tuple[Cells, Cells]:
-        """Of the original records, p, and of the synthetic ones, q; each sums to 1."""
+        """Shares of the original records, p, and of the synthetic ones, q; each sums to 1."""
         return self.original / self.original.sum(), self.synthetic / self.synthetic.sum()
 
 
@@ -161,7 +161,7 @@ def jensen_shannon(pair: TablePair) -> float:
 
 
 def expected_jensen_shannon(freedom: int, synthetic: int, original: int | None = None) -> float:
-    r"""What JSD is expected to be where the synthetic records are drawn from the original table itself.
+    r"""Return the expected JSD if the synthetic records are drawn from the original table itself.
 
     .. math:: E\,JSD \approx \frac{k - 1}{8 \ln 2} \cdot \frac{1}{n_2}
 

@@ -150,7 +150,7 @@ def check_cells(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> N
 
 
 def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[int]:
-    """Yield each attribute that min-fill eliminates, with its neighbours left. The sets hold all cliques.
+    """Yield the sets of min-fill: each attribute with its neighbours left. They hold all cliques.
 
     They are sets of bits: bit ``i`` for attribute ``i``. Ties in the number of added edges go to the
     smallest table, then to the domain's order.

@@ -1,4 +1,4 @@
-"""What an output tells of the cells of a lattice, as linear functions and their intervals.
+"""Facts that an output states about cells of a lattice: linear functions and their intervals.
 
 Numbers of records are told to the nearest multiple of the rounding base. So are the counts of a table
 from whose rounded counts all its numbers are computed. Means are told to two digits of their standard
@@ -69,7 +69,7 @@ def rounded(clique: Clique, checks: Transform, lattice: Lattice) -> CountFacts:
 def facts_of_answer(
     question: Question, kept: Kept, margins: RecordMargins, lattice: Lattice, rules: Rules
 ) -> CountFacts:
-    """Of an answer that the rules let pass, as far as it is about the lattice's attributes.
+    """Return the facts in an answer that the rules let pass, about the lattice's attributes.
 
     Args:
         kept: Which cells of the lattice are in its population.
@@ -95,7 +95,7 @@ def facts_of_answer(
 
 
 def _inside(cliques: Iterable[Clique], lattice: Lattice) -> Iterator[Clique]:
-    """Those of attributes of the lattice whose levels it tells apart."""
+    """Select the cliques of attributes of the lattice whose levels it tells apart."""
     return filter(lattice.told_apart.issuperset, cliques)
 
 

@@ -1,4 +1,4 @@
-r"""What all outputs together leave open about small cells: intervals that an attacker can compute.
+r"""Intervals of small cells that all outputs together leave open, as an attacker can compute them.
 
 Rounded numbers still bound the counts of a few cells, all the more if many populations overlap. As in
 the auditing of suppressed tables [1]_, a count below the threshold is protected if other whole counts
@@ -105,7 +105,7 @@ _SINGLE = 400
 
 
 def tells_small_counts(new: CountFacts, earlier: CountFacts, lattice: Lattice) -> Outcome:
-    """Whether a new output leaves too little open about a small count that earlier ones left open.
+    """Decide if a new output leaves too little open about a small count that earlier ones left open.
 
     First records move inside a class of cells that no output tells apart, and between two classes. Then
     programs move many sums up or down, and at last one after the other.

@@ -90,7 +90,7 @@ def quantile(confidence: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """What an attack gains over control: a share, 0 to 1, of what control leaves to gain.
+    """Gain of an attack over its control: a share, 0 to 1, of what control leaves to gain.
 
     ``low`` and ``high`` are an interval, and no bound on what another attack gains.
     """

@@ -280,7 +280,7 @@ class Membership:
         return Proportion(hits, len(self.members)), Proportion(alarms, len(self.others))
 
     def _edge(self, outside: float, z: float) -> float:
-        """Where the interval ends on the way from the area found to 0 or 1, by bisection."""
+        """Return the end of the interval between the estimated area and 0 or 1, by bisection."""
         inside = self.area
         for _ in range(_HALVINGS):
             middle = (inside + outside) / 2

@@ -91,7 +91,7 @@ def middles(records: Records) -> list[float]:
 
 
 def portrait(records: Records, row: int, axes: Positions, medians: list[float]) -> Predicate:
-    """What one record is like: its levels, and its numbers or any farther from the median."""
+    """Return a predicate of one record: its levels, and its numbers or any farther from the median."""
     return frozenset(_trait(records.columns[axis], row, int(axis), medians[axis]) for axis in axes)
 
 

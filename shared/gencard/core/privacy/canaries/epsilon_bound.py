@@ -56,7 +56,7 @@ class Cube:
             raise InvalidNumberError(field="The number of attributes", expected="at least 1")
 
     def log_ball(self, radii: FloatArray) -> FloatArray:
-        """As in the protocol; a radius of 0 has no volume."""
+        """Return the logarithms, as in the protocol; a radius of 0 has no volume."""
         half = self.attributes / 2
         with np.errstate(divide="ignore"):
             logs: FloatArray = (
@@ -65,7 +65,10 @@ class Cube:
         return logs
 
     def edges(self, total: float, terms: int) -> FloatArray:
-        """As in the protocol; rounding costs at most about 1/100 of epsilon up to 4,000 terms x d."""
+        """Return the edges, as in the protocol; rounding costs at most 1/100 of epsilon or so.
+
+        That holds up to 4,000 terms x d.
+        """
         steps = int(np.clip(64 * terms * self.attributes, 2**12, 2**18))
         return np.arange(1.0, steps + 2.0) * (total / steps)
 
@@ -86,13 +89,13 @@ class Cells:
         return tuple(sum(shells[: radius + 1]) for radius in range(len(shells)))
 
     def log_ball(self, radii: FloatArray) -> FloatArray:
-        """As in the protocol."""
+        """Return the logarithms, as in the protocol."""
         logs = np.array([log(ball) for ball in self.balls]) - log(self.domain.cells)
         whole = np.minimum(np.floor(radii), len(self.domain)).astype(np.int64)
         return logs[whole]
 
     def edges(self, total: float, terms: int) -> FloatArray:
-        """As in the protocol; Hamming distances are whole, nothing is rounded."""
+        """Return the edges, as in the protocol; Hamming distances are whole, nothing is rounded."""
         return np.arange(0.0, min(int(total), terms * len(self.domain)) + 1.0)
 
 

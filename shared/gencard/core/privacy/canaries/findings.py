@@ -1,4 +1,4 @@
-"""What the rows that came back say of planted canaries: bounds on epsilon, and what bounds nothing.
+"""Findings from rows about planted canaries: bounds on epsilon, and numbers that bound nothing.
 
 Four statistics are chosen before the run, and each gets a quarter of the level, so that all bounds hold
 together with probability 1 - beta.
@@ -32,7 +32,7 @@ _BLIND = "there are so many rows, or so few cells, that random rows find every c
 
 @dataclass(frozen=True, slots=True)
 class CanaryPlan:
-    """What is fixed before the run.
+    """Choices that are fixed before the run.
 
     Args:
         beta: Probability, 0 to 1/2, that any of the bounds is too high.
@@ -80,7 +80,7 @@ class CanaryFinding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CanaryFindings:
-    """What one run shows.
+    """Results of one run with canaries.
 
     Args:
         canaries: How many were drawn.

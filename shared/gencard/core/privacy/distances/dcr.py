@@ -88,7 +88,7 @@ class CloserShare:
 
     @property
     def by_size(self) -> float:
-        """What the sizes of train and holdout alone make of it."""
+        """Share that the sizes of train and holdout alone would give."""
         return self.sizes[0] / sum(self.sizes)
 
 

@@ -49,7 +49,7 @@ class Differences:
 
     @property
     def differing(self) -> list[CodePair]:
-        """Of each attribute in which records can differ."""
+        """Pairs of codes of each attribute in which records can differ."""
         return [pair for alike in self._alike.values() for pair in alike.differing]
 
     def mapped(self, change: Callable[[CodePair], CodePair]) -> "Differences":
@@ -83,7 +83,7 @@ class Differences:
 
 
 def differences_of(left: Records, right: Records, gower: Gower) -> Differences:
-    """Of two tables, which ``gower`` can measure, record by record."""
+    """Prepare the differences of two tables, which ``gower`` can measure, record by record."""
     alike: dict[float, _Alike] = defaultdict(_Alike)
     for weight, span, *columns in zip(
         gower.proportions, gower.ranges, left.columns, right.columns, strict=True
@@ -151,7 +151,7 @@ class NumericColumn:
     lacking: bool
 
     def apart(self, left: Index, right: Index) -> Matrix:
-        """What it adds to N, 0 where a value is missing."""
+        """Return the amount that this column adds to N, 0 where a value is missing."""
         apart = self.left[left] - self.right[right]
         np.abs(apart, out=apart)
         self.weigh(apart)

@@ -27,7 +27,7 @@ from gencard.core.privacy.records import Records, check_same_kinds
 
 
 class Missing(StrEnum):
-    """What a missing value is."""
+    """Treatment of missing values."""
 
     PAIRWISE = "pairwise"
     """Gower's rule: an attribute that either record misses does not count, delta is 0."""

@@ -125,7 +125,7 @@ class GroupRanges:
 
     @classmethod
     def of(cls, column: FloatArray, groups: RecordGroups) -> "GroupRanges":
-        """Of one numeric attribute."""
+        """Return the ranges of one numeric attribute."""
         ordered, starts = column[groups.records], groups.starts[:-1]
         if not len(starts):
             return cls(np.zeros(0), np.zeros(0))
@@ -173,7 +173,7 @@ def discrete_part(left: Records, right: Records, gower: Gower) -> DiscretePart:
 
 
 def _scaled(records: Records, gower: Gower) -> list[Matrix]:
-    """What the numbers that differ by degrees add to N, up to a constant."""
+    """Return the amount that each number adds to N if it differs by degrees, up to a constant."""
     with np.errstate(over="ignore"):
         return [
             np.asarray(column, np.float64) / span * weight

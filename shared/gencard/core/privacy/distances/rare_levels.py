@@ -35,11 +35,11 @@ class RunningNearest:
         return cls(distances[0], distances[1] if second else None, np.full(rows, -1))
 
     def reach(self, rows: Positions) -> float:
-        """What is farther than this changes nothing for these records."""
+        """Return the distance beyond which nothing changes for these records."""
         return float((self.distance if self.second is None else self.second)[rows].max())
 
     def open(self, rows: Positions, bound: float) -> Positions:
-        """Those of some records for which something as far as this may change something."""
+        """Select the records for which something at this distance may change the result."""
         return rows[(self.distance if self.second is None else self.second)[rows] >= bound]
 
     def add(self, rows: Positions, positions: Positions, apart: Matrix) -> None:
@@ -136,7 +136,7 @@ class RareLevels:
 
 
 def rare_levels(left: Records, right: Records, gower: Gower) -> tuple[RareLevels, ...]:
-    """Of the attributes that have many, and that weigh anything."""
+    """Return the rare levels of each attribute that has many and has a weight."""
     candidates = (
         _rare(axis, *columns)
         for axis, columns in enumerate(zip(left.columns, right.columns, strict=True))
@@ -181,7 +181,7 @@ def _note(left: Positions, right: Positions, apart: Row, running: RunningNearest
 
 
 def _rare(axis: int, left: Column, right: Column) -> RareLevels | None:
-    """Of one attribute, if they are many."""
+    """Return the rare levels of one attribute; None if they are few."""
     both = np.concatenate([left, right])
     if both.max(initial=0) < _LEAST:
         return None
