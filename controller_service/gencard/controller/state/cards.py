@@ -52,7 +52,7 @@ def auditable(card: Card) -> Card:
 
 
 def signed_card(card: Card) -> CardTerms:
-    """Return the card that the present offer would have both sides sign; raise CardStateError if none."""
+    """Return the card that both sides would sign by the present offer; raise CardStateError if none."""
     return _card_of_statement(offer_of(card).statement)
 
 

@@ -189,7 +189,7 @@ class Leadership:
         return bool(self._session().scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}))
 
     def _end_earlier(self) -> None:
-        """End the sessions that a stopped leader left open: their locks would keep all others waiting."""
+        """End the sessions that a stopped leader left open: everybody would wait for their locks."""
         self._session().execute(
             text(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

@@ -71,7 +71,7 @@ class CardEffect(InTheState):
         return document
 
     def offer(self, tx: Connection, card: Card) -> tuple[CounterOffer | None, GencardError | None]:
-        """Return the offer that approving would make, or why it cannot; neither if the card does not wait."""
+        """Return the offer of an approval, or why there is none; neither if the card does not wait."""
         if card.state is not CardState.REQUESTED:
             return None, None
         try:
@@ -136,7 +136,7 @@ class CardEffect(InTheState):
             return ""
 
     def _terms(self, card: Card, action: Action) -> Proposal:
-        """Return the terms that an action wants to be offered; raise InvalidInputError if it names none."""
+        """Return the terms that an action offers; raise InvalidInputError if it names none."""
         if action.kind is Kind.APPROVE:
             return card.proposed
         whole = argument(action.arguments, "terms", dict, {})

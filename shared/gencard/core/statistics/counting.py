@@ -250,7 +250,7 @@ class _Growing:
             self._add(self._next(fits))
 
     def _next(self, fits: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the axes to add next: the one that completes most cliques, else the smallest addition."""
+        """Return the axes to add next: the one that completes most cliques, or the smallest addition."""
         one_short = fits[self.lacking[fits] == 1]
         if not len(one_short):
             return self._missing(fits[[np.argmin(self.cells[fits])]])
