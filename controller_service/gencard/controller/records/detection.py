@@ -15,6 +15,7 @@ from gencard.controller.records.file_format import TOO_LONG, FileFormat, delimit
 from gencard.core.errors import EmptyDatasetError, InvalidInputError
 from gencard.core.values import MARKS
 from gencard.files import lines_of, open_file, open_text
+from gencard.files.endings import SHEETS, ending_of
 
 _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
 _SAMPLE = 5_000
@@ -47,16 +48,24 @@ _GROUPED = {
 Rows = list[list[str]]
 
 
-def detect(path: Path) -> tuple[FileFormat, int | None]:
+def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int | None]:
     """Format of a file and number of its records; None if these are not counted here.
+
+    Args:
+        sheet: Sheet of a workbook, as stated.
+        skip: Rows of the sheet before the names of the columns, as stated.
 
     Raises:
         EmptyDatasetError: The file is empty.
         InvalidInputError: It cannot be decoded, has no header or one that repeats a name, or has lines
             with more or fewer values than the header; names the lines.
     """
+    is_sheet = ending_of(path) in SHEETS
+    if (sheet or skip) and not is_sheet:
+        problem = "is no workbook, so a sheet and rows to skip cannot be stated"
+        raise InvalidInputError(field="data", problem=problem)
     if path.suffix != ".csv" or path.is_dir():
-        return FileFormat(), None
+        return FileFormat(sheet=sheet, skip=skip), None
     encoding = _encoding(path)
     delimiter, skip = delimiter_of(first_lines(path, encoding))
     sample, records, days = _checked_sample(path, encoding, delimiter, skip)

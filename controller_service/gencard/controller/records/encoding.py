@@ -532,7 +532,7 @@ def with_derived(
     return [*(codes[name] for name in attributes), *columns[len(stored) :]]
 
 
-_NEW_MARKS = {"escape": None, "comment": "", "header": True}
+_NEW_MARKS = {"escape": None, "comment": "", "header": True, "sheet": ""}
 """Fields of formats that are left out at these values: they were not there in earlier versions."""
 
 

@@ -26,6 +26,8 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.files import LONGEST_LINE, lines_of, open_file, open_text
+from gencard.files.endings import SHEETS, STATISTICS
+from gencard.files.stored import is_stored
 
 _KINDS = (".csv", ".parquet")
 _Result = TypeVar("_Result")
@@ -52,11 +54,13 @@ class FileFormat:
         comment: Character with which lines begin that are no records, in UTF-8; empty if there is none.
         header: ``false`` if the first record does not hold the names of the columns: they are then
             ``column0``, ``column1`` and so on, with as many digits as the last one.
-        skip: Lines before the header of a CSV file. In UTF-8, lines to skip require ``delimiter``.
+        skip: Lines before the header of a CSV file, or rows of a sheet before the names of the columns.
+            In UTF-8, lines to skip require ``delimiter``; rows require ``sheet``.
         decimal: Decimal separator of numbers: a point or a comma.
         thousands: Thousands separator of numbers, one character; it must differ from ``decimal``.
         dates: Formats of dates besides ISO 8601, such as ``%d.%m.%Y``; the first that fits is used.
         trim: ``true`` ignores spaces before and after values.
+        sheet: Name of the sheet of a workbook; may be empty if only one sheet holds values.
 
     Raises:
         InvalidInputError: A mark is not one character, two marks are the same, the encoding is unknown,
@@ -75,6 +79,7 @@ class FileFormat:
     thousands: str = ""
     dates: tuple[str, ...] = ()
     trim: bool = False
+    sheet: str = ""
 
     def __post_init__(self) -> None:
         if self.escape == self.quote:  # one form for one meaning
@@ -97,7 +102,8 @@ class FileFormat:
             raise InvalidInputError(field="format.quote", problem="must differ from the other marks")
         if self.comment and not self.is_utf8:
             raise InvalidInputError(field="format.comment", problem="is possible in UTF-8 only")
-        unusual = self.skip or self.quote != '"' or self.escape_mark != '"' or self.comment
+        skips = self.skip and not self.sheet
+        unusual = skips or self.quote != '"' or self.escape_mark != '"' or self.comment
         if self.is_utf8 and not self.delimiter and (unusual or not self.header):
             problem = "is required where skip, quote, escape, comment or header is set"
             raise InvalidInputError(field="format.delimiter", problem=problem)
@@ -165,8 +171,9 @@ USUAL = FileFormat()
 
 def check_path(path: Path) -> None:
     """Raises InvalidInputError where the engine would read something else than one file or folder."""
-    if path.suffix not in _KINDS and not path.is_dir():
-        problem = "is neither a .csv nor a .parquet file, nor a folder of .parquet files"
+    if path.suffix not in _KINDS and not is_stored(path) and not path.is_dir():
+        problem = "is none of the files that are read: .csv, .parquet, a folder of .parquet files, "
+        problem += ", ".join((*SHEETS, *STATISTICS))
         raise InvalidInputError(field="data", problem=problem)
     if not silently(lambda: path.is_file() or path.is_dir() or not path.exists()):
         raise DatasetUnavailableError  # a device or a pipe, on which the engine would wait

@@ -33,6 +33,7 @@ from gencard.core.values import (
     number_text,
     shown_rules,
 )
+from gencard.files.stored import StoredColumn
 
 MOST_LABELS = 100
 _LEAST_RECORDS = 8
@@ -78,6 +79,8 @@ class Profile:
         instants: "offset" if the values are instants, "local" if they have a time of day and no offset
             from UTC, "" if they are neither.
         mean: Of numbers; None if no record was read for it.
+        description: Label of the variable, as the file declares it.
+        remark: Sentences on the reading of its values.
     """
 
     name: str
@@ -100,6 +103,8 @@ class Profile:
     instants: str = ""
     mean: float | None = None
     why: str = ""
+    description: str = ""
+    remark: str = ""
 
     @property
     def source(self) -> str:
@@ -152,7 +157,7 @@ def profiles(
         InvalidInputError: There are too few records.
         EmptyDatasetError, DatasetUnavailableError: There is nothing to look at.
     """
-    with enough_memory(), Records(path, file_format) as records:
+    with enough_memory(), Records(path, file_format, explains=True) as records:
         if len(records.columns) > MOST_COLUMNS:
             raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
         count, looks = 0, list[Profile]()
@@ -161,8 +166,26 @@ def profiles(
                 ((count,),) = records.rows("SELECT count(*) FROM records")
                 check_enough(count)
             for column in part:
-                looks.append(_profile(records, column, count, progress))
+                look = _profile(records, column, count, progress)
+                looks.append(_with_description(look, records.described.get(column.name)))
         return looks
+
+
+def _with_description(profile: Profile, described: StoredColumn | None) -> Profile:
+    """Add what the file declares of a column: its labels are all that its values may be."""
+    if described is None:
+        return profile
+    missing = f"Missing here: {', '.join(described.missing)}." if described.missing else ""
+    profile = replace(
+        profile,
+        description=described.description,
+        remark=" ".join(filter(None, (missing, described.note))),
+        nullable=profile.nullable or bool(described.missing),
+    )
+    labels = tuple(label for label in described.labels if label not in profile.marks)
+    if profile.kind != "text" or not labels:
+        return profile
+    return replace(profile, values=labels, declared=True)
 
 
 def _profile(records: Records, column: Column, count: int, progress: Callable[[str], None]) -> Profile:

@@ -69,6 +69,7 @@ class DraftedAttribute:
         why: Why its values are no numbers, though they could be read as such.
         rare: Number of labels that one or two records have, for the steward alone.
         undecided: Dates that could as well be read with day and month exchanged.
+        description: Label of the variable, as the file declares it.
     """
 
     name: str
@@ -83,6 +84,7 @@ class DraftedAttribute:
     why: str = ""
     rare: int = 0
     undecided: bool = False
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +116,16 @@ def draft_schema(
     title: str,
     *,
     today: date,
+    sheet: str = "",
+    skip: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> SchemaDraft:
     """A draft from a look at the records, and of a table at what its database declares.
 
     Args:
         today: Dates of birth become ages on this day.
+        sheet: Sheet of a workbook; may be empty if only one sheet holds values.
+        skip: Rows of the sheet before the names of the columns.
         progress: Told the name of each column before it is read.
 
     Raises:
@@ -132,7 +138,7 @@ def draft_schema(
 
         file_format, looks = USUAL, table_profiles(place, place.secret(), progress)
     else:
-        file_format, records = detect(place)
+        file_format, records = detect(place, sheet, skip)
         looks = profiles(place, file_format, progress)
         if records not in (None, looks[0].records):
             problem = (
@@ -142,7 +148,9 @@ def draft_schema(
             raise InvalidInputError(field="data", problem=problem)
     drafts = tuple(_drafted(profile, today) for profile in looks)
     attributes = [
-        Attribute(one.name, one.coding, drafted=one.drafted) for one in drafts if one.coding is not None
+        Attribute(one.name, one.coding, one.description, drafted=one.drafted)
+        for one in drafts
+        if one.coding is not None
     ]
     if not attributes:
         raise InvalidInputError(field="data", problem="has no column that a schema could declare")
@@ -201,7 +209,7 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
     return DraftedAttribute(
         profile.name,
         coding,
-        " ".join(filter(None, (note, _sentence_of_kind(profile)))),
+        " ".join(filter(None, (note, _sentence_of_kind(profile), profile.remark))),
         reading,
         profile.marks,
         scale,
@@ -211,6 +219,7 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         profile.why,
         rare,
         profile.undecided,
+        profile.description,
     )
 
 

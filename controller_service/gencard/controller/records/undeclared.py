@@ -60,7 +60,7 @@ def undeclared_values(
     if isinstance(place, TableAddress):
         values = _of_table(place, schema)
     else:
-        with Records(place, entry.format.value) as records:
+        with Records(place, entry.format.value, explains=True) as records:
             values = [_of_file(records, one, _reading(schema, one)) for one in attributes]
     return [
         _listed(one, _reading(schema, one), *without_level)

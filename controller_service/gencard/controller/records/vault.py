@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -49,10 +49,15 @@ from gencard.core.errors import (
     EmptyDatasetError,
     InvalidInputError,
     MissingAttributeError,
+    TooLargeError,
 )
 from gencard.core.types import VersionKind
 from gencard.core.values import shown_rules
 from gencard.files import ParquetSize, check_footer
+from gencard.files.stored import StoredColumn, is_stored, read_stored
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BATCH = 1 << 16  # records
 
@@ -303,15 +308,29 @@ class Records:
     """One file or folder, opened by an engine that can reach nothing else; ``records`` is its table.
 
     Each query reads the file again, unless ``parts`` has copied its columns into the engine's memory.
+    Workbooks and files of statistical packages are in memory from the beginning.
+
+    Args:
+        explains: Say why such a file cannot be read, with the cell or the names of columns: for the
+            steward, not for callers of the service.
     """
 
-    def __init__(self, path: Path, file_format: FileFormat = USUAL) -> None:
-        self._path, self._format = path, file_format
+    def __init__(self, path: Path, file_format: FileFormat = USUAL, *, explains: bool = False) -> None:
+        self._path, self._format, self._explains = path, file_format, explains
+        self.described: Mapping[str, StoredColumn] = {}
 
     @property
     def typed(self) -> bool:
         """Whether the file says which columns are texts; in one of texts alone all are."""
         return self._path.suffix != ".csv"
+
+    def _stored(self) -> "pa.Table":
+        """Read a workbook or a file of a statistical package, and note its columns."""
+        with suppress(*(() if self._explains else (InvalidInputError, TooLargeError))):
+            stored = read_stored(self._path, "data", sheet=self._format.sheet, skip=self._format.skip)
+            self.described = {one.name: one for one in stored.columns}
+            return stored.table
+        raise DatasetUnavailableError
 
     def __enter__(self) -> "Records":
         check_path(self._path)
@@ -346,7 +365,13 @@ class Records:
         # the order matters: the files are allowed first, then access ends, then nothing can undo it
         engine.execute("SET enable_external_access = false")
         engine.execute("SET lock_configuration = true")
-        table = self._folder.table if self._folder else open_table(engine, self._path, self._format)
+        if is_stored(self._path):
+            table = "held"
+            engine.register(table, self._stored())
+        elif self._folder:
+            table = self._folder.table
+        else:
+            table = open_table(engine, self._path, self._format)
         engine.execute(f"CREATE TEMP VIEW stored AS SELECT * FROM {table}")  # noqa: S608  # quoted
         engine.execute(_UNCOPIED)
         return engine
@@ -424,12 +449,16 @@ _UNCOPIED = "CREATE OR REPLACE TEMP VIEW records AS SELECT * FROM stored"
 def check_detected(path: Path, file_format: FileFormat) -> None:
     """Refuse a CSV file whose format is not stated, where the engine by itself would count otherwise.
 
-    Services of before left the format to the engine.
+    Services of before left the format to the engine. A workbook, or a file of a statistical package, is
+    refused with the reason if it cannot be read.
 
     Raises:
         InvalidInputError: The numbers of records differ.
         DatasetUnavailableError, EmptyDatasetError: The file cannot be read.
     """
+    if is_stored(path):
+        with Records(path, file_format, explains=True):
+            return
     if path.suffix != ".csv" or path.is_dir() or file_format.delimiter or not file_format.is_utf8:
         return
     with Records(path, file_format) as records:

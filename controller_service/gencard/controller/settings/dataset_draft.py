@@ -158,7 +158,7 @@ _MARKS = ("delimiter", "quote", "escape", "comment", "header", "skip")
 def _format_text(file_format: FileFormat) -> str:
     """Format of a file as a line of TOML: all marks of a CSV file, and what is unusual."""
     usual, stated = asdict(FileFormat()), asdict(file_format) | {"escape": file_format.escape_mark}
-    names = [*_MARKS] if file_format.delimiter else []
+    names = [*_MARKS] if file_format.delimiter else ["skip"] if file_format.skip else []
     names += [name for name, value in stated.items() if value != usual[name] and name not in _MARKS]
     parts = [f"{name} = {toml_text(stated[name])}" for name in names]
     return f"format = {{ {', '.join(parts)} }}\n" if parts else ""

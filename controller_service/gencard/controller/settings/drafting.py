@@ -122,6 +122,8 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
     project: str = PROJECT,
     address: str = ADDRESS,
     authority_key: Path | None = None,
+    sheet: str = "",
+    skip: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Draft:
     """Make the folder of a new controller that offers one file or table of records: all, or nothing.
@@ -132,6 +134,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
         project: Of all of them.
         address: ``host:port`` of the service, for its settings and certificate, and for people.
         authority_key: A new file for the authority's private key; in the folder where not given.
+        sheet, skip: As in ``draft_schema``.
         progress: Told the name of each column before it is read.
 
     Raises:
@@ -144,7 +147,9 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
     check_new(folder)
     hosts = _hosts(address)
     everybody = {**(PEOPLE if demo_people else {}), **people}
-    drafted = draft_schema(data, name_of(data), today=now.date(), progress=progress)
+    drafted = draft_schema(
+        data, name_of(data), today=now.date(), sheet=sheet, skip=skip, progress=progress
+    )
     try:
         with whole_folder(folder) as draft_folder:
             authority = new_authority(TRUST_DOMAIN, now)

@@ -25,6 +25,8 @@ from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
     ConfigFile,
+    SheetName,
+    SkippedRows,
     StewardName,
     caps_text,
     console,
@@ -57,10 +59,12 @@ def add(
     file: Annotated[
         str,
         typer.Argument(
-            help="The records: FILE.csv, FILE.parquet, a folder of Parquet files, or the address "
-            "of a database table."
+            help="The records: a file (.csv, .parquet, .xlsx, .dta, .sav and others), a folder of "
+            "Parquet files, or the address of a database table.",
         ),
     ],
+    sheet: SheetName = "",
+    skip: SkippedRows = 0,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
@@ -78,6 +82,8 @@ def add(
             records,
             name_of(records),
             today=datetime.now(UTC).date(),
+            sheet=sheet,
+            skip=skip,
             progress=lambda column: status.update(f"Reading {escape(column)}"),
         )
     write_new(schema_file, drafted_schema_text(drafted).encode(), private=False)

@@ -40,6 +40,8 @@ from gencard.controller.shell.terminal import (
     AHEAD_ADVICE,
     HERE,
     ConfigFile,
+    SheetName,
+    SkippedRows,
     ahead_text,
     console,
     controller_state,
@@ -82,10 +84,12 @@ def init(
         str,
         typer.Option(
             "--data",
-            help="The records: FILE.csv, FILE.parquet, a folder of Parquet files, or the address "
-            "of a database table.",
+            help="The records: a file (.csv, .parquet, .xlsx, .dta, .sav and others), a folder of "
+            "Parquet files, or the address of a database table.",
         ),
     ],
+    sheet: SheetName = "",
+    skip: SkippedRows = 0,
     demo_people: Annotated[
         bool,
         typer.Option(
@@ -130,6 +134,8 @@ def init(
             project=project,
             address=address,
             authority_key=authority_key,
+            sheet=sheet,
+            skip=skip,
             progress=lambda name: status.update(f"Reading {escape(name)}"),
         )
     console.print(f"Made [bold]{escape(str(drafted.folder))}[/]")

@@ -42,6 +42,15 @@ ConfigFile = Annotated[
         "--config", "-c", envvar="GENCARD_CONTROLLER", help="The controller's settings, controller.toml."
     ),
 ]
+SheetName = Annotated[
+    str, typer.Option("--sheet", help="Sheet of a workbook; needed if several hold values.")
+]
+SkippedRows = Annotated[
+    int,
+    typer.Option(
+        "--skip", min=0, help="Rows of that sheet before the names of the columns, such as a title."
+    ),
+]
 StewardName = Annotated[
     str | None, typer.Option("--steward", help="Name of the acting steward. Default: your login name.")
 ]

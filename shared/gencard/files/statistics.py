@@ -1,0 +1,283 @@
+"""Files of Stata, SPSS and SAS, by pyreadstat; values as R's haven and PSPP show them.
+
+Codes become their labels, if every value that occurs has one. Codes that the file declares as missing,
+Stata's ``.a`` to ``.z`` and empty texts become missing. Dates and times become dates, timestamps
+and texts by the format of their variable.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyreadstat
+
+from gencard.core.errors import TooLargeError
+from gencard.core.values import number_text
+from gencard.files.endings import ending_of
+from gencard.files.stored import (
+    StoredColumn,
+    StoredTable,
+    check_names,
+    distinct_labels,
+    whole_or_float,
+)
+
+_READERS: dict[str, Callable[..., Any]] = {
+    ".dta": pyreadstat.read_dta,
+    ".sav": pyreadstat.read_sav,
+    ".zsav": pyreadstat.read_sav,
+    ".sas7bdat": pyreadstat.read_sas7bdat,
+    ".xpt": pyreadstat.read_xport,
+}
+_WITH_MISSING = (".dta", ".sav", ".zsav", ".sas7bdat")
+
+_CELLS_AT_ONCE = 4_000_000
+"""Values that are objects of Python at one time."""
+
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class _Calendar:
+    """Numbers of a package for dates.
+
+    Args:
+        epoch: First day of the package's calendar, in days since 1970-01-01.
+        dates, instants, times: Beginnings of formats of dates, timestamps and times of day.
+        date_unit, instant_unit: Seconds of one unit.
+    """
+
+    epoch: int
+    dates: tuple[str, ...]
+    instants: tuple[str, ...]
+    times: tuple[str, ...]
+    date_unit: float
+    instant_unit: float
+
+
+_SPSS = _Calendar(
+    epoch=-141_428,  # 1582-10-14, in seconds for dates, too
+    dates=("DATE", "ADATE", "EDATE", "SDATE", "JDATE"),
+    instants=("DATETIME", "YMDHMS"),
+    times=("TIME",),
+    date_unit=1.0,
+    instant_unit=1.0,
+)
+_STATA = _Calendar(
+    epoch=-3_653,  # 1960-01-01; leap seconds of %tC are not known here, so it stays a number
+    dates=("%td", "%-td", "%d", "%-d"),
+    instants=("%tc", "%-tc"),
+    times=(),
+    date_unit=_DAY,
+    instant_unit=0.001,
+)
+_SAS = _Calendar(
+    epoch=-3_653,
+    dates=(
+        *("DATE", "DAY", "DDMMYY", "MMDDYY", "YYMMDD", "JULIAN", "JULDAY", "WEEKDATE", "WEEKDATX"),
+        *("WORDDATE", "WORDDATX", "MONYY", "MMYY", "YYMM", "YYMON", "YYQ", "E8601DA", "B8601DA"),
+    ),
+    instants=("DATETIME", "DATEAMPM", "E8601DT", "B8601DT", "DTDATE", "MDYAMPM"),
+    times=("TIME", "HHMM", "TOD", "E8601TM", "B8601TM"),
+    date_unit=_DAY,
+    instant_unit=1.0,
+)
+_CALENDARS = {".dta": _STATA, ".sav": _SPSS, ".zsav": _SPSS, ".sas7bdat": _SAS, ".xpt": _SAS}
+
+
+def read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
+    """Read a file; see ``stored.read_stored``."""
+    ending = ending_of(path)
+    meta = _metadata(path, ending)
+    names = list(meta.column_names)
+    check_names(names, field, [f"in column {place}" for place, _ in enumerate(names, 1)])
+    _check_size(meta, meta.number_rows or 0, most_bytes)
+    chunks: list[dict[str, pa.Array]] = []
+    rows = 0
+    for values in _batches(path, ending, max(1, _CELLS_AT_ONCE // max(len(names), 1))):
+        chunks.append({name: _array(values[name], meta, name) for name in names})
+        rows += len(chunks[-1][names[0]])
+        _check_size(meta, rows, most_bytes)
+    columns, arrays = [], []
+    for name in names:
+        kind = pa.string() if _is_text(meta, name) else pa.float64()
+        described, array = _column(
+            meta, name, pa.chunked_array([one[name] for one in chunks], type=kind), _CALENDARS[ending]
+        )
+        columns.append(described)
+        arrays.append(array)
+    return StoredTable(pa.table(dict(zip(names, arrays, strict=True))), tuple(columns))
+
+
+def _metadata(path: Path, ending: str) -> Any:
+    # only with user_missing does the library say which codes are missing
+    options = {"user_missing": True} if ending in _WITH_MISSING else {}
+    _, meta = _READERS[ending](path, metadataonly=True, output_format="dict", **options)
+    return meta
+
+
+def _check_size(meta: Any, rows: int, most_bytes: int) -> None:
+    """Refuse a file whose records take too many bytes; compressed files do not show it by their size."""
+    if rows * sum(map(int, meta.variable_storage_width.values())) > most_bytes:
+        limit = f"{most_bytes >> 20} MiB (limits.file_mib)"
+        raise TooLargeError(what="The unpacked size of the file", limit=limit, advice=_SMALLER)
+
+
+_SMALLER = "Split the file, leave out columns, or raise limits.file_mib in the settings."
+
+
+def _batches(path: Path, ending: str, size: int) -> Iterator[dict[str, list[Any]]]:
+    offset = 0
+    while True:
+        values, _ = _READERS[ending](
+            path,
+            output_format="dict",
+            disable_datetime_conversion=True,
+            row_offset=offset,
+            row_limit=size,
+        )
+        rows = len(next(iter(values.values()), ()))
+        if rows:
+            yield values
+        if rows < size:
+            return
+        offset += rows
+
+
+def _is_text(meta: Any, name: str) -> bool:
+    return bool(meta.readstat_variable_types[name] == "string")
+
+
+def _array(values: list[Any], meta: Any, name: str) -> pa.Array:
+    if _is_text(meta, name):
+        return pa.array([value or None for value in values], pa.string())
+    return pa.array(values, pa.float64(), from_pandas=True)  # NaN is missing
+
+
+def _column(
+    meta: Any, name: str, values: pa.ChunkedArray, calendar: _Calendar
+) -> tuple[StoredColumn, pa.ChunkedArray]:
+    """Return a column as people see it, and its description."""
+    description = meta.column_names_to_labels.get(name) or ""
+    missing, labels = _missing(meta, name), _labels(meta, name)
+    shown, note = values, ""
+    if not _is_text(meta, name):
+        shown, note = _dated(values, meta.original_variable_types.get(name) or "", calendar)
+    if shown is values and labels and _all_in(values, labels):
+        shown = _labelled(values, labels)
+        return StoredColumn(name, description, tuple(labels.values()), missing), shown
+    if shown is values and not _is_text(meta, name):
+        shown = whole_or_float(values)
+    if labels:
+        note = "Some of its values have no label, so values are shown without labels."
+    return StoredColumn(name, description, missing=missing, note=note), shown
+
+
+def _labels(meta: Any, name: str) -> dict[Any, str]:
+    """Return the labels of values that are not missing, by code, in the order of codes."""
+    labels = meta.variable_value_labels.get(name) or {}
+    ranges = meta.missing_ranges.get(name) or []
+    given: dict[Any, str]
+    if _is_text(meta, name):
+        given = {str(code).rstrip(" "): label for code, label in labels.items()}
+    else:
+        given = {float(code): label for code, label in labels.items() if not isinstance(code, str)}
+    kept = {code: label for code, label in given.items() if not _is_missing(code, ranges)}
+    return distinct_labels(dict(sorted(kept.items())))
+
+
+def _is_missing(code: Any, ranges: list[dict[str, Any]]) -> bool:
+    alike = (one for one in ranges if isinstance(one["lo"], str) == isinstance(code, str))
+    return any(one["lo"] <= code <= one["hi"] for one in alike)
+
+
+def _missing(meta: Any, name: str) -> tuple[str, ...]:
+    """Return the declared codes of missing values, each with its label."""
+    labels = meta.variable_value_labels.get(name) or {}
+    texts = []
+    for one in meta.missing_ranges.get(name) or []:
+        if one["lo"] == one["hi"]:
+            texts.append(_with_label(one["lo"], labels))
+        else:
+            texts.append(f"{_text(one['lo'])} to {_text(one['hi'])}")
+            inside = (code for code in labels if _is_missing(code, [one]))
+            texts += [_with_label(code, labels) for code in inside]
+    letters = dict.fromkeys(
+        chain(
+            meta.missing_user_values.get(name) or [],
+            () if _is_text(meta, name) else (code for code in labels if isinstance(code, str)),
+        )
+    )
+    return (*texts, *(_with_label(letter, labels, mark=".") for letter in sorted(letters)))
+
+
+def _with_label(code: Any, labels: dict[Any, str], mark: str = "") -> str:
+    label = labels.get(code)
+    return f"{mark}{_text(code)} = {label}" if label else f"{mark}{_text(code)}"
+
+
+def _text(code: Any) -> str:
+    return code if isinstance(code, str) else number_text(float(code))
+
+
+def _all_in(values: pa.ChunkedArray, labels: dict[Any, str]) -> bool:
+    known = pa.array(list(labels), values.type)
+    is_known = pc.is_in(pc.drop_null(values), value_set=known)
+    return bool(pc.all(is_known).as_py() is not False)
+
+
+def _labelled(values: pa.ChunkedArray, labels: dict[Any, str]) -> pa.ChunkedArray:
+    places = pc.index_in(values, value_set=pa.array(list(labels), values.type))
+    texts = pa.array(list(labels.values()), pa.string())
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(chunk, texts) for chunk in places.chunks],
+        type=pa.dictionary(pa.int32(), pa.string()),
+    )
+
+
+def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.ChunkedArray, str]:
+    """Return dates, timestamps and times of day in place of numbers, where the format says so."""
+    kind = _kind_of(form, calendar)
+    if not kind:
+        return values, ""
+    unit = calendar.date_unit if kind == "date" else calendar.instant_unit
+    seconds = values.to_numpy().astype(np.float64) * (1.0 if kind == "time" else unit)
+    absent = np.isnan(seconds)
+    whole = np.round(np.where(absent, 0.0, seconds), 6)
+    if kind == "time":
+        if np.any((whole < 0) | (whole >= _DAY)):
+            return values, "Its values are times outside of a day, in seconds."
+        return pa.chunked_array([_times(whole, absent)]), "Its values are times of day."
+    if np.any(np.abs(whole) > _DAY * 4_000_000):  # over 10,000 years
+        return values, "Some of its dates are outside of the calendar, so its values are numbers."
+    if np.all(whole % _DAY == 0):
+        days = (whole // _DAY).astype(np.int32) + np.int32(calendar.epoch)
+        return pa.chunked_array([pa.array(days, pa.int32(), mask=absent).cast(pa.date32())]), ""
+    micros = np.round((whole + calendar.epoch * float(_DAY)) * 1e6).astype(np.int64)
+    return pa.chunked_array([pa.array(micros, pa.int64(), mask=absent).cast(pa.timestamp("us"))]), ""
+
+
+def _times(seconds: np.ndarray[Any, Any], absent: np.ndarray[Any, Any]) -> pa.Array:
+    texts = []
+    for second in seconds.tolist():
+        minutes, rest = divmod(second, 60)
+        hours, minute = divmod(int(minutes), 60)
+        part = f"{rest:02.0f}" if float(rest).is_integer() else f"{rest:09.6f}"
+        texts.append(f"{hours:02}:{minute:02}:{part}")
+    return pa.array(texts, pa.string(), mask=absent)
+
+
+def _kind_of(form: str, calendar: _Calendar) -> str:
+    """Return "date", "instant", "time" or nothing for the format of a variable, such as ``DATE11``."""
+    plain = form if form.startswith("%") else form.upper().rstrip("0123456789.")
+    kinds = {"instant": calendar.instants, "date": calendar.dates, "time": calendar.times}
+    if form.startswith("%"):
+        tests = [(kind, any(plain.startswith(one) for one in forms)) for kind, forms in kinds.items()]
+    else:
+        tests = [(kind, plain in forms) for kind, forms in kinds.items()]
+    return next((kind for kind, fits in tests if fits), "")

@@ -1,0 +1,351 @@
+"""Workbooks of Excel and LibreOffice, by python-calamine: one sheet with one row of names.
+
+calamine reads an error such as #DIV/0!, and a formula that was never computed, as an empty cell. So both
+are looked for in the file itself, and refused.
+"""
+
+import datetime as dt
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import python_calamine as calamine
+
+from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.values import number_text
+from gencard.files.endings import ending_of
+from gencard.files.stored import StoredColumn, StoredTable, check_names, whole_or_float
+
+_ROWS_AT_ONCE = 20_000
+_BLOCK = 8 << 20
+_LONGEST_CELL = 256 << 10
+"""Bytes of the beginning of a cell in the file, within which its error stands."""
+
+_EMPTY = ""
+_NAMED = 5
+
+
+def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:
+    """Read a sheet; see ``stored.read_stored``."""
+    if ending_of(path) != ".xls":
+        _check_size(path, most_bytes)
+    try:
+        book = calamine.CalamineWorkbook.from_path(str(path))
+    except calamine.PasswordError:
+        problem, advice = "is protected by a password", "Save it without a password."
+        raise InvalidInputError(field=field, problem=problem, advice=advice) from None
+    name = _chosen(book, sheet, field)
+    _check_errors(path, name, field)
+    return _Sheet(book.get_sheet_by_name(name), field, skip).table()
+
+
+def _check_size(path: Path, most_bytes: int) -> None:
+    """Refuse a workbook that unpacks to too many bytes, before anything is unpacked."""
+    with zipfile.ZipFile(path) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > most_bytes:
+            limit = f"{most_bytes >> 20} MiB (limits.file_mib)"
+            advice = "Split the workbook, or raise limits.file_mib in the settings."
+            raise TooLargeError(what="The unpacked size of the file", limit=limit, advice=advice)
+
+
+def _chosen(book: Any, sheet: str, field: str) -> str:
+    """Return the sheet that is named, or the only visible one that holds a value."""
+    sheets = [
+        one
+        for one in book.sheets_metadata
+        if one.typ == calamine.SheetTypeEnum.WorkSheet
+        and (one.name == sheet or one.visible == calamine.SheetVisibleEnum.Visible)
+    ]
+    if sheet:
+        if any(one.name == sheet for one in sheets):
+            return sheet
+    else:
+        filled = [one for one in sheets if book.get_sheet_by_name(one.name).height]
+        if len(filled) == 1:
+            return str(filled[0].name)
+        if not filled:
+            raise InvalidInputError(field=field, problem="has no sheet with values")
+    names = ", ".join(f"'{one.name}'" for one in sheets)
+    problem = f"is not one of the sheets: {names}" if sheet else f"must be stated: there are {names}"
+    raise InvalidInputError(field="format.sheet", problem=problem, advice="State one: --sheet NAME.")
+
+
+@dataclass
+class _Column:
+    """Values of one column, batch by batch.
+
+    Args:
+        kinds: Types of the values that are present.
+    """
+
+    batches: list[Any] = field(default_factory=list)
+    kinds: set[type] = field(default_factory=set)
+
+    def add(self, values: Sequence[Any]) -> None:
+        kinds = {type(value) for value in values}
+        if "" in values and str in kinds and all(value == "" for value in values if type(value) is str):
+            kinds.discard(str)
+        kinds = {float if kind is int else kind for kind in kinds}
+        self.kinds |= kinds
+        if kinds <= {float}:
+            numbers = [None if value == _EMPTY else float(value) for value in values]
+            self.batches.append(pa.array(numbers, pa.float64()))
+        elif kinds == {str}:
+            self.batches.append(pa.array([value or None for value in values], pa.string()))
+        else:
+            self.batches.append([None if value == _EMPTY else value for value in values])
+
+    def array(self) -> tuple[pa.ChunkedArray, str]:
+        """Return all values in one type, and a sentence if they had several."""
+        if self.kinds <= {float}:
+            return whole_or_float(pa.chunked_array(self.batches, pa.float64())), ""
+        if self.kinds == {bool}:
+            return self._as(pa.bool_()), ""
+        if self.kinds <= {dt.date, dt.datetime}:
+            return self._dates(), ""
+        texts = [
+            batch if isinstance(batch, pa.Array) and batch.type == pa.string() else _texts(batch)
+            for batch in self.batches
+        ]
+        mixed = self.kinds not in ({str}, {dt.time})
+        note = "Its cells are of several types, such as numbers and texts, so all are texts." * mixed
+        return pa.chunked_array(texts, pa.string()), note
+
+    def _as(self, kind: pa.DataType) -> pa.ChunkedArray:
+        return pa.chunked_array([pa.array(_values(batch), kind) for batch in self.batches], kind)
+
+    def _dates(self) -> pa.ChunkedArray:
+        instants = [[_instant(value) for value in _values(batch)] for batch in self.batches]
+        midnight = dt.time()
+        if all(one is None or one.time() == midnight for batch in instants for one in batch):
+            days = [[one and one.date() for one in batch] for batch in instants]
+            return pa.chunked_array([pa.array(one, pa.date32()) for one in days], pa.date32())
+        kind = pa.timestamp("us")
+        return pa.chunked_array([pa.array(one, kind) for one in instants], kind)
+
+
+def _values(batch: Any) -> list[Any]:
+    """Return a batch as a list; only empty cells are kept as an array here, or all are texts."""
+    return list(batch.to_pylist() if isinstance(batch, pa.Array) else batch)
+
+
+def _instant(value: Any) -> dt.datetime | None:
+    if value is None or isinstance(value, dt.datetime):
+        return value
+    return dt.datetime.combine(value, dt.time())
+
+
+def _texts(batch: Any) -> pa.Array:
+    return pa.array([None if value is None else _text(value) for value in _values(batch)], pa.string())
+
+
+def _text(value: Any) -> str:
+    """Return a value as text: whole numbers without a point, dates as ISO 8601 writes them."""
+    match value:
+        case bool():
+            return str(value).upper()
+        case int() | float():
+            return number_text(float(value))
+        case dt.datetime():
+            return value.isoformat(sep=" ")
+        case dt.date() | dt.time():
+            return value.isoformat()
+    return str(value)
+
+
+class _Sheet:
+    """A sheet that is read as a table: a row of names, then records."""
+
+    def __init__(self, sheet: Any, field: str, skip: int) -> None:
+        self._sheet, self._field, self._skip = sheet, field, skip
+
+    def table(self) -> StoredTable:
+        """Read it, or refuse it with the cell that makes it no table."""
+        rows = enumerate(self._sheet.iter_rows())
+        head, names, first = self._head(rows)
+        columns = [_Column() for _ in names]
+        self._check_merged(head)
+        batch: list[list[Any]] = []
+        second: list[Any] | None = None
+        for number, row in rows:
+            cells = row[first : first + len(names)]
+            second = cells if second is None else second
+            self._check_outside(row, number, first, len(names))
+            batch.append(cells)
+            if len(batch) == _ROWS_AT_ONCE:
+                self._add(columns, batch, last=False)
+        self._add(columns, batch, last=True)
+        self._check_second(second, columns, head, first)
+        read = [column.array() for column in columns]
+        described = [StoredColumn(name, note=note) for name, (_, note) in zip(names, read, strict=True)]
+        arrays = dict(zip(names, (array for array, _ in read), strict=True))
+        return StoredTable(pa.table(arrays), tuple(described))
+
+    def _add(self, columns: list[_Column], batch: list[list[Any]], *, last: bool) -> None:
+        """Add rows to the columns; empty rows at the end wait, and are dropped if they are the last."""
+        end = len(batch)
+        while end and all(value == _EMPTY for value in batch[end - 1]):
+            end -= 1
+        for column, values in zip(columns, zip(*batch[:end], strict=True), strict=True):
+            column.add(values)
+        del batch[: len(batch) if last else end]
+
+    def _head(self, rows: Iterator[tuple[int, list[Any]]]) -> tuple[int, list[str], int]:
+        """Return the row of the names, these, and their first column."""
+        for number, row in rows:
+            if number < self._skip or all(cell == _EMPTY for cell in row):
+                continue
+            filled = [place for place, cell in enumerate(row) if cell != _EMPTY]
+            first, last = filled[0], filled[-1]
+            cells = row[first : last + 1]
+            for place, cell in enumerate(cells, first):
+                if not isinstance(cell, str) or not cell.strip():
+                    problem = f"has no text as the name of a column in cell {_cell(number, place)}"
+                    raise self._wrong(problem, _HEADER)
+            names = [cell.strip() for cell in cells]
+            check_names(
+                names,
+                self._field,
+                [f"in cell {_cell(number, place)}" for place in range(first, last + 1)],
+            )
+            return number, names, first
+        raise self._wrong("has no row with names of columns", _HEADER)
+
+    def _check_merged(self, head: int) -> None:
+        for (top, left), (bottom, _) in self._sheet.merged_cell_ranges or ():
+            if bottom >= max(head, self._skip):
+                raise self._wrong(f"has merged cells from cell {_cell(top, left)} on", _UNMERGE)
+
+    def _check_outside(self, row: Sequence[Any], number: int, first: int, width: int) -> None:
+        for place, cell in enumerate(row):
+            if cell != _EMPTY and not first <= place < first + width:
+                raise self._wrong(
+                    f"has a value without a name above it in cell {_cell(number, place)}", _HEADER
+                )
+
+    def _check_second(
+        self, second: list[Any] | None, columns: Sequence[_Column], head: int, first: int
+    ) -> None:
+        """Refuse a second row of names, such as units, above columns that hold no other text."""
+        if second is None:
+            return
+        texts = [isinstance(cell, str) and cell != _EMPTY for cell in second]
+        alone = [place for place, text in enumerate(texts) if text and _is_alone(columns[place])]
+        if alone and all(text or cell == _EMPTY for text, cell in zip(texts, second, strict=True)):
+            cell = _cell(head + 1, first + alone[0])
+            raise self._wrong(f"seems to have a second row of names: the text in cell {cell}", _HEADER)
+
+    def _wrong(self, problem: str, advice: str) -> InvalidInputError:
+        return InvalidInputError(field=self._field, problem=problem, advice=advice)
+
+
+def _is_alone(column: _Column) -> bool:
+    """Whether the first value of a column is its only text, beside at least two others."""
+    values = [value for batch in column.batches for value in _values(batch) if value is not None]
+    return len(values) > 2 and not any(isinstance(value, str) for value in values[1:])
+
+
+_HEADER = (
+    "Keep one row of names directly above the records, and nothing else in the sheet. Rows before the "
+    "names may be skipped: format.skip, by --skip."
+)
+_UNMERGE = "Unmerge the cells, and give each column its own name."
+
+
+def _cell(row: int, column: int) -> str:
+    """Return the name of a cell; row and column count from 0.
+
+    >>> _cell(0, 0), _cell(9, 26), _cell(0, 16_383)
+    ('A1', 'AA10', 'XFD1')
+    """
+    letters = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        letters = chr(65 + rest) + letters
+    return f"{letters}{row + 1}"
+
+
+_CELL = re.compile(rb"<(?:\w+:)?c\s([^>]*)>")
+_REFERENCE = re.compile(rb"\br=\"([A-Z]+[0-9]+)\"")
+_ERROR = re.compile(rb"<(?:\w+:)?c\s[^>]*\bt=\"e\"[^>]*>")
+_NOT_COMPUTED = re.compile(
+    rb"<(?:\w+:)?c\s[^>]*>\s*<(?:\w+:)?f(?:\s[^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)\s*"
+    rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</(?:\w+:)?v>|(?=</(?:\w+:)?c>))"
+)
+
+
+def _check_errors(path: Path, sheet: str, field: str) -> None:
+    """Refuse cells that hold an error, and formulas without a value."""
+    if ending_of(path) == ".xlsx":
+        with zipfile.ZipFile(path) as archive, archive.open(_part_of(archive, sheet)) as part:
+            for block in _blocks(part):
+                for pattern, words in (
+                    (_ERROR, "an error"),
+                    (_NOT_COMPUTED, "a formula without a value"),
+                ):
+                    if match := pattern.search(block):
+                        reference = _REFERENCE.search(match[0])
+                        cell = reference[1].decode() if reference else "of the sheet"
+                        raise InvalidInputError(
+                            field=field, problem=f"has {words} in cell {cell}", advice=_ERRORS
+                        )
+    elif ending_of(path) == ".ods":
+        with zipfile.ZipFile(path) as archive, archive.open("content.xml") as part:
+            if any(b'value-type="error"' in block for block in _blocks(part)):
+                problem = "has a cell with an error, such as #DIV/0!"
+                raise InvalidInputError(field=field, problem=problem, advice=_ERRORS)
+    else:
+        _check_old(path, sheet, field)
+
+
+def _check_old(path: Path, sheet: str, field: str) -> None:
+    """Refuse errors in a workbook of Excel 97, which only xlrd tells from empty cells."""
+    import xlrd  # noqa: PLC0415 - only for these files
+
+    with xlrd.open_workbook(path, on_demand=True, logfile=_Nowhere()) as book:
+        table = book.sheet_by_name(sheet)
+        for row in range(table.nrows):
+            for column, kind in enumerate(table.row_types(row)):
+                if kind == xlrd.XL_CELL_ERROR:
+                    problem = f"has an error in cell {_cell(row, column)}"
+                    raise InvalidInputError(field=field, problem=problem, advice=_ERRORS)
+
+
+class _Nowhere:
+    """A file for what xlrd has to say."""
+
+    def write(self, _: str) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+_ERRORS = "Correct the formula, or clear the cell; open and save the workbook, so that all are computed."
+
+
+def _blocks(part: Any) -> Iterator[bytes]:
+    """Yield a stream in blocks that overlap by the longest beginning of a cell."""
+    rest = b""
+    while block := part.read(_BLOCK):
+        yield rest + block
+        rest = (rest + block)[-_LONGEST_CELL:]
+
+
+def _part_of(archive: zipfile.ZipFile, sheet: str) -> str:
+    """Return the file inside a workbook that holds a sheet."""
+    workbook = ElementTree.fromstring(archive.read("xl/workbook.xml"))  # noqa: S314 - bounded, no entities
+    relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))  # noqa: S314
+    key = next(
+        value
+        for one in workbook.iter()
+        if one.tag.endswith("}sheet") and one.get("name") == sheet
+        for name, value in one.attrib.items()
+        if name.endswith("}id")
+    )
+    target = next(str(one.get("Target")) for one in relations if one.get("Id") == key)
+    return target.removeprefix("/") if target.startswith("/") else f"xl/{target}"
