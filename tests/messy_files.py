@@ -1,4 +1,4 @@
-"""Seven files as people have them: one made-up survey, written by seven programs and habits.
+"""Files as people have them: one made-up survey, written by several programs and habits.
 
 Each maps a name to a function that writes the file into a folder and returns its path; every run writes
 the same bytes.
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyreadstat
 
 RECORDS = 2_000
 _FIRST_NAMES = ("Ann", "Bob", "Çelik", "Dörte", "Émile", "Faruk")
@@ -133,6 +134,68 @@ def births(folder: Path) -> Path:
     return path
 
 
+Codes = dict[int | float | str, str]
+
+
+def _labelled() -> tuple[pd.DataFrame, dict[str, Codes]]:
+    """Return the survey with codes and their labels; -9 is "refused" and no number."""
+    frame = survey()
+    frame["sex"] = frame["sex"].map({"f": 2.0, "m": 1.0})
+    frame["health"] = frame["health"].astype(float)
+    frame["smoker"] = frame["smoker"].astype(float)
+    frame["visit"] = frame["visit"].dt.date
+    labels: dict[str, Codes] = {
+        "sex": {1.0: "male", 2.0: "female", 3.0: "other"},
+        "health": dict(enumerate(("poor", "fair", "good", "excellent"))),
+        "smoker": {0.0: "no", 1.0: "yes"},
+    }
+    return frame, labels
+
+
+def spss(folder: Path) -> Path:
+    """SPSS: value labels, of which one has no record, a user-missing code, dates."""
+    frame, labels = _labelled()
+    frame["income"] = _rare(frame["income"], "-9", 0.05, seed=6).astype(float)
+    path = folder / "survey.sav"
+    pyreadstat.write_sav(
+        frame,
+        path,
+        column_labels={"sex": "Sex of the person", "income": "Net income"},
+        variable_value_labels={**labels, "income": {-9.0: "refused"}},
+        missing_ranges={"income": [{"lo": -9, "hi": -9}]},
+    )
+    return path
+
+
+def stata(folder: Path) -> Path:
+    """Stata: value labels and extended missing values."""
+    frame, labels = _labelled()
+    frame["health"] = _rare(frame["health"], "a", 0.05, seed=7)
+    path = folder / "survey.dta"
+    pyreadstat.write_dta(
+        frame,
+        path,
+        variable_value_labels={**labels, "health": {**labels["health"], "a": "refused"}},
+        missing_user_values={"health": ["a"]},
+    )
+    return path
+
+
+def excel(folder: Path) -> Path:
+    """Excel: texts, dates, truth values and empty cells; an empty second sheet."""
+    frame = survey()
+    frame["health"] = _rare(_answers(frame, ("poor", "fair", "good", "excellent")), "", 0.02, seed=8)
+    path = folder / "survey.xlsx"
+    with pd.ExcelWriter(path, engine="openpyxl") as book:
+        frame.to_excel(book, sheet_name="answers", index=False)
+        pd.DataFrame().to_excel(book, sheet_name="Sheet2")
+    return path
+
+
 MESSY: dict[str, Callable[[Path], Path]] = {
-    write.__name__: write for write in (german, utf16, byte_order_mark, american, spaces, quoted, births)
+    write.__name__: write
+    for write in (
+        *(german, utf16, byte_order_mark, american, spaces, quoted, births),
+        *(spss, stata, excel),
+    )
 }

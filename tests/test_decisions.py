@@ -9,8 +9,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "DECISIONS.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 NUMBERS = [int(number) for number in re.findall(r"^### (\d+)\. ", TEXT, re.MULTILINE)]
-MOST = 68
-MOST_WORDS = 7_100  # 5,950 before numbers
+MOST = 73
+MOST_WORDS = 7_500  # 5,950 before numbers
 
 ROOTS = (
     "shared",

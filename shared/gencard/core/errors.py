@@ -792,7 +792,7 @@ class DatasetChangedError(DatasetError):
 class EmptyDatasetError(DatasetError):
     reason = "EMPTY_DATASET"
     text = "The file contains no records."
-    advice = "Provide a CSV or Parquet file, or a folder of Parquet files, with at least one record."
+    advice = "Provide a file of records, or a folder of Parquet files, with at least one record."
 
 
 class MissingAttributeError(DatasetError):

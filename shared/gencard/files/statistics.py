@@ -62,9 +62,9 @@ class _Calendar:
 
 _SPSS = _Calendar(
     epoch=-141_428,  # 1582-10-14, in seconds for dates, too
-    dates=("DATE", "ADATE", "EDATE", "SDATE", "JDATE"),
-    instants=("DATETIME", "YMDHMS"),
-    times=("TIME",),
+    dates=("date", "adate", "edate", "sdate", "jdate"),
+    instants=("datetime", "ymdhms"),
+    times=("time",),
     date_unit=1.0,
     instant_unit=1.0,
 )
@@ -79,11 +79,11 @@ _STATA = _Calendar(
 _SAS = _Calendar(
     epoch=-3_653,
     dates=(
-        *("DATE", "DAY", "DDMMYY", "MMDDYY", "YYMMDD", "JULIAN", "JULDAY", "WEEKDATE", "WEEKDATX"),
-        *("WORDDATE", "WORDDATX", "MONYY", "MMYY", "YYMM", "YYMON", "YYQ", "E8601DA", "B8601DA"),
+        *("date", "day", "ddmmyy", "mmddyy", "yymmdd", "julian", "julday", "weekdate", "weekdatx"),
+        *("worddate", "worddatx", "monyy", "mmyy", "yymm", "yymon", "yyq", "e8601da", "b8601da"),
     ),
-    instants=("DATETIME", "DATEAMPM", "E8601DT", "B8601DT", "DTDATE", "MDYAMPM"),
-    times=("TIME", "HHMM", "TOD", "E8601TM", "B8601TM"),
+    instants=("datetime", "dateampm", "e8601dt", "b8601dt", "dtdate", "mdyampm"),
+    times=("time", "hhmm", "tod", "e8601tm", "b8601tm"),
     date_unit=_DAY,
     instant_unit=1.0,
 )
@@ -274,7 +274,7 @@ def _times(seconds: np.ndarray[Any, Any], absent: np.ndarray[Any, Any]) -> pa.Ar
 
 def _kind_of(form: str, calendar: _Calendar) -> str:
     """Return "date", "instant", "time" or nothing for the format of a variable, such as ``DATE11``."""
-    plain = form if form.startswith("%") else form.upper().rstrip("0123456789.")
+    plain = form if form.startswith("%") else form.lower().rstrip("0123456789.")
     kinds = {"instant": calendar.instants, "date": calendar.dates, "time": calendar.times}
     if form.startswith("%"):
         tests = [(kind, any(plain.startswith(one) for one in forms)) for kind, forms in kinds.items()]

@@ -76,7 +76,7 @@ def _chosen(book: Any, sheet: str, field: str) -> str:
 
 
 @dataclass
-class _Column:
+class _SheetColumn:
     """Values of one column, batch by batch.
 
     Args:
@@ -168,7 +168,7 @@ class _Sheet:
         """Read it, or refuse it with the cell that makes it no table."""
         rows = enumerate(self._sheet.iter_rows())
         head, names, first = self._head(rows)
-        columns = [_Column() for _ in names]
+        columns = [_SheetColumn() for _ in names]
         self._check_merged(head)
         batch: list[list[Any]] = []
         second: list[Any] | None = None
@@ -186,13 +186,13 @@ class _Sheet:
         arrays = dict(zip(names, (array for array, _ in read), strict=True))
         return StoredTable(pa.table(arrays), tuple(described))
 
-    def _add(self, columns: list[_Column], batch: list[list[Any]], *, last: bool) -> None:
+    def _add(self, columns: list[_SheetColumn], batch: list[list[Any]], *, last: bool) -> None:
         """Add rows to the columns; empty rows at the end wait, and are dropped if they are the last."""
         end = len(batch)
         while end and all(value == _EMPTY for value in batch[end - 1]):
             end -= 1
-        for column, values in zip(columns, zip(*batch[:end], strict=True), strict=True):
-            column.add(values)
+        for place, column in enumerate(columns):
+            column.add([row[place] for row in batch[:end]])
         del batch[: len(batch) if last else end]
 
     def _head(self, rows: Iterator[tuple[int, list[Any]]]) -> tuple[int, list[str], int]:
@@ -229,7 +229,7 @@ class _Sheet:
                 )
 
     def _check_second(
-        self, second: list[Any] | None, columns: Sequence[_Column], head: int, first: int
+        self, second: list[Any] | None, columns: Sequence[_SheetColumn], head: int, first: int
     ) -> None:
         """Refuse a second row of names, such as units, above columns that hold no other text."""
         if second is None:
@@ -244,7 +244,7 @@ class _Sheet:
         return InvalidInputError(field=self._field, problem=problem, advice=advice)
 
 
-def _is_alone(column: _Column) -> bool:
+def _is_alone(column: _SheetColumn) -> bool:
     """Whether the first value of a column is its only text, beside at least two others."""
     values = [value for batch in column.batches for value in _values(batch) if value is not None]
     return len(values) > 2 and not any(isinstance(value, str) for value in values[1:])

@@ -70,6 +70,7 @@ class DraftedAttribute:
         rare: Number of labels that one or two records have, for the steward alone.
         undecided: Dates that could as well be read with day and month exchanged.
         description: Label of the variable, as the file declares it.
+        remark: How its values are read, as far as the steward should know; also part of ``note``.
     """
 
     name: str
@@ -85,6 +86,7 @@ class DraftedAttribute:
     rare: int = 0
     undecided: bool = False
     description: str = ""
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,7 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         rare,
         profile.undecided,
         profile.description,
+        profile.remark,
     )
 
 

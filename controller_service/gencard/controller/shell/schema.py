@@ -342,6 +342,9 @@ def say_columns(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> 
         marks = ", ".join(f"{mark} ({count:,})" for mark, count in column.marks.items())
         columns.add_row(escape(column.name), escape(_coding_words(column)), escape(marks))
     console.print(columns)
+    for column in drafts:
+        if column.remark:
+            say(f"{column.name}: {column.remark}")
     for question in questions_of_dates(file_format, drafts):
         say(question)
     for column in drafts:
@@ -367,13 +370,15 @@ def questions_of_dates(file_format: FileFormat, drafts: Sequence[DraftedAttribut
 
 def _format_words(file_format: FileFormat) -> str:
     words = [
-        file_format.encoding,
+        "" if file_format.sheet else file_format.encoding,
         f"delimiter {file_format.delimiter!r}" if file_format.delimiter else "",
     ]
     words.append(f"decimal mark {file_format.decimal!r}" if file_format.decimal != "." else "")
     words.append(f"thousands {file_format.thousands!r}" if file_format.thousands else "")
     words += [f"dates {form}" for form in file_format.dates]
     words.append("spaces around values removed" if file_format.trim else "")
+    words.append(f"sheet {file_format.sheet!r}" if file_format.sheet else "")
+    words.append(f"{file_format.skip} rows skipped" if file_format.sheet and file_format.skip else "")
     return ", ".join(filter(None, words))
 
 
