@@ -7,6 +7,7 @@ the same bytes.
 import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -134,17 +135,14 @@ def births(folder: Path) -> Path:
     return path
 
 
-Codes = dict[int | float | str, str]
-
-
-def _labelled() -> tuple[pd.DataFrame, dict[str, Codes]]:
+def _labelled() -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the survey with codes and their labels; -9 is "refused" and no number."""
     frame = survey()
     frame["sex"] = frame["sex"].map({"f": 2.0, "m": 1.0})
     frame["health"] = frame["health"].astype(float)
     frame["smoker"] = frame["smoker"].astype(float)
     frame["visit"] = frame["visit"].dt.date
-    labels: dict[str, Codes] = {
+    labels: dict[str, Any] = {
         "sex": {1.0: "male", 2.0: "female", 3.0: "other"},
         "health": dict(enumerate(("poor", "fair", "good", "excellent"))),
         "smoker": {0.0: "no", 1.0: "yes"},
