@@ -135,14 +135,14 @@ def births(folder: Path) -> Path:
     return path
 
 
-def _labelled() -> tuple[pd.DataFrame, dict[str, Any]]:
+def _labelled() -> tuple[pd.DataFrame, dict[str, dict[Any, str]]]:
     """Return the survey with codes and their labels; -9 is "refused" and no number."""
     frame = survey()
     frame["sex"] = frame["sex"].map({"f": 2.0, "m": 1.0})
     frame["health"] = frame["health"].astype(float)
     frame["smoker"] = frame["smoker"].astype(float)
     frame["visit"] = frame["visit"].dt.date
-    labels: dict[str, Any] = {
+    labels: dict[str, dict[Any, str]] = {
         "sex": {1.0: "male", 2.0: "female", 3.0: "other"},
         "health": dict(enumerate(("poor", "fair", "good", "excellent"))),
         "smoker": {0.0: "no", 1.0: "yes"},
@@ -169,12 +169,10 @@ def stata(folder: Path) -> Path:
     """Stata: value labels and extended missing values."""
     frame, labels = _labelled()
     frame["health"] = _rare(frame["health"], "a", 0.05, seed=7)
+    labels["health"]["a"] = "refused"
     path = folder / "survey.dta"
     pyreadstat.write_dta(
-        frame,
-        path,
-        variable_value_labels={**labels, "health": {**labels["health"], "a": "refused"}},
-        missing_user_values={"health": ["a"]},
+        frame, path, variable_value_labels=labels, missing_user_values={"health": ["a"]}
     )
     return path
 
