@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyreadstat
 
-from gencard.core.errors import TooLargeError
 from gencard.core.values import number_text
+from gencard.files.content import too_many_bytes
 from gencard.files.endings import ending_of
 from gencard.files.stored import (
     StoredColumn,
@@ -124,11 +124,7 @@ def _metadata(path: Path, ending: str) -> Any:
 def _check_size(meta: Any, rows: int, most_bytes: int) -> None:
     """Refuse a file whose records take too many bytes; compressed files do not show it by their size."""
     if rows * sum(map(int, meta.variable_storage_width.values())) > most_bytes:
-        limit = f"{most_bytes >> 20} MiB (limits.file_mib)"
-        raise TooLargeError(what="The unpacked size of the file", limit=limit, advice=_SMALLER)
-
-
-_SMALLER = "Split the file, leave out columns, or raise limits.file_mib in the settings."
+        raise too_many_bytes(most_bytes)
 
 
 def _batches(path: Path, ending: str, size: int) -> Iterator[dict[str, list[Any]]]:

@@ -108,19 +108,20 @@ _DAMAGED = (
 )
 
 
-def check_names(names: Sequence[str], field: str, places: Sequence[str]) -> None:
+def check_names(names: Sequence[str], field: str, places: Sequence[str] | str) -> None:
     """Refuse names of columns that are the same but for case or the form of Unicode.
 
     Args:
-        places: Words for the place of each column, such as "in cell B1".
+        places: Words for the place of each column, such as "in cell B1", or of all.
     """
     if len(names) > MOST_COLUMNS:
         raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
     seen: dict[str, str] = {}
-    for name, place in zip(names, places, strict=True):
+    each = [places] * len(names) if isinstance(places, str) else places
+    for name, place in zip(names, each, strict=True):
         plain = unicodedata.normalize("NFC", name).casefold()
         if plain in seen:
-            problem = f"has two columns of one name, '{seen[plain]}' and '{name}' {place}"
+            problem = f"has two columns of one name, '{seen[plain]}' and '{name}' {place}".rstrip()
             raise InvalidInputError(field=field, problem=problem, advice="Rename one of them.")
         seen[plain] = name
 

@@ -16,8 +16,9 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import python_calamine as calamine
 
-from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_text
+from gencard.files.content import too_many_bytes
 from gencard.files.endings import ending_of
 from gencard.files.stored import StoredColumn, StoredTable, check_names, whole_or_float
 
@@ -48,9 +49,7 @@ def _check_size(path: Path, most_bytes: int) -> None:
     """Refuse a workbook that unpacks to too many bytes, before anything is unpacked."""
     with zipfile.ZipFile(path) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > most_bytes:
-            limit = f"{most_bytes >> 20} MiB (limits.file_mib)"
-            advice = "Split the workbook, or raise limits.file_mib in the settings."
-            raise TooLargeError(what="The unpacked size of the file", limit=limit, advice=advice)
+            raise too_many_bytes(most_bytes)
 
 
 def _chosen(book: Any, sheet: str, field: str) -> str:

@@ -1,8 +1,10 @@
 """Awkward columns have the same codes from CSV, Parquet and every database, or the same refusal."""
 
+import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import duckdb
 import numpy as np
@@ -21,7 +23,8 @@ from tests.awkward_columns import COLUMNS, ROWS, stored
 pytest.importorskip("ibis")
 from gencard.controller.records.tables.engines import open_table
 
-FILES = ("csv", "parquet", *stored_files.FORMATS)
+FILES = ("csv", "csv.gz", "tsv", "zip", "parquet", *stored_files.FORMATS)
+TEXTS = ("csv", "csv.gz", "tsv", "zip")
 NAMES = dict(zip(COLUMNS, (f"c{axis}" for axis in range(len(COLUMNS))), strict=True))
 CODING = Coding(
     (
@@ -66,6 +69,10 @@ def source(request, postgres_socket, tmp_path_factory) -> Iterator[RecordSource]
     pq.write_table(stored(), folder / "records.parquet")
     pq.write_table(stored(), folder / "parquet" / "0.parquet")
     duckdb.execute(f"COPY (FROM '{folder}/records.parquet') TO '{folder}/records.csv'")
+    duckdb.execute(f"COPY (FROM '{folder}/records.parquet') TO '{folder}/records.tsv' (DELIMITER '\t')")
+    (folder / "records.csv.gz").write_bytes(gzip.compress((folder / "records.csv").read_bytes()))
+    with ZipFile(folder / "records.zip", "w", ZIP_DEFLATED) as archive:
+        archive.write(folder / "records.csv", "records.csv")
     if request.param in stored_files.FORMATS:
         held = [name for name in stored().column_names if is_held(request.param, name)]
         stored_files.write(stored().select(held), folder / f"records.{request.param}")
@@ -89,7 +96,7 @@ def test_each_value_has_its_code_wherever_it_is_stored(source, title):
     column = COLUMNS[title]
     if isinstance(source, Vault) and NAMES[title] not in source.coding.domain.attributes:
         pytest.skip(f"{source.path.suffix} cannot hold such a column")
-    is_text = isinstance(source, Vault) and source.path.suffix == ".csv"
+    is_text = isinstance(source, Vault) and source.path.name.endswith(TEXTS)
     expected = None if column.only_stored and is_text else column.codes
     repeated = None if expected is None else tuple(np.resize(expected, ROWS).tolist())
     assert codes(source, NAMES[title]) == repeated

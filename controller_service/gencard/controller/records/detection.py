@@ -10,12 +10,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import TextIO
 
 from gencard.controller.records.file_format import TOO_LONG, FileFormat, delimiter_of, first_lines
 from gencard.core.errors import EmptyDatasetError, InvalidInputError
 from gencard.core.values import MARKS
-from gencard.files import lines_of, open_file, open_text
-from gencard.files.endings import SHEETS, ending_of
+from gencard.files import lines_of
+from gencard.files.content import open_content, open_text_content
+from gencard.files.endings import SHEETS, TEXT, ending_of
+from gencard.files.stored import MOST_BYTES, check_names
 
 _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
 _SAMPLE = 5_000
@@ -64,11 +67,14 @@ def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int 
     if (sheet or skip) and not is_sheet:
         problem = "is no workbook, so a sheet and rows to skip cannot be stated"
         raise InvalidInputError(field="data", problem=problem)
-    if path.suffix != ".csv" or path.is_dir():
+    if ending_of(path) not in TEXT or path.is_dir():
         return FileFormat(sheet=sheet, skip=skip), None
     encoding = _encoding(path)
-    delimiter, skip = delimiter_of(first_lines(path, encoding))
-    sample, records, days = _checked_sample(path, encoding, delimiter, skip)
+    lines = first_lines(path, encoding)
+    comments = _comments(lines)
+    delimiter, skip = delimiter_of(lines[comments:])
+    skip += comments
+    sample, records, days, ends = _checked_sample(path, encoding, delimiter, skip)
     columns = [_present(column) for column in zip(*sample, strict=True)]
     decimal, thousands = _number_marks(columns)
     file_format = FileFormat(
@@ -79,8 +85,23 @@ def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int 
         thousands=thousands,
         dates=_date_formats([_present(values) for values in days]),
         trim=any(value != value.strip() for row in sample for value in row),
+        line_ends="mixed" if len(ends) > 1 else "",
     )
     return file_format, records
+
+
+def _comments(lines: Sequence[str]) -> int:
+    """Number of lines before the header that begin with ``#``, as comments do.
+
+    A single such line may also be the header, if the next line has as many values.
+    """
+    others = (number for number, line in enumerate(lines) if not line.startswith("#"))
+    comments = next(others, 0)
+    if comments == 1 and len(lines) > 1:
+        delimiter, _ = delimiter_of(lines[1:])
+        first, second = (next(csv.reader([line], delimiter=delimiter), []) for line in lines[:2])
+        return 0 if len(first) == len(second) > 1 else 1
+    return comments
 
 
 def _present(column: Sequence[str]) -> list[str]:
@@ -91,16 +112,16 @@ def _present(column: Sequence[str]) -> list[str]:
 
 def _encoding(path: Path) -> str:
     """By the byte order mark, else the first encoding that decodes every byte."""
-    with open_file(path, "data") as file:
+    with open_content(path, "data", MOST_BYTES) as file:
         head = file.read(4_096)
     if not head:
         raise EmptyDatasetError()
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    if b"\x00" in head[:512]:
+    if head[:512].count(0) * 4 > len(head[:512]):  # every second byte of most texts in UTF-16 is 0
         return "utf-16-le" if head[1:2] == b"\x00" else "utf-16-be"
     for encoding in _ENCODINGS:
-        with suppress(UnicodeDecodeError), open_text(path, "data", encoding) as text:
+        with suppress(UnicodeDecodeError), _opened(path, encoding) as text:
             while text.read(1 << 20):
                 pass
             return encoding
@@ -109,24 +130,29 @@ def _encoding(path: Path) -> str:
 
 def _checked_sample(
     path: Path, encoding: str, delimiter: str, skip: int
-) -> tuple[Rows, int, list[list[str]]]:
-    """The first records, how many there are, and all values of columns of dates; reads every line.
+) -> tuple[Rows, int, list[list[str]], set[str]]:
+    """Read every line: the first records, how many there are, all dates, and the ends of lines.
 
-    Refuses a file with lines of another width. In a file of one column, an empty line is a record.
+    Refuses a file with lines of another width, or with control characters. In a file of one column, an
+    empty line is a record.
     """
-    with open_text(path, "data", encoding) as file:
-        lines = lines_of(file, TOO_LONG)
+    with _opened(path, encoding) as file:
+        noted = _Lines(lines_of(file, TOO_LONG))
+        lines = iter(noted)
         for _ in range(skip):
             next(lines)
+            noted.end_record()
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
         with _readable(reader, skip):
             header = next(reader, [])
+            noted.end_record()
             _check_header(header, skip + 1)
             sample: Rows = []
             wrong: list[int] = []
             records = 0
             days = _Days()
             for row in reader:
+                noted.end_record()
                 records += bool(row) or len(header) == 1
                 if row and len(row) != len(header):
                     wrong.append(reader.line_num + skip)
@@ -138,7 +164,44 @@ def _checked_sample(
         raise InvalidInputError(field="data", problem=_ragged(wrong, len(header)))
     if not sample:
         raise EmptyDatasetError()
-    return sample, records, days.values(sample)
+    return sample, records, days.values(sample), noted.ends
+
+
+def _opened(path: Path, encoding: str) -> TextIO:
+    return open_text_content(path, "data", encoding, MOST_BYTES)
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+class _Lines:
+    """Lines of a file, with how records end; refuses control characters.
+
+    Args:
+        ends: Ends of the lines with which records end; there may be others inside quotation marks.
+    """
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines, self._last = lines, ""
+        self.ends: set[str] = set()
+
+    def __iter__(self) -> Iterator[str]:
+        for number, line in enumerate(self._lines, 1):
+            if match := _CONTROL.search(line):
+                place = f"line {number}, character {match.start() + 1}"
+                problem = f"has the control character U+{ord(match[0]):04X} in {place}"
+                raise InvalidInputError(field="data", problem=problem, advice=_NO_CONTROL)
+            self._last = line
+            yield line
+
+    def end_record(self) -> None:
+        """Note how the last line ends; the last one of a file may have no end."""
+        end = self._last[len(self._last.rstrip("\r\n")) :]
+        if end:
+            self.ends.add(end if end == "\r\n" else end[-1])
+
+
+_NO_CONTROL = "Remove it, or export the file again. Tabs and line ends may stand in quotation marks."
 
 
 class _Days:
@@ -197,6 +260,7 @@ def _check_header(header: Sequence[str], line: int) -> None:
         names_text = ", ".join(f"'{name}'" for name in repeated)
         problem = f"repeats column names in line {line}: {names_text}; rename the columns"
         raise InvalidInputError(field="data", problem=problem)
+    check_names([name for name in names if name], "data", f"in line {line}")
 
 
 def _ragged(lines: Sequence[int], width: int) -> str:

@@ -532,7 +532,7 @@ def with_derived(
     return [*(codes[name] for name in attributes), *columns[len(stored) :]]
 
 
-_NEW_MARKS = {"escape": None, "comment": "", "header": True, "sheet": ""}
+_NEW_MARKS = {"escape": None, "comment": "", "header": True, "sheet": "", "line_ends": ""}
 """Fields of formats that are left out at these values: they were not there in earlier versions."""
 
 
@@ -544,6 +544,7 @@ def how_read(
     stated = {
         name: value
         for name, value in asdict(file_format).items()
+        if name != "file_mib"  # says how much is read, not how
         if name not in _NEW_MARKS or value != _NEW_MARKS[name]
     }
     whole: dict[str, Any] = {"format": stated, "readings": unusual}

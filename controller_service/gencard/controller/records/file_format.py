@@ -11,6 +11,7 @@ from codecs import lookup
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
@@ -26,10 +27,10 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.files import LONGEST_LINE, lines_of, open_file, open_text
-from gencard.files.endings import SHEETS, STATISTICS
-from gencard.files.stored import is_stored
+from gencard.files.content import is_packed, open_content, open_text_content
+from gencard.files.endings import ENDINGS, PARQUET, ending_of
+from gencard.files.stored import MOST_BYTES
 
-_KINDS = (".csv", ".parquet")
 _Result = TypeVar("_Result")
 _UTF8 = ("utf-8", "utf-8-sig")
 
@@ -61,6 +62,8 @@ class FileFormat:
         dates: Formats of dates besides ISO 8601, such as ``%d.%m.%Y``; the first that fits is used.
         trim: ``true`` ignores spaces before and after values.
         sheet: Name of the sheet of a workbook; may be empty if only one sheet holds values.
+        line_ends: ``mixed`` if lines of a CSV file end in several ways; else all must end alike.
+        file_mib: Most MiB of the file when it is unpacked; by default ``limits.file_mib``.
 
     Raises:
         InvalidInputError: A mark is not one character, two marks are the same, the encoding is unknown,
@@ -80,6 +83,8 @@ class FileFormat:
     dates: tuple[str, ...] = ()
     trim: bool = False
     sheet: str = ""
+    line_ends: str = ""
+    file_mib: int = MOST_BYTES >> 20
 
     def __post_init__(self) -> None:
         if self.escape == self.quote:  # one form for one meaning
@@ -97,11 +102,19 @@ class FileFormat:
             raise InvalidInputError(field="format.decimal", problem=problem)
         if self.skip < 0:
             raise InvalidInputError(field="format.skip", problem="must be 0 or more")
+        if self.file_mib < 1:
+            raise InvalidInputError(field="format.file_mib", problem="must be 1 or more")
+        if self.line_ends not in ("", "mixed"):
+            raise InvalidInputError(field="format.line_ends", problem="must be mixed or empty")
+        self._check_marks()
+
+    def _check_marks(self) -> None:
         marks = [mark for mark in (self.delimiter, self.quote, self.comment) if mark]
         if len(set(marks)) < len(marks):
             raise InvalidInputError(field="format.quote", problem="must differ from the other marks")
-        if self.comment and not self.is_utf8:
-            raise InvalidInputError(field="format.comment", problem="is possible in UTF-8 only")
+        if self.comment and (self.line_ends or not self.is_utf8):
+            problem = "is possible in UTF-8 only, and if all lines end alike"
+            raise InvalidInputError(field="format.comment", problem=problem)
         skips = self.skip and not self.sheet
         unusual = skips or self.quote != '"' or self.escape_mark != '"' or self.comment
         if self.is_utf8 and not self.delimiter and (unusual or not self.header):
@@ -112,6 +125,10 @@ class FileFormat:
     def escape_mark(self) -> str:
         """The mark before a quotation mark inside a value; empty if there are no quotation marks."""
         return self.quote if self.escape is None else self.escape
+
+    @property
+    def most_bytes(self) -> int:
+        return self.file_mib << 20
 
     @property
     def is_utf8(self) -> bool:
@@ -171,9 +188,8 @@ USUAL = FileFormat()
 
 def check_path(path: Path) -> None:
     """Raises InvalidInputError where the engine would read something else than one file or folder."""
-    if path.suffix not in _KINDS and not is_stored(path) and not path.is_dir():
-        problem = "is none of the files that are read: .csv, .parquet, a folder of .parquet files, "
-        problem += ", ".join((*SHEETS, *STATISTICS))
+    if not ending_of(path) and not path.is_dir():
+        problem = f"is neither a folder of .parquet files nor a file that ends in {', '.join(ENDINGS)}"
         raise InvalidInputError(field="data", problem=problem)
     if not silently(lambda: path.is_file() or path.is_dir() or not path.exists()):
         raise DatasetUnavailableError  # a device or a pipe, on which the engine would wait
@@ -183,9 +199,9 @@ def check_path(path: Path) -> None:
 
 def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileFormat) -> str:
     """SQL for the table that a file holds, every value of CSV as text; may register it first."""
-    if path.suffix == ".parquet":
+    if ending_of(path) in PARQUET:
         return f"read_parquet({literal(str(path))}, binary_as_string = true)"
-    if file_format.is_utf8:
+    if file_format.is_utf8 and not (is_packed(path) or file_format.line_ends):
         with suppress(InvalidInputError):  # it names the path, which callers must not learn
             return _csv_table(path, stated(path, file_format))
         raise DatasetUnavailableError
@@ -210,13 +226,13 @@ def stated(path: Path, file_format: FileFormat) -> FileFormat:
     """
     if file_format.delimiter:
         return file_format
-    delimiter, skip = delimiter_of(first_lines(path, "utf-8-sig"))
+    delimiter, skip = delimiter_of(first_lines(path, "utf-8-sig", file_format.most_bytes))
     return replace(file_format, delimiter=delimiter, skip=skip)
 
 
-def first_lines(path: Path, encoding: str) -> list[str]:
+def first_lines(path: Path, encoding: str, most_bytes: int = MOST_BYTES) -> list[str]:
     """The first lines of a text file; raises InvalidInputError where one is too long."""
-    with open_text(path, "data", encoding) as file:
+    with open_text_content(path, "data", encoding, most_bytes) as file:
         return list(islice(lines_of(file, TOO_LONG), _FIRST_LINES))
 
 
@@ -310,6 +326,11 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
     from pyarrow import csv as arrow_csv  # noqa: PLC0415
     from pyarrow import dataset as arrow_dataset  # noqa: PLC0415
 
+    from gencard.controller.records.arrow_files import one_file  # noqa: PLC0415 - needs pyarrow
+
+    if file_format.comment:
+        problem = "is possible only in files that are not packed"
+        raise InvalidInputError(field="format.comment", problem=problem)
     doubled = file_format.escape_mark == file_format.quote
     parse = arrow_csv.ParseOptions(
         delimiter=file_format.delimiter or ",",
@@ -318,13 +339,15 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
         escape_char=False if doubled else file_format.escape_mark or False,
         newlines_in_values=True,
     )
+    opened = partial(open_content, path, "data", file_format.most_bytes)
     options = arrow_csv.ReadOptions(
         encoding=file_format.encoding,
         skip_rows=file_format.skip,
         autogenerate_column_names=not file_format.header,
     )
-    with arrow_csv.open_csv(path, read_options=options, parse_options=parse) as reader:
+    with opened() as file, arrow_csv.open_csv(file, options, parse) as reader:
         names = reader.schema.names
+    parse.ignore_empty_lines = len(names) > 1  # in a file of one column, an empty line is a record
     if file_format.header:
         names = [name or f"column{position}" for position, name in enumerate(names)]
     else:
@@ -335,7 +358,7 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
         column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
     )
     csv = arrow_dataset.CsvFileFormat(parse_options=parse, read_options=options, convert_options=convert)
-    return arrow_dataset.dataset(path, format=csv)
+    return arrow_dataset.dataset("content", filesystem=one_file(opened), format=csv)
 
 
 def literal(text: str) -> str:

@@ -160,6 +160,7 @@ def profiles(
     with enough_memory(), Records(path, file_format, explains=True) as records:
         if len(records.columns) > MOST_COLUMNS:
             raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
+        records.check_names()
         count, looks = 0, list[Profile]()
         for part in records.parts():
             if not count:

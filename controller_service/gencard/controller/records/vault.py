@@ -54,7 +54,9 @@ from gencard.core.errors import (
 from gencard.core.types import VersionKind
 from gencard.core.values import shown_rules
 from gencard.files import ParquetSize, check_footer
-from gencard.files.stored import StoredColumn, is_stored, read_stored
+from gencard.files.content import is_packed, open_content, too_many_bytes
+from gencard.files.endings import PARQUET, TEXT, ending_of
+from gencard.files.stored import StoredColumn, check_names, is_stored, read_stored
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,6 +148,8 @@ class Vault(StreamedRecords):
         reading = how_read(self.format, self.readings, self.persons.rule if self.persons else None)
         if reading == how_read(USUAL, {}):
             return digest
+        if not self.format.is_utf8 and len(self.coding.stored) == 1:
+            reading += " empty lines are records"  # before, they were none if the file has one column
         return hmac.new(salt, f"{digest} {reading}".encode(), sha256).hexdigest()
 
     def confirm(self, version: str, salt: bytes) -> None:
@@ -296,7 +300,8 @@ def open_source(
     from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
     from gencard.controller.records.tables.person_table import PersonTable  # noqa: PLC0415
 
-    if replace(file_format, dates=tuple(file_format.dates)) != USUAL:  # a job has lists
+    usual = replace(USUAL, file_mib=file_format.file_mib)
+    if replace(file_format, dates=tuple(file_format.dates)) != usual:  # a job has lists
         raise InvalidInputError(
             field="format", problem="applies to files only, not to tables of a database"
         )
@@ -322,12 +327,18 @@ class Records:
     @property
     def typed(self) -> bool:
         """Whether the file says which columns are texts; in one of texts alone all are."""
-        return self._path.suffix != ".csv"
+        return ending_of(self._path) not in TEXT
 
     def _stored(self) -> "pa.Table":
         """Read a workbook or a file of a statistical package, and note its columns."""
         with suppress(*(() if self._explains else (InvalidInputError, TooLargeError))):
-            stored = read_stored(self._path, "data", sheet=self._format.sheet, skip=self._format.skip)
+            stored = read_stored(
+                self._path,
+                "data",
+                sheet=self._format.sheet,
+                skip=self._format.skip,
+                most_bytes=self._format.most_bytes,
+            )
             self.described = {one.name: one for one in stored.columns}
             return stored.table
         raise DatasetUnavailableError
@@ -335,13 +346,13 @@ class Records:
     def __enter__(self) -> "Records":
         check_path(self._path)
         folder = self._folder = folder_at(self._path)
-        if folder is None and not silently(lambda: self._path.stat().st_size):
-            raise EmptyDatasetError()
-        if folder is not None or self._path.suffix == ".parquet":
+        if folder is None:
+            self._check_bytes(silently(lambda: self._path.stat().st_size))
+        if folder is not None or ending_of(self._path) in PARQUET:
             for file in folder.files if folder else (self._path,):
                 silently(partial(_check_footer, file))
         self._engine = silently(self._open)
-        if folder is not None or self._path.suffix == ".parquet":
+        if folder is not None or ending_of(self._path) in PARQUET:
             self._check_size()
         if folder is not None:
             folder.check_columns(self.rows(folder.columns_query))
@@ -356,7 +367,7 @@ class Records:
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         allowed = self._folder.listed if self._folder else f"[{literal(str(self._path))}]"
-        few = self._path.suffix == ".csv" and self._path.stat().st_size < _FEW_BYTES
+        few = not self.typed and self._path.stat().st_size < _FEW_BYTES
         # on a small file threads only wait for each other
         engine = duckdb.connect(":memory:", config=_ENGINE | ({"threads": 1} if few else {}))
         engine.execute("SET enable_progress_bar = false")
@@ -410,6 +421,13 @@ class Records:
         self.rows(_UNCOPIED)
         self.rows("DROP TABLE IF EXISTS copied")
 
+    def _check_bytes(self, size: int) -> None:
+        """Refuse an empty file, or one that is too large, by its bytes as they are unpacked."""
+        if not size:
+            raise EmptyDatasetError()
+        if size > self._format.most_bytes:
+            raise too_many_bytes(self._format.most_bytes)
+
     def _check_size(self) -> None:
         """Raises InvalidInputError if Parquet would unpack to far more than its size says."""
         files = self._folder.files if self._folder else (self._path,)
@@ -424,6 +442,20 @@ class Records:
         )
         stored = sum(silently(lambda: [file.stat().st_size for file in files]))
         ParquetSize(stored, int(unpacked), int(rows), int(columns)).check("data")
+        if unpacked:
+            self._check_bytes(int(unpacked))
+
+    def check_names(self) -> None:
+        """Refuse Parquet with names that the engine takes for one, and so renames: a and A.
+
+        Raises:
+            InvalidInputError: Two names differ by case, or by the form of Unicode, alone.
+        """
+        if ending_of(self._path) in PARQUET or self._folder:
+            from pyarrow.parquet import read_schema  # noqa: PLC0415 - only for a first look
+
+            file = self._folder.files[0] if self._folder else self._path
+            check_names(silently(lambda: read_schema(file).names), "data", "")
 
     def columns_named(self, names: Sequence[str]) -> list[Column]:
         """Raises MissingAttributeError, which names all that the file lacks."""
@@ -449,8 +481,8 @@ _UNCOPIED = "CREATE OR REPLACE TEMP VIEW records AS SELECT * FROM stored"
 def check_detected(path: Path, file_format: FileFormat) -> None:
     """Refuse a CSV file whose format is not stated, where the engine by itself would count otherwise.
 
-    Services of before left the format to the engine. A workbook, or a file of a statistical package, is
-    refused with the reason if it cannot be read.
+    Services of before left the format to the engine. An archive, a workbook, or a file of a statistical
+    package is refused with the reason if it cannot be read.
 
     Raises:
         InvalidInputError: The numbers of records differ.
@@ -459,7 +491,13 @@ def check_detected(path: Path, file_format: FileFormat) -> None:
     if is_stored(path):
         with Records(path, file_format, explains=True):
             return
-    if path.suffix != ".csv" or path.is_dir() or file_format.delimiter or not file_format.is_utf8:
+    if is_packed(path):
+        with open_content(path, "data", file_format.most_bytes) as content:
+            while content.read(1 << 20):
+                pass
+        return
+    is_stated = file_format.delimiter or file_format.line_ends or not file_format.is_utf8
+    if ending_of(path) not in TEXT or path.is_dir() or is_stated:
         return
     with Records(path, file_format) as records:
         ((stated,),) = records.rows("SELECT count(*) FROM records")

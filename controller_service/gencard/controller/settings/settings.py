@@ -1,6 +1,7 @@
 """The settings file: tables of the service and of its datasets."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -204,6 +205,8 @@ class Limits(Section):
     keep_days: int = Field(default=90, ge=0)
     """Days after its last change at which a proposal that was never agreed is deleted; 0 keeps all of
     them."""
+    file_mib: PositiveInt = 16_384
+    """Size of a file of records when it is unpacked, in MiB; more is refused with ``TOO_LARGE``."""
     tick_seconds: float = Field(default=0.0, ge=0.0, le=86_400.0)
     """Seconds between the times at which an operation reports progress or its end, so that durations
     reveal little about records: 0 to 86,400. 0 reports at once."""
@@ -367,6 +370,17 @@ class Settings(BaseSettings):
             )
         return self
 
+    def _with_file_limit(self) -> "Settings":
+        """Give each dataset's format the limit of all files, where it states none."""
+        limit = {"file_mib": self.limits.file_mib}
+        datasets = [
+            entry.model_copy(
+                update={"format": replace(entry.format, values={**limit, **entry.format.values})}
+            )
+            for entry in self.datasets
+        ]
+        return self.model_copy(update={"datasets": tuple(datasets)})
+
     @classmethod
     def load(cls, path: Path) -> "Settings":
         """The settings in a file, with absolute paths.
@@ -388,7 +402,7 @@ class Settings(BaseSettings):
             refusal = refusal_of(error, path.name, cls.model_fields)
         else:
             anchored: Settings = _anchored(settings, path.absolute().parent)
-            return anchored
+            return anchored._with_file_limit()
         raise refusal
 
 

@@ -1,0 +1,111 @@
+"""Content of a text file when it is unpacked: plain, ``.gz``, or ``.zip`` with one text file."""
+
+import gzip
+import io
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, TextIO
+
+from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.files import open_file
+from gencard.files.endings import ending_of
+
+_INSIDE = (".csv", ".tsv", ".txt")
+_DAMAGES = (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, ValueError)
+_DAMAGED = "Check that the archive is whole, and pack the file again."
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a text file has to be unpacked, by its ending."""
+    return ending_of(path).endswith((".gz", ".zip"))
+
+
+def open_content(path: Path, field: str, most_bytes: int) -> BinaryIO:
+    """Open a text file, and unpack it while it is read; no copy is written.
+
+    Args:
+        field: Name of the argument that named the file, for errors.
+        most_bytes: Most bytes that may be read.
+
+    Returns:
+        A stream whose reading raises InvalidInputError if the archive is damaged, and TooLargeError if
+        there are more bytes.
+
+    Raises:
+        InvalidInputError: As ``open_file``; or the archive cannot be read, is encrypted, or holds more
+            or less than one text file.
+    """
+    file = open_file(path, field)
+    if not is_packed(path):
+        return io.BufferedReader(_Bounded(file, field, most_bytes))
+    try:
+        inside: Any = gzip.GzipFile(fileobj=file)
+        if ending_of(path) == ".zip":
+            inside = _only_file(zipfile.ZipFile(file), field)
+    except _DAMAGES:
+        file.close()
+        raise _wrong(field, "cannot be unpacked", _DAMAGED) from None
+    except BaseException:
+        file.close()
+        raise
+    return io.BufferedReader(_Bounded(inside, field, most_bytes), buffer_size=1 << 20)
+
+
+def open_text_content(path: Path, field: str, encoding: str, most_bytes: int) -> TextIO:
+    """Open it as text, with its line ends as they are; raises as ``open_content``."""
+    return io.TextIOWrapper(open_content(path, field, most_bytes), encoding=encoding, newline="")
+
+
+def too_many_bytes(most_bytes: int) -> TooLargeError:
+    """Return the error for a file of more bytes than a limit, when it is unpacked."""
+    return TooLargeError(
+        what="The unpacked size of the file",
+        limit=f"{most_bytes >> 20:,} MiB (limits.file_mib)",
+        advice="Split the file, leave out columns, or raise limits.file_mib in the settings.",
+    )
+
+
+def _only_file(archive: zipfile.ZipFile, field: str) -> Any:
+    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    if len(entries) != 1:
+        raise _wrong(field, "must hold exactly one file", "Pack one file, or give the files unpacked.")
+    (entry,) = entries
+    if entry.flag_bits & 0x1:
+        raise _wrong(field, "is an encrypted archive", "Pack it without a password.")
+    if PurePosixPath(entry.filename).suffix.lower() not in _INSIDE:
+        problem = f"must hold a file that ends in {', '.join(_INSIDE)}"
+        raise _wrong(field, problem, "Give other files as they are: .xlsx, .parquet and others.")
+    return archive.open(entry)
+
+
+def _wrong(field: str, problem: str, advice: str) -> InvalidInputError:
+    return InvalidInputError(field=field, problem=problem, advice=advice)
+
+
+class _Bounded(io.RawIOBase):
+    """A stream of at most so many bytes, whose errors are ours."""
+
+    def __init__(self, stream: Any, field: str, most_bytes: int) -> None:
+        self._stream, self._field, self._most = stream, field, most_bytes
+        self._left = most_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, and return the number of bytes."""
+        try:
+            block = self._stream.read(len(buffer))
+        except _DAMAGES:
+            raise _wrong(self._field, "cannot be unpacked", _DAMAGED) from None
+        self._left -= len(block)
+        if self._left < 0:
+            raise too_many_bytes(self._most)
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
