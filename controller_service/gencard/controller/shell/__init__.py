@@ -1,6 +1,7 @@
 """``gencard-controller``: the steward's shell."""
 
 import os
+import re
 
 from gencard.core.errors import GencardError, NotFoundError
 from gencard.shell import print_error
@@ -19,10 +20,27 @@ _LISTED_BY = {
 _CARDS = "List cards with `gencard-controller cards`; names are exact."
 
 
+_READ_RECORDS = (
+    "Check that the file or table is there, whole, and may be read by this account; `init` and "
+    "`gencard-controller check` name the line or cell that is wrong."
+)
+_HERE = {
+    "DATASET": _READ_RECORDS,
+    "DATASET_UNAVAILABLE": _READ_RECORDS,
+    "BOX_NOT_LENT": "Add its name to black_boxes in the [lending] section of the settings.",
+    "BOX_NOT_REVIEWED": "Review it: `gencard-controller boxes review NAME --by ...`.",
+    "TOO_MANY_REFUSALS": "Run `gencard-controller refusals`.",
+}
+"""Advice to a steward, by the reason of an error, if others are advised to ask one."""
+
+_TO_ASK = re.compile(r"[^.;]*\b(ask|tell) the (controller's )?steward\b[^.;]*[.;]?", re.IGNORECASE)
+
+
 def advice_of(error: GencardError) -> str:
-    """Return the advice to a steward at this shell."""
+    """Return the advice to a steward at this shell, who is not told to ask the steward."""
     if error.reason != NotFoundError.reason:
-        return error.advice
+        rest = _TO_ASK.sub("", error.advice).strip()
+        return _HERE.get(error.reason) or rest or "Run `gencard-controller doctor`."
     return _LISTED_BY.get(error.fields.get("what", "").partition(" '")[0], _CARDS)
 
 
