@@ -4,8 +4,9 @@ import gzip
 import io
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, NoReturn, TextIO
 
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.files import open_file
@@ -109,3 +110,45 @@ class _Bounded(io.RawIOBase):
         if not self.closed:
             self._stream.close()
         super().close()
+
+
+def arrow_files(opened: Callable[[], BinaryIO]) -> Any:
+    """Return a file system of Arrow with one file, of any name, which nobody can write to.
+
+    Args:
+        opened: Opens the file anew for each reading.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - most files need no Arrow
+    from pyarrow import fs  # noqa: PLC0415
+
+    class OneFile(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+        def __hash__(self) -> int:
+            return id(self)
+
+        def get_type_name(self) -> str:
+            return "one file"
+
+        def normalize_path(self, path: str) -> str:
+            return path
+
+        def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
+            return [fs.FileInfo(path, fs.FileType.File) for path in paths]
+
+        def get_file_info_selector(self, _: Any) -> list[fs.FileInfo]:
+            return []
+
+        def open_input_stream(self, _: str) -> pa.PythonFile:
+            return pa.PythonFile(opened(), "r")
+
+        open_input_file = open_input_stream
+
+        def _refuse(self, *_: Any) -> NoReturn:
+            raise PermissionError
+
+        create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
+        delete_file = move = copy_file = open_output_stream = open_append_stream = _refuse
+
+    return fs.PyFileSystem(OneFile())

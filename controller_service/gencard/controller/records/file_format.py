@@ -27,7 +27,7 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.files import LONGEST_LINE, lines_of, open_file, open_text
-from gencard.files.content import is_packed, open_content, open_text_content
+from gencard.files.content import arrow_files, is_packed, open_content, open_text_content
 from gencard.files.endings import ENDINGS, PARQUET, ending_of
 from gencard.files.stored import MOST_BYTES
 
@@ -326,8 +326,6 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
     from pyarrow import csv as arrow_csv  # noqa: PLC0415
     from pyarrow import dataset as arrow_dataset  # noqa: PLC0415
 
-    from gencard.controller.records.arrow_files import one_file  # noqa: PLC0415 - needs pyarrow
-
     if file_format.comment:
         problem = "is possible only in files that are not packed"
         raise InvalidInputError(field="format.comment", problem=problem)
@@ -358,7 +356,7 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
         column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
     )
     csv = arrow_dataset.CsvFileFormat(parse_options=parse, read_options=options, convert_options=convert)
-    return arrow_dataset.dataset("content", filesystem=one_file(opened), format=csv)
+    return arrow_dataset.dataset("content", filesystem=arrow_files(opened), format=csv)
 
 
 def literal(text: str) -> str:
