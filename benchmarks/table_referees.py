@@ -117,7 +117,7 @@ def means(records: Coded, answer: Answer, response: str, term: str) -> Pairs:
 
 
 def quantiles(records: Coded, answer: Answer, response: str, term: str) -> Pairs:
-    """Quantiles by group, of type 1: the middle of the level that holds each, if levels are intervals."""
+    """Quantiles by group, of type 1: the middle of the level that holds each."""
     wanted = [float(name) for name in answer.table("quantiles").column_names]
     groups = _groups(records, response, term)
     rows = [np.quantile(group, wanted, method="inverted_cdf") for group in groups]
