@@ -112,6 +112,13 @@ def init(
             "The service does not need it."
         ),
     ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Offer exact counts, histograms and sums, too: for records that are public or made up.",
+        ),
+    ] = False,
 ) -> None:
     """Draft settings, schema, certificates and keys. Overwrites nothing."""
     records = records_at(data, "--data")
@@ -130,6 +137,7 @@ def init(
             project=project,
             address=address,
             authority_key=authority_key,
+            exact=exact,
             progress=lambda name: status.update(f"Reading {escape(name)}"),
         )
     console.print(f"Made [bold]{escape(str(drafted.folder))}[/]")
