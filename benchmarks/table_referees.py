@@ -117,11 +117,14 @@ def means(records: Coded, answer: Answer, response: str, term: str) -> Pairs:
 
 
 def quantiles(records: Coded, answer: Answer, response: str, term: str) -> Pairs:
-    """Quantiles by group, of type 1."""
+    """Quantiles by group, of type 1: the middle of the level that holds each."""
     wanted = [float(name) for name in answer.table("quantiles").column_names]
     groups = _groups(records, response, term)
     rows = [np.quantile(group, wanted, method="inverted_cdf") for group in groups]
-    yield _values(answer, "quantiles"), rows
+    if any(table.name == "lower" for table in answer.tables):
+        yield (_values(answer, "lower") + _values(answer, "upper")) / 2, rows
+    else:
+        yield _values(answer, "quantiles"), rows
 
 
 def ttest(records: Coded, answer: Answer, response: str, term: str, test: str = "pooled") -> Pairs:

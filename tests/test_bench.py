@@ -3,13 +3,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks import __main__ as every
-from benchmarks import bench, speed, speed_once
+from benchmarks import bench, first_hour, first_hour_files, first_hour_truth, speed, speed_once
 from benchmarks.peers import Peer, Peers, record, recorded
+from tests.messy_files import MESSY
 from tests.system.raw_calls import eventually
 
 
@@ -204,3 +207,76 @@ def test_an_unknown_benchmark_is_refused_before_one_runs(capsys):
         every.main(["start", "stat"])
     assert ended.value.code == 2
     assert "unknown benchmarks: stat; available: answers, " in capsys.readouterr().err
+
+
+class TestFirstHour:
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "attributes": [
+            {"name": "plz", "labels": ["01067", "10115"], "text": True},
+            {"name": "answer", "labels": ["1", "2"], "missing": ["99"]},
+            {"name": "pay", "edges": [0, 100, 200], "step": "0.5", "missing": True},
+            {"name": "day", "dates": ["2020-01-01", "2021-01-01"]},
+        ]
+    }
+    FILE = pd.DataFrame(
+        {
+            "plz": ["01067", "10115"] * 2,
+            "answer": ["1", "2.0", "", "99"],
+            "pay": ["10,5", "1.100", "", "20"],
+            "day": ["01.02.2020", "02.02.2020"] * 2,
+        }
+    )
+    WRITTEN: ClassVar[dict[str, Any]] = {"decimal": ",", "thousands": ".", "dates": ["%d.%m.%Y"]}
+    ROWS = pd.DataFrame(
+        {
+            "plz": ["10115", "01067"] * 2,
+            "answer": ["2", "1", "", ""],
+            "pay": ["10.5", "1100", "", "20"],
+            "day": ["2020-02-01", "2020-02-02"] * 2,
+        }
+    )
+
+    def compared(self, **columns):
+        rows = self.ROWS.assign(**columns)
+        schema = {"attributes": [dict(one) for one in self.SCHEMA["attributes"]]}
+        schema["attributes"][2]["edges"] = [0, 100, 2000]
+        return first_hour_truth.differences(self.FILE, rows, schema, self.WRITTEN)
+
+    def test_rows_that_say_what_the_file_says_differ_in_nothing(self):
+        found = self.compared()
+        assert (found.mean, found.share, found.altered, found.compared) == (0.0, 0.0, (), 4)
+
+    @pytest.mark.parametrize(
+        ("column", "values", "part"),
+        [
+            ("plz", ["1067", "10115"] * 2, "altered"),
+            ("answer", ["1", "3", "", ""], "altered"),
+            ("pay", ["10.25", "1100", "", "20"], "altered"),
+            ("pay", ["10.5", "2100", "", "20"], "altered"),
+            ("pay", ["k.A.", "1100", "", "20"], "altered"),
+            ("plz", ["10115"] * 4, "share"),
+            ("pay", ["10.5", "1100", "1", "20"], "share"),
+            ("pay", ["110.5", "1100", "", "20"], "mean"),
+            ("day", ["2020-02-02"] * 4, "mean"),
+        ],
+    )
+    def test_another_value_share_or_mean_is_named(self, column, values, part):
+        found = self.compared(**{column: values})
+        assert getattr(found, part)
+        assert column in (*found.altered, *found.worst)
+
+    def test_there_are_enough_files_and_the_messy_ones_among_them(self):
+        assert len(first_hour_files.FILES) > first_hour.LEAST_FILES
+        assert {*MESSY} < {*first_hour_files.FILES}
+
+    def test_one_file_goes_from_init_to_rows_and_a_regression(self):
+        result = first_hour.run(quick=True, names=["codes"])
+        assert {target.name: target.value for target in result.targets if not target.met} == {}
+        (row,) = result.tables[0].rows
+        assert row[:4] == ("codes", 5, 7, 0)
+
+    def test_a_refused_file_is_refused_by_a_message(self, tmp_path):
+        path = first_hour_files.REFUSED["ragged lines"](tmp_path)
+        said, is_refused = first_hour.refusal(path, tmp_path)
+        assert is_refused
+        assert "2002, 2003" in said

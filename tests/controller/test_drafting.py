@@ -547,6 +547,20 @@ class TestFiles:
 numbers = st.floats(-1e12, 1e12, allow_nan=False, allow_subnormal=False)
 
 
+def test_exact_counts_histograms_and_sums_are_offered_where_that_is_wanted(tmp_path, fair):
+    plain, exact = (
+        Settings.load(draft(tmp_path / name, fair, now=NOW, exact=name == "exact").settings).datasets[0]
+        for name in ("plain", "exact")
+    )
+    assert plain.policy.mechanisms == (Mechanism.GAUSSIAN,)
+    assert set(exact.policy.mechanisms) == {Mechanism.EXACT, Mechanism.GAUSSIAN}
+    assert (plain.policy.sums, plain.policy.histograms) == ("noise", "noise")
+    assert (exact.policy.sums, exact.policy.histograms) == ("exact", "exact")
+    assert exact.policy.measuring(noisy=False).largest_order == 4
+    more = exact.caps.analyst.statistics - plain.caps.analyst.statistics
+    assert exact.policy.most_per_card.statistics - plain.policy.most_per_card.statistics == more > 0
+
+
 @given(
     st.lists(numbers, min_size=9, max_size=9, unique=True).map(sorted),
     st.none() | st.integers(0, 3),

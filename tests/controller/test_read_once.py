@@ -1,5 +1,9 @@
 """`init` and `check` read a file once: the one copies its columns, the other holds its numbers."""
 
+import pickle
+import re
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,6 +22,7 @@ from gencard.controller.records.records import check_records
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.records.vault import Records, Vault
 from gencard.controller.settings.dataset_draft import schema_text
+from gencard.core.values import TEXT_RULES, number_of, shown_rules
 from tests.controller.test_check_values import entry_of
 
 COMMAS = FileFormat(delimiter=",", decimal=",", thousands=".", trim=True)
@@ -208,6 +213,41 @@ def test_dates_with_a_time_are_counted_in_memory(tmp_path):
     schema = schema_of_table(DECLARED | {"attributes": [attribute]})
     vault = Vault(path, schema.coding, schema.readings)
     assert vault.held().unzoned() == vault.unzoned() == {"day": 3}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    texts=st.lists(st.text("019.eE+_ -", max_size=4), min_size=1, max_size=30),
+    labels=st.sets(st.sampled_from(["0", "1", "19", "09", "1e9", "99"]), min_size=1).map(sorted),
+)
+def test_codes_compared_by_value_are_counted_whatever_the_labels_are(tmp_path_factory, texts, labels):
+    """By brute force: the labels, which are looked up first, change no count."""
+    path = tmp_path_factory.mktemp("codes") / "records.csv"
+    pd.DataFrame({"code": texts, "x": 1}).to_csv(path, index=False)
+    attribute = {"name": "code", "labels": labels, "missing": ["99"]}
+    schema = schema_of_table(DECLARED | {"attributes": [attribute]})
+    present = [text for text in texts if text and number_of(text.strip()) != 99]
+    decimals = [text for text in present if "." in text and number_of(text.strip()) is not None]
+    wholes = [text.strip() for text in present if "." not in text]
+    signs = [sum(bool(re.fullmatch(rule.pattern, one)) for one in wholes) for rule in TEXT_RULES]
+    expected = sum(shown_rules(len(decimals), *signs).values())
+    vault = Vault(path, schema.coding, schema.readings, FileFormat(delimiter=","))
+    assert vault.held().texts_by_value() == vault.texts_by_value() == {"code": expected}
+
+
+def test_check_loads_no_pandas(tmp_path):
+    """It takes as long to load as a million records to check."""
+    entry = entry_of(tmp_path, **frame())
+    entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
+    settings_file = tmp_path / "entry.pickle"
+    settings_file.write_bytes(pickle.dumps(entry))
+    program = """if True:
+        import pickle, sys
+        from gencard.controller.records.records import check_records
+        check_records(pickle.load(open(sys.argv[1], "rb")))
+        assert "pandas" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", program, str(settings_file)], check=True)
 
 
 def test_records_beyond_memory_stay_in_the_file(tmp_path, monkeypatch):

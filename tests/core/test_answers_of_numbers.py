@@ -363,6 +363,60 @@ class TestHistograms:
             assert lower <= true <= upper
             assert lower <= value <= upper
 
+    def test_quantiles_of_groups_are_placed_inside_the_levels_that_hold_them(self, records):
+        """From levels, too, a bound covers the value of the rank, and the place grows with the share."""
+        options = {"q": self.SHARES}
+        for text, column in (("y ~ g", "y"), ("x ~ g", "x"), ("z ~ g", "z"), ("k ~ g", "k")):
+            psi = psi_with(records, [tuple(sorted({"g", column}))], [])
+            answer = asked(records, text, Analysis.QUANTILES, options=options, psi=psi)
+            tables = [np.array(answer.table(name).values) for name in ("quantiles", "lower", "upper")]
+            assert answer.table("quantiles").row_names == ("a", "b", "c")
+            assert len(np.unique(tables[0])) > len(np.unique(tables[1])) or column == "k"
+            for place, group in enumerate("abc"):
+                values = np.sort(records[column][records.g == group].dropna())
+                ranks = [max(1, ceil(share * len(values))) for share in self.SHARES]
+                placed, lower, upper = (table[place] for table in tables)
+                true = values[np.array(ranks) - 1]
+                assert (lower <= true).all()
+                assert (true <= upper).all()
+                assert (lower <= placed).all()
+                assert (placed <= upper).all()
+                assert (np.diff(placed) >= 0).all()
+
+    def test_a_uniform_number_is_placed_where_it_is(self):
+        """Every fourth number, so that quantiles inside a level are those of the records."""
+        frame = pd.DataFrame({"g": "a", "x": np.arange(0, 20, 0.25).astype(int), "h": "no"})
+        frame = frame.assign(y=1.0, z=0.0, k=0.0)
+        psi = psi_with(frame, [("g", "x")], [])
+        answer = asked(frame, "x ~ g", Analysis.QUANTILES, options={"q": (0.25, 0.5, 0.75)}, psi=psi)
+        assert answer.table("quantiles").values[0] == (4.0, 9.0, 14.0)
+        assert answer.table("lower").values[0] == (0.0, 0.0, 0.0)
+        assert answer.table("upper").values[0] == (19.0, 19.0, 19.0)
+        assert any("evenly inside a level" in note for note in answer.notes)
+
+    def test_beyond_an_edge_only_a_lower_bound_is_certain(self):
+        one = scaled("y", "1", "0 10 100")
+        open_end = replace(one, coding=replace(one.coding, scale=replace(one.coding.scale, above=True)))
+        coding = Coding((Attribute("g", Labels(("a",))), open_end))
+        tables = {("g", "y"): np.array([[30, 10]])}
+        psi = Psi(coding.domain, tuple(Measurement(*one) for one in tables.items()))
+        margins, options = PsiMargins.of(psi, coding), {"q": (0.5, 0.9)}
+        of_levels = answer_of("y ~ g", Analysis.QUANTILES, margins, coding, options=options)
+        assert of_levels.table("quantiles").values == ((6.0, None),)
+        assert of_levels.table("lower").values == ((0.0, 10.0),)
+        assert of_levels.table("upper").values == ((9.0, None),)
+        histogram = HistogramMeasurement("y", (30, 10), 0.0)
+        margins = PsiMargins.of(replace(psi, histograms=(histogram,)), coding)
+        of_cells = answer_of("y ~ 1", Analysis.QUANTILES, margins, coding, options=options)
+        assert of_cells.table("quantiles").values[1] == (None, 10.0, None)
+        for answer in (of_levels, of_cells):
+            assert any("at least its lower bound" in note for note in answer.notes)
+
+    def test_numbers_that_an_analyst_gives_levels_stay_those_of_levels(self, records):
+        margins = PsiMargins.of(psi_with(records, [("g", "x")], []), CODING)
+        answer = answer_of("x ~ g", Analysis.QUANTILES, margins, CODING, values={"x": [1, 2, 3]})
+        assert {table.name for table in answer.tables} == {"quantiles", "cumulative shares"}
+
     def test_a_histogram_answers_for_the_whole_column_alone(self, records):
         counts = self.fine(records)[1]
         histogram = HistogramMeasurement("y", tuple(counts), 0.0)

@@ -159,7 +159,7 @@ JUDGED = {
     },
     "quantiles": {
         "spread": "cumulative shares.*, n",
-        "left out": "quantiles.*",
+        "left out": "lower.*, quantiles.*, upper.*",
     },
     "ttest": {
         "interval": (

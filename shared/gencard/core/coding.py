@@ -199,16 +199,22 @@ class Edges:
         return (*intervals, *((MISSING,) if self.missing else ()))
 
     @property
+    def grid(self) -> Fraction:
+        """Difference between neighbouring values; 0 where any real number is allowed."""
+        if self.scale is not None:
+            return Fraction(self.scale.step)
+        return Fraction() if self.decimals is None else Fraction(1, 10**self.decimals)
+
+    @property
     def ends(self) -> tuple[tuple[Fraction, Fraction], ...]:
         """Least and largest number of each level, without "missing", as their shortest decimals say.
 
         Where any real number is allowed, the largest one is the upper edge.
         """
+        step = self.grid
         if self.scale is not None:
-            step = Fraction(self.scale.step)
             edges = [steps_of(shortest(edge), self.scale.step) * step for edge in self.edges]
         else:
-            step = Fraction() if self.decimals is None else Fraction(1, 10**self.decimals)
             edges = [Fraction(repr(float(edge))) for edge in self.edges]
         highs = [*(edge - step for edge in edges[1:-1]), edges[-1]]
         if self.scale is not None:

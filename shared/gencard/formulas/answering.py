@@ -14,7 +14,12 @@ import numpy as np
 
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.design import Option, Question, observed_levels
-from gencard.core.answers.families.histograms import histogram_quantiles, level_means
+from gencard.core.answers.families.histograms import (
+    histogram_quantiles,
+    level_means,
+    quantiles_inside_levels,
+)
+from gencard.core.answers.families.levels import has_noise
 from gencard.core.answers.kinds import AnalysisKind, answered, kind_of, plain_answer
 from gencard.core.answers.margins import (
     Margins,
@@ -126,6 +131,8 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     notes = (*notes, *_centred_note(used), *_values_note(formula, where, coding, values))
     if bootstrap is None:
         answer = answered(question, part)
+        if _counts_as_declared(request) and not any(has_noise(part, clique) for clique in cliques):
+            answer = quantiles_inside_levels(part, question, answer)
         return replace(answer, notes=(*answer.notes, *notes))
     whole = noisy_whole(margins)
     if whole is None:
@@ -161,8 +168,8 @@ def _histogram_answer(margins: Margins, text: str, request: AnswerRequest) -> An
     """Quantiles of a whole column whose histogram psi has; None for any other question."""
     written, coding = request.written, request.coding
     name, measured = written.formula.response, measured_of(margins)
-    whole = request.kind is Analysis.QUANTILES and not written.formula.terms and not request.where
-    if not whole or name is None or written.response != written_name(name) or name in request.values:
+    whole = not written.formula.terms and not request.where
+    if name is None or not whole or not _counts_as_declared(request):
         return None
     one = coding.attribute(name).coding
     histogram = measured.histogram(name) if measured else None
@@ -172,6 +179,13 @@ def _histogram_answer(margins: Margins, text: str, request: AnswerRequest) -> An
     answer = histogram_quantiles(question, one, histogram)
     noise = f"noise of standard deviation {histogram.stddev:.3g} on each count"
     return replace(answer, rests_on=((name,),), noise=noise if histogram.stddev else answer.noise)
+
+
+def _counts_as_declared(request: AnswerRequest) -> bool:
+    """Whether quantiles are those of an attribute whose levels stand for the numbers declared."""
+    name, written = request.written.formula.response, request.written.response
+    is_plain = name is not None and written == written_name(name) and name not in request.values
+    return is_plain and request.kind is Analysis.QUANTILES
 
 
 def _histogram_means(margins: Margins, coding: Coding, names: Clique) -> dict[str, list[float]]:

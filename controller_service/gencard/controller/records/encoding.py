@@ -5,6 +5,7 @@ never a value's text, and turns a batch of these numbers into codes.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -115,6 +116,11 @@ class Column:
         signs = (f"regexp_full_match({whole}, '{rule.pattern}')" for rule in TEXT_RULES)
         return f"({self.number} IS NOT NULL AND {whole} IS NULL)", *signs
 
+    def is_plain_label(self, labels: Sequence[str]) -> str:
+        """Whether a text is one of some labels, and a whole number that shows none of the signs."""
+        plain = [quoted(label, "'") for label in labels if re.fullmatch("[1-9][0-9]{0,14}|0", label)]
+        return f"{self.text} IN ({', '.join(plain)})" if plain else "false"
+
     @property
     def compact_date(self) -> str:
         """The value as a date if it is the whole number YYYYMMDD, else NULL."""
@@ -147,22 +153,23 @@ class Column:
     @property
     def plain_days(self) -> str:
         """The value as days since 1970-01-01, NULL where it is no date or has a time of day."""
+        return f"CASE WHEN {self.is_midnight} THEN {self.days} END"
+
+    @property
+    def is_midnight(self) -> str:
+        """Whether a date has no time of day, or that of midnight without an offset."""
+        if self.kind == "DATE":
+            return "true"
         if self.kind.startswith("TIMESTAMP"):
-            midnight = f"{self.text} LIKE '%00:00:00'"
-        elif self.kind == "DATE":
-            return self.days
-        else:
-            midnight = (
-                f"(NOT contains({self.text}, ':') OR regexp_full_match({self.text}, '{_MIDNIGHT}'))"
-            )
-        return f"CASE WHEN {midnight} THEN {self.days} END"
+            return f"({self.text} LIKE '%00:00:00')"
+        return f"(NOT contains({self.text}, ':') OR regexp_full_match({self.text}, '{_MIDNIGHT}'))"
 
     @property
     def timed(self) -> str:
         """Whether the value is a date with a time of day or an offset, which a date has not."""
         if self.has_instants:
             return f"{self.sql} IS NOT NULL"
-        return f"{self.days} IS NOT NULL AND {self.plain_days} IS NULL"
+        return f"CASE WHEN {self.is_midnight} THEN false ELSE {self.days} IS NOT NULL END"
 
     @property
     def local(self) -> str:
@@ -327,6 +334,11 @@ def by_value(coding: Coding) -> Clique:
 
 class Encoder(Protocol):
     """Values of one attribute -> codes."""
+
+    @property
+    def name(self) -> str:
+        """Of the attribute."""
+        ...
 
     def expression(self, column: Column) -> str:
         """SQL for one number per record."""

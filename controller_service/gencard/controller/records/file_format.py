@@ -143,7 +143,9 @@ class FileFormat:
     def number(self, text: str) -> str:
         """SQL for the text of a number as programs write it; NULL where the text is none."""
         if self.is_plain:  # as numbers, the engine would read 1_000 and +-5 too
-            return f"CASE WHEN NOT (contains({text}, '_') OR contains({text}, '+-')) THEN {text} END"
+            marked = f"contains({text}, '_') OR contains({text}, '+-')"
+            # shorter ones are no numbers for the engine either, and to look into a text takes time
+            return f"CASE WHEN strlen({text}) < 3 OR NOT ({marked}) THEN {text} END"
         decimal, thousands = f"[{self.decimal}]", f"[{self.thousands}]" if self.thousands else ""
         digits = rf"(\d+|\d{{1,3}}({thousands}\d{{3}})+)" if thousands else r"\d+"
         pattern = rf"[+-]?{digits}({decimal}\d+)?([eE][+-]?\d+)?".replace("'", "''")

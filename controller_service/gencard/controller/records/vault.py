@@ -6,7 +6,7 @@ so they are dropped here: only the kind of an error leaves, with neither text no
 """
 
 import hmac
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
     Column,
+    Encoder,
+    adjusted_numbers,
     by_value,
     columns_of,
     encoders_of,
@@ -42,7 +44,7 @@ from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.source import RecordSource, StreamedRecords, check_version
 from gencard.controller.records.tables.address import TableAddress
-from gencard.core.coding import PLAIN, Coding, Reading
+from gencard.core.coding import PLAIN, Coding, Edges, Labels, Reading
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     DatasetUnavailableError,
@@ -159,50 +161,68 @@ class Vault(StreamedRecords):
     def unzoned(self) -> dict[str, int]:
         """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
         counts = self._counted("zone") if of_dates(self.coding) else {}
-        return {test.name: count for test, count in counts.items()}
+        return {test.name: sum(signs) for test, signs in counts.items()}
 
     def texts_by_value(self) -> dict[str, int]:
         """Count values of text columns, such as 007, that are compared with labels as numbers."""
-        numbers: dict[str, list[int]] = {}
-        for test, count in (self._counted("text") if by_value(self.coding) else {}).items():
-            numbers.setdefault(test.name, []).append(count)
+        counts = self._counted("text") if by_value(self.coding) else {}
         # a file that says which columns are texts needs no other sign
         return {
-            name: sum(shown_rules(*signs).values() if len(signs) > 1 else signs)
-            for name, signs in numbers.items()
+            test.name: sum(shown_rules(*signs).values() if len(signs) > 1 else signs)
+            for test, signs in counts.items()
         }
 
-    def _counted(self, kind: str) -> "dict[_Test, int]":
-        """Of how many values each test of a kind is true."""
+    def _counted(self, kind: str) -> "dict[_Test, list[int]]":
+        """Count the values that show each sign of the tests of a kind."""
         if self.memory is not None and not self.persons:
-            return {test: count for test, count in self.memory.counted().items() if test.kind == kind}
+            counts = self.memory.counted()
+            return {test: signs for test, signs in counts.items() if test.kind == kind}
         with Records(self.path, self.format) as records:
             tests = {test: sql for test, sql in self._tests(records).items() if test.kind == kind}
-            counts = [f"count(*) FILTER (WHERE {sql})" for sql in tests.values()]
-            (row,) = records.rows(query_of(counts)) if counts else ((),)
-        return dict(zip(tests, row, strict=True))
+            batches = records.batches(query_of([*tests.values()])) if tests else ()
+            return _counted(tuple(tests), batches)
 
     def _tests(self, records: "Records") -> "dict[_Test, str]":
-        """SQL for whether a date lacks what its zone needs, and for the signs that a text is a code."""
+        """SQL for whether a date lacks what its zone needs, and for the signs that a text is a code.
+
+        A test is one whole number: bit k is set where a value shows sign k.
+        """
         tests: dict[_Test, str] = {}
-        dates = of_dates(self.coding)
-        names = (*dates, *by_value(self.coding))
+        names = (*of_dates(self.coding), *by_value(self.coding))
         for name, column in zip(names, records.columns_named(names), strict=True):
-            reading = self.readings.get(name, PLAIN)
-            signs: tuple[str, ...] = ()
-            if name in dates:
-                kind, signs = "zone", (column.local if reading.zone else column.timed,)
-            elif column.kind == "VARCHAR":
-                kind, signs = "text", ("true",) if records.typed else column.text_rules
-            present = f"NOT ({column.absent(reading.absent)})"
-            for place, sign in enumerate(signs):
-                tests[_Test(kind, name, place)] = f"coalesce({present} AND {sign}, false)"
+            absent = column.absent(self.readings.get(name, PLAIN).absent)
+            signs: tuple[str, ...]
+            match self.coding.attribute(name).coding:
+                case Labels(labels=labels) if column.kind == "VARCHAR":
+                    kind, signs = "text", ("true",) if records.typed else column.text_rules
+                    if not records.typed:  # few values show a sign, and to look for it is slow
+                        absent = f"{column.is_plain_label(labels)} OR {absent}"
+                case Labels():
+                    continue
+                case Edges():
+                    zone = self.readings.get(name, PLAIN).zone
+                    kind, signs = "zone", (column.local if zone else column.timed,)
+            bits = [f"CASE WHEN {sign} THEN {1 << place} ELSE 0 END" for place, sign in enumerate(signs)]
+            shown = f"CASE WHEN {absent} THEN 0 ELSE {' + '.join(bits)} END"
+            tests[_Test(kind, name, len(signs))] = f"CAST({shown} AS UTINYINT)"
         return tests
 
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         if self.memory is not None:
             return self.memory.numbers(attributes)
         return self._read(attributes)
+
+    def _coded(self, stored: Clique, uncoded: Clique) -> Generator[list[NDArray[Any]], None, None]:
+        if self.memory is None or self.persons:
+            yield from StreamedRecords._coded(self, stored, uncoded)
+            return
+        encoders = encoders_of(self.coding, self.readings, stored)
+        codes = [self.memory.codes(encoder) for encoder in encoders]
+        for place, numbers in enumerate(self.memory.numbers(uncoded)):
+            yield [
+                *(column[place] for column in codes),
+                *adjusted_numbers(self.coding, uncoded, numbers[: len(uncoded)]),
+            ]
 
     def _read(
         self, attributes: Clique, tested: "list[_Test] | None" = None
@@ -236,12 +256,25 @@ class _Test(NamedTuple):
 
     Args:
         kind: "zone" or "text"; see ``Vault.unzoned`` and ``Vault.texts_by_value``.
-        place: Of the sign, among those of a text.
+        signs: Number of signs that are looked for.
     """
 
     kind: str
     name: str
-    place: int
+    signs: int
+
+
+def _counted(
+    tests: Sequence[_Test], batches: Iterable[Sequence[NDArray[Any]]]
+) -> dict[_Test, list[int]]:
+    """Count the records that show each sign of each test, one column of a batch."""
+    counts = {test: [0] * test.signs for test in tests}
+    for batch in batches:
+        for signs, shown in zip(counts.values(), batch, strict=True):
+            if shown.any():  # most columns show none
+                for place in range(len(signs)):
+                    signs[place] += int(np.count_nonzero(shown & (1 << place)))
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +284,20 @@ class _ReadNumbers:
     Args:
         stored: Attributes of the first columns of each batch.
         tests: What the columns that follow them say of each record.
+        coded: Attribute -> its codes by batch, as far as they were wanted.
     """
 
     stored: Clique
     tests: tuple[_Test, ...]
     batches: tuple[list[NDArray[Any]], ...]
+    coded: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
+
+    def codes(self, encoder: Encoder) -> list[NDArray[Any]]:
+        """Codes of an attribute by batch, computed once; raises UndeclaredLevelError."""
+        if encoder.name not in self.coded:
+            place = self.stored.index(encoder.name)
+            self.coded[encoder.name] = [encoder.codes(batch[place]) for batch in self.batches]
+        return self.coded[encoder.name]
 
     def numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         """The same as ``Vault._read``, without tests."""
@@ -264,13 +306,10 @@ class _ReadNumbers:
             added = batch[len(self.stored) + len(self.tests) :]
             yield [*(batch[place] for place in places), *added]
 
-    def counted(self) -> dict[_Test, int]:
-        """Count the records of which each test is true."""
-        counts = dict.fromkeys(self.tests, 0)
-        for batch in self.batches:
-            for test, true in zip(self.tests, batch[len(self.stored) :], strict=False):
-                counts[test] += int(np.count_nonzero(true))
-        return counts
+    def counted(self) -> dict[_Test, list[int]]:
+        """Count the records that show each sign of each test."""
+        places = slice(len(self.stored), len(self.stored) + len(self.tests))
+        return _counted(self.tests, (batch[places] for batch in self.batches))
 
 
 @contextmanager
@@ -472,7 +511,18 @@ class Records:
         """The answer in batches, one array per column."""
         reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
         while (batch := silently(lambda: next(reader, None))) is not None:
-            yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            yield [_array(column) for column in batch.columns]
+
+
+def _array(column: Any) -> NDArray[Any]:
+    """The values of a column of pyarrow, whose own conversion loads pandas: 0.2 s, for numbers, too."""
+    from pyarrow import types  # noqa: PLC0415 - the engine has loaded it
+
+    is_plain = types.is_integer(column.type) or types.is_floating(column.type)
+    if is_plain and not column.null_count:
+        return np.from_dlpack(column)
+    array: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return array
 
 
 _UNCOPIED = "CREATE OR REPLACE TEMP VIEW records AS SELECT * FROM stored"

@@ -15,11 +15,12 @@ from gencard.controller.records.schema_draft import SchemaDraft
 from gencard.controller.records.schema_file import PublicSchema, table_of_schema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.settings.files import Table, toml_text
-from gencard.core.coding import Edges
+from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.noise import epsilon_of
 from gencard.core.statistics.marginals import dimension
+from gencard.core.statistics.unit_sums import fine_cells
 
 CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
 """Drafted budgets: of a card that asks for none, one analyst, one project, and everybody, for ever.
@@ -42,22 +43,17 @@ data = {data}
 # measures = {{ keys = ["sex", "region"], target = "health" }}
 
 [datasets.policy]                        # review this: what a card may contain
-# Counts are released only with noise. To offer exact counts too, change the line below to
-#   mechanisms = ["exact", "gaussian"]
-# First run `gencard-controller check`: it shows, to you only, how many cells of 1 record and of fewer
-# than 10 the pairs of these records have. An exact count of such a cell is a fact about those people.
-mechanisms = ["gaussian"]
-# Budget of a card for which the analyst requests none (zCDP). rho = {card_rho} is
+{mechanisms}# Budget of a card for which the analyst requests none (zCDP). rho = {card_rho} is
 # epsilon = {card_epsilon} at delta = {delta}. If a card has all pairs of this schema, the noise of each
 # count has a standard deviation of about {stddev} records; with fewer pairs it has less. See
 # docs/controllers.md.
 noise = {{ mechanism = "gaussian", neighbouring = "add-remove", rho = "{card_rho}", delta = "{delta}" }}
 largest_order = 4                        # attributes in one marginal or sum
-largest_order_exact = 2                  # the same of exact ones, and of runs without noise
+largest_order_exact = {order}                  # the same of exact ones, and of runs without noise
 largest_marginal_cells = 10_000
 most_marginals = {pairs}
 most_rows = 100_000
-most_per_card = {{ statistics = {dimension}, rho = {most_rho} }}  # statistics: for exact counts
+most_per_card = {{ statistics = {statistics}, rho = {most_rho} }}  # statistics: for exact counts
 {numbers}forbidden = []                           # sets never combined, as in [["age", "occupation"]]
 generators = {generators}
 automatic = true                         # false: a steward decides on each proposal
@@ -79,11 +75,11 @@ reviewed_runs = 0, libraries = [], program_numbers = 500{columns} }}
 
 # Review this: budgets, the most that may ever be spent. All noise on the dataset together may spend
 # rho = {dataset_rho}, which is epsilon = {dataset_epsilon} at delta = {delta}. statistics covers exact
-# counts of all pairs, once.
+# counts of all pairs{covered}, once.
 [datasets.caps]
-dataset = {{ statistics = {dimension}, rho = {dataset_rho} }}
-project = {{ statistics = {dimension}, rho = {project_rho} }}
-analyst = {{ statistics = {dimension}, rho = {most_rho} }}
+dataset = {{ statistics = {statistics}, rho = {dataset_rho} }}
+project = {{ statistics = {statistics}, rho = {project_rho} }}
+analyst = {{ statistics = {statistics}, rho = {most_rho} }}
 """
 
 _REVIEW = (
@@ -104,18 +100,37 @@ _REVIEW = (
 
 _NUMBERS = """\
 # Of numbers with a step: counts by fine cells, and sums by groups. See docs/controllers.md.
-histograms = "noise"
-sums = "noise"
+histograms = "{offer}"
+sums = "{offer}"
+"""
+
+_NOISE_ONLY = """\
+# Counts are released only with noise. To offer exact counts too, change the line below to
+#   mechanisms = ["exact", "gaussian"]
+# First run `gencard-controller check`: it shows, to you only, how many cells of 1 record and of fewer
+# than 10 the pairs of these records have. An exact count of such a cell is a fact about those people.
+mechanisms = ["gaussian"]
+"""
+
+_EXACT_TOO = """\
+# Exact counts are offered, too (`init --exact`). `gencard-controller check` shows, to you only, how many
+# cells of 1 record and of fewer than 10 the pairs of these records have. An exact count of such a cell
+# is a fact about those people.
+mechanisms = ["exact", "gaussian"]
 """
 
 
-def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: SchemaDraft) -> str:
+def dataset_text(
+    name: str, data: Path | TableAddress, schema: str, drafted: SchemaDraft, *, exact: bool = False
+) -> str:
     """The table of a dataset, with policy and caps for all pairs of attributes.
 
     Args:
         schema: Name of its schema file.
+        exact: Offer exact counts, too, and of numbers exact histograms and sums by groups.
     """
-    domain, with_step = drafted.schema.coding.domain, drafted.schema.coding.with_step
+    coding = drafted.schema.coding
+    domain, with_step = coding.domain, coding.with_step
     pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
     return _DATASET.format(
         name=toml_text(name),
@@ -124,9 +139,12 @@ def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: Sch
         format=_format_text(drafted.format),
         generators=toml_text(BY_CONSTRUCTION),
         pairs=len(pairs),
-        numbers=_NUMBERS if with_step else "",
+        mechanisms=_EXACT_TOO if exact else _NOISE_ONLY,
+        numbers=_NUMBERS.format(offer="exact" if exact else "noise") if with_step else "",
         columns=f", columns = {toml_text(with_step)}" if with_step else "",
-        dimension=dimension(domain, pairs),
+        order=4 if exact else 2,
+        statistics=dimension(domain, pairs) + (_statistics_of_numbers(coding) if exact else 0),
+        covered=", histograms and sums by one attribute" if exact and with_step else "",
         card_rho=CARD_RHO,
         card_epsilon=_epsilon_text(CARD_RHO),
         delta=f"{DELTA:e}",
@@ -136,6 +154,14 @@ def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: Sch
         dataset_rho=DATASET_RHO,
         dataset_epsilon=_epsilon_text(DATASET_RHO),
     )
+
+
+def _statistics_of_numbers(coding: Coding) -> int:
+    """Price of the histograms of all numbers, and their sums and products by levels of one attribute."""
+    numbers, levels = coding.with_step, sum(coding.domain.sizes)
+    histograms = sum(fine_cells(coding, name) for name in numbers)
+    sums = len(numbers) * (1 + levels) + len(numbers) * (len(numbers) + 1) // 2
+    return histograms + 2 * sums  # also of the records that have another number
 
 
 def drafted_schema_text(drafted: SchemaDraft) -> str:

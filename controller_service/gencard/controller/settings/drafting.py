@@ -124,6 +124,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
     authority_key: Path | None = None,
     sheet: str = "",
     skip: int = 0,
+    exact: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Draft:
     """Make the folder of a new controller that offers one file or table of records: all, or nothing.
@@ -135,6 +136,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
         address: ``host:port`` of the service, for its settings and certificate, and for people.
         authority_key: A new file for the authority's private key; in the folder where not given.
         sheet, skip: As in ``draft_schema``.
+        exact: Offer exact counts, histograms and sums, too.
         progress: Told the name of each column before it is read.
 
     Raises:
@@ -155,7 +157,10 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
             authority = new_authority(TRUST_DOMAIN, now)
             _write_credentials(draft_folder, authority, now, hosts)
             make_people(draft_folder, authority, everybody, project, address=address, now=now)
-            _write_texts(draft_folder, data, drafted, address)
+            dataset = dataset_text(
+                _resource_name(name_of(data)), data, "schema.toml", drafted, exact=exact
+            )
+            _write_texts(draft_folder, dataset, drafted, address)
             write_new(authority_key or draft_folder / "authority" / "key.pem", authority.key_pem)
     except OSError:
         raise StorageError() from None
@@ -193,8 +198,7 @@ def _write_credentials(folder: Path, authority: KeyPair, now: datetime, hosts: t
     os.mkdir(folder / "identities", 0o700)
 
 
-def _write_texts(folder: Path, data: Path | TableAddress, drafted: SchemaDraft, address: str) -> None:
-    dataset = dataset_text(_resource_name(name_of(data)), data, "schema.toml", drafted)
+def _write_texts(folder: Path, dataset: str, drafted: SchemaDraft, address: str) -> None:
     settings = _SETTINGS.format(
         address=toml_text(address),
         trust_domain=toml_text(TRUST_DOMAIN),

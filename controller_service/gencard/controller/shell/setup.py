@@ -116,6 +116,13 @@ def init(
             "The service does not need it."
         ),
     ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Offer exact counts, histograms and sums, too: for records that are public or made up.",
+        ),
+    ] = False,
 ) -> None:
     """Draft settings, schema, certificates and keys. Overwrites nothing."""
     records = records_at(data, "--data")
@@ -136,6 +143,7 @@ def init(
             authority_key=authority_key,
             sheet=sheet,
             skip=skip,
+            exact=exact,
             progress=lambda name: status.update(f"Reading {escape(name)}"),
         )
     console.print(f"Made [bold]{escape(str(drafted.folder))}[/]")

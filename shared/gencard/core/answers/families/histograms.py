@@ -2,15 +2,18 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
-from math import ceil, sqrt
+from math import ceil, floor, nan, sqrt
 
 import numpy as np
 
 from gencard.core.answers.answer import Answer, table_of
 from gencard.core.answers.design import Question
-from gencard.core.answers.families.comparisons import quantile_shares
+from gencard.core.answers.families.comparisons import one_term, quantile_shares
+from gencard.core.answers.families.levels import level_table, order, response_of
+from gencard.core.answers.margins import Margins
 from gencard.core.coding import Edges
 from gencard.core.errors import NoEstimateError
 from gencard.core.scale import Scale, shortest, steps_of
@@ -21,6 +24,14 @@ _REACH = 1.96
 """Standard deviations of the noise that a bound reaches, for 95 %."""
 
 _EVENLY = "values are placed evenly inside a cell of the histogram; the bounds are certain"
+_INSIDE = (
+    "values are placed evenly inside a level; each quantile, the value of rank max(1, ceil(q n)), lies "
+    "between its numbers in the tables lower and upper"
+)
+_CLAMPED = (
+    "numbers beyond an edge count as the edge: a quantile there is at least its lower bound, or at most "
+    "its upper one"
+)
 _NOISY = "each quantile lies between its bounds in at least 95 % of draws of the noise"
 
 
@@ -38,13 +49,76 @@ def histogram_quantiles(question: Question, coding: Edges, histogram: HistogramM
     if n <= 0:
         raise NoEstimateError(kind=question.kind, problem="there are no records")
     shares = quantile_shares(question)
-    rows = [quantile_of_cells(scale, counts, share, histogram.stddev) for share in shares]
+    rows = [
+        _as_recorded(scale, quantile_of_cells(scale, counts, share, histogram.stddev))
+        for share in shares
+    ]
     names = tuple(f"{share:g}" for share in shares)
     table = table_of("quantiles", names, ("value", "lower", "upper"), np.array(rows))
-    notes = [_NOISY if histogram.stddev else _EVENLY]
+    notes = [_NOISY if histogram.stddev else _EVENLY, *_clamped_note(scale)]
     if coding.missing:
         notes.append(f"of the records that have {histogram.attribute}")
     return Answer(question.kind, question.text, float(n), tables=(table,), notes=tuple(notes))
+
+
+def quantiles_inside_levels(margins: Margins, question: Question, answer: Answer) -> Answer:
+    """Place quantiles inside the levels that hold them, and add tables of the levels' ends.
+
+    Args:
+        margins: Exact counts of the response in each group.
+        answer: The same quantiles, each the number of its level, as the schema declares it. It is
+            returned as it is if the levels are no intervals.
+    """
+    response, term = response_of(question), one_term(question, "a table of quantiles")
+    coding = question.coding.attribute(response).coding
+    if not isinstance(coding, Edges):
+        return answer
+    keys = {response: order(question, response)}
+    table = level_table(margins, question, term, (response,), keys, signed=True)
+    ends = [coding.ends[place] for place in table.columns.places]
+    shares = quantile_shares(question)
+    rows = [
+        [_inside_level(coding, ends, [*map(round, counts)], share) for share in shares]
+        for counts in table.counts.tolist()
+    ]
+    names, columns = table.rows.names, tuple(f"{share:g}" for share in shares)
+    placed, lower, upper = (
+        table_of(name, names, columns, np.array([[one[part] for one in row] for row in rows]))
+        for part, name in enumerate(("quantiles", "lower", "upper"))
+    )
+    others = tuple(one for one in answer.tables if one.name != placed.name)
+    notes = (*answer.notes, _INSIDE, *_clamped_note(coding.scale))
+    return replace(answer, tables=(placed, lower, upper, *others), notes=notes)
+
+
+def _clamped_note(scale: Scale | None) -> tuple[str, ...]:
+    return (_CLAMPED,) if scale is not None and (scale.above or scale.below) else ()
+
+
+def _inside_level(
+    coding: Edges, ends: Sequence[tuple[Fraction, Fraction]], counts: Sequence[int], share: float
+) -> tuple[float, float, float]:
+    """A quantile and its bounds."""
+    below = [0, *accumulate(counts)]
+    rank = max(1, ceil(Fraction(repr(share)) * below[-1]))
+    place = next(i for i in range(len(counts)) if below[i + 1] >= rank)
+    part = Fraction(2 * (rank - below[place]) - 1, 2 * counts[place])
+    low, high = ends[place]
+    step, length = coding.grid, high - low
+    inside = step * floor(part * (length / step + 1)) if step else part * length
+    return _as_recorded(coding.scale, (float(low + inside), float(low), float(high)))
+
+
+def _as_recorded(
+    scale: Scale | None, quantile: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    """A quantile and its bounds; NaN where numbers beyond an edge count as the edge."""
+    if scale is None:
+        return quantile
+    value, lower, upper = quantile
+    first, last = float(scale.cells[0]), float(scale.cells[-1])
+    beneath, above = scale.below and lower <= first, scale.above and upper >= last
+    return nan if beneath or above else value, nan if beneath else lower, nan if above else upper
 
 
 def quantile_of_cells(
