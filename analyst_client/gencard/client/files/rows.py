@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
-from itertools import islice
+from itertools import islice, zip_longest
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.client.files.folder import appearing
+from gencard.client.files.limits import Written, check_fits, ending_to_write
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -38,6 +39,7 @@ from gencard.run.levels import (
     UNKNOWN_NUMBER,
     Midpoints,
     NumberedRows,
+    ValueForm,
     Values,
     code_of,
     codes_of_values,
@@ -48,31 +50,60 @@ from gencard.run.levels import (
 _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowError, MemoryError)
 """What readers raise at damaged files."""
 
-_CHECK_ROWS = "Check that it is a .csv or .parquet file, not damaged, and that you may read it."
+_CHECK_ROWS = "Check that it is a file of the format that its name says, and not damaged."
 
 
 def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | None = None) -> None:
     """Write records with their labels; the file appears only once it is whole.
 
-    "Missing" is an empty cell in CSV and null in Parquet. In CSV, an empty label beside it becomes an
-    apostrophe.
+    "Missing" is an empty cell in CSV and Excel, null in Parquet, and the system's missing value in files
+    of Stata and SPSS. In CSV, an empty label beside it becomes an apostrophe.
 
     Args:
+        path: Its name has one of the endings ``WRITTEN``.
         values: What stands in place of intervals, which go by their names where it is not given.
 
     Raises:
-        InvalidInputError: Another ending than .csv or .parquet, or a place that cannot be written.
+        InvalidInputError: Another ending, rows that the format cannot hold, or a place that cannot be
+            written.
     """
-    write = _parquet().write_parquet if _ending(path) == ".parquet" else write_csv
+    names = dataset.domain.attributes
+    check_rows_fit(path, coding, names, len(dataset), "levels" if values is None else "numbers")
     with appearing(path) as part:
-        write(dataset, coding, part, values)
+        match ending_to_write(path):
+            case ".csv":
+                write_csv(dataset, coding, part, values)
+            case ".parquet":
+                _parquet().write_parquet(dataset, coding, part, values)
+            case ".xlsx":
+                _workbook().write_workbook(dataset, coding, part, values)
+            case ending:
+                _statistics().write_statistics(dataset, coding, part, values, ending)
+
+
+def check_rows_fit(path: Path, coding: Coding, names: Clique, rows: int, form: ValueForm) -> None:
+    """Check that a file can hold rows, before they are generated.
+
+    Args:
+        names: Attributes of the rows.
+        form: In which attributes with edges will be written.
+
+    Raises:
+        InvalidInputError: Another ending than ``WRITTEN``, rows that the format cannot hold, or a
+            package that is not installed.
+    """
+    ending = ending_to_write(path)
+    loads = {".parquet": _parquet, ".xlsx": _workbook, ".dta": _statistics, ".sav": _statistics}
+    if ending in loads:
+        loads[ending]()
+    check_fits(ending, Written(tuple(map(coding.attribute, names)), rows, form == "levels"))
 
 
 def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
     """The codes behind a file that ``write_rows`` wrote, or any with the same labels or numbers.
 
     Raises:
-        InvalidInputError: The file cannot be read, or has another ending than .csv or .parquet.
+        InvalidInputError: The file cannot be read, or has another ending than ``WRITTEN``.
         DomainMismatchError, UndeclaredLevelError: It does not hold what the schema declares.
     """
     return _read(path, coding, domain, ()).dataset
@@ -89,9 +120,13 @@ def read_numbered(path: Path, coding: Coding, domain: Domain) -> NumberedRows:
 
 def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> NumberedRows:
     """Args: numbered, attributes whose numbers are kept."""
-    reader = _parquet().read_parquet if _ending(path) == ".parquet" else read_csv
+    ending = ending_to_write(path)
+    reader = _parquet().read_parquet if ending == ".parquet" else read_csv
     size_of(path, "file")  # says what is wrong with a path that is no regular file
     try:
+        if is_by_values(path):
+            module = _workbook() if ending == ".xlsx" else _statistics()
+            return _rows_of(module.read_frame(path, ending), coding, domain)
         columns: list[ReadColumn] = reader(path, coding, domain, numbered)
         dataset = Dataset.of_columns(domain, [column.all_codes() for column in columns])
         numbers = {name: columns[domain.axis(name)].all_numbers() for name in numbered}
@@ -102,37 +137,75 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> Numbe
     return NumberedRows(dataset, numbers.get)
 
 
-def is_parquet(path: Path) -> bool:
-    """By the name; raises InvalidInputError where it is neither .csv nor .parquet."""
-    return _ending(path) == ".parquet"
+def _rows_of(frame: Any, coding: Coding, domain: Domain) -> NumberedRows:
+    from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
+
+    return rows_of_frame(frame, coding, domain)
 
 
-def parquet_problem(path: Path, again: Path) -> str | None:
-    """What a Parquet file holds otherwise than the same rows written again; None where nothing."""
+BY_VALUES = "compared by values"
+"""How files are compared that hold the time at which they were written."""
+
+
+def is_by_values(path: Path) -> bool:
+    """Return whether a file of rows is compared by values, and not by bytes."""
+    return path.suffix.lower() in (".dta", ".sav", ".xlsx")
+
+
+def difference(path: Path, again: Path) -> str | None:
+    """Return what a file holds otherwise than the same rows written again; None if nothing.
+
+    Args:
+        path: File whose bytes differ.
+        again: File with the same ending, by ``write_rows``.
+    """
     try:
-        problem: str | None = _parquet().difference(path, again)
+        match ending_to_write(path):
+            case ".csv":
+                return _line_difference(path, again)
+            case ".parquet":
+                problem: str | None = _parquet().difference(path, again)
+            case ".xlsx":
+                problem = _workbook().difference(path, again)
+            case ending:
+                problem = _statistics().difference(path, again, ending)
     except _UNREADABLE:
         return "it cannot be read"
     return problem
 
 
-def _ending(path: Path) -> str:
-    ending = path.suffix.lower()
-    if ending not in (".csv", ".parquet"):
-        raise InvalidInputError(field="file", problem="needs a name that ends in .csv or .parquet")
-    return ending
+def _line_difference(path: Path, again: Path) -> str:
+    """The number of the first line that differs in a CSV file."""
+    with path.open("rb") as left, again.open("rb") as right:
+        lines = enumerate(zip_longest(left, right), start=1)
+        number = next((number for number, (one, other) in lines if one != other), 1)
+    return line_problem(number)
+
+
+def line_problem(number: int) -> str:
+    """Return what differs, by the number of the first line that does."""
+    return "the columns or their order" if number == 1 else f"the values in line {number}"
 
 
 def _parquet() -> Any:
-    """The part that needs pyarrow.
+    """The part that needs pyarrow; raises InvalidInputError if it is not installed."""
+    return _optional("parquet", "Parquet needs: pip install 'gencard[parquet]'")
 
-    Raises:
-        InvalidInputError: It is not installed.
-    """
+
+def _workbook() -> Any:
+    """The part that needs openpyxl; raises as ``_parquet``."""
+    return _optional("workbook", "Excel needs: pip install 'gencard[files]'")
+
+
+def _statistics() -> Any:
+    """The part that needs pyreadstat; raises as ``_parquet``."""
+    return _optional("statistics", "Stata and SPSS need: pip install 'gencard[files]'")
+
+
+def _optional(module: str, problem: str) -> Any:
     try:
-        return import_module("gencard.client.files.parquet")
+        return import_module(f"gencard.client.files.{module}")
     except ModuleNotFoundError:
-        problem = "Parquet needs: pip install 'gencard[parquet]'"
         raise InvalidInputError(field="file", problem=problem) from None
 
 
