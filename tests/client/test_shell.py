@@ -154,7 +154,7 @@ class TestNegotiation:
 
 
 class TestSynthesis:
-    @pytest.mark.parametrize("file", ["rows.csv", "rows.parquet"])
+    @pytest.mark.parametrize("file", ["rows.csv", "rows.parquet", "rows.dta", "rows.sav", "rows.xlsx"])
     def test_rows_alone(self, run, name, tmp_path, file):
         output = tmp_path / "new" / file
         shown = run("generate", name, "--rows", 40, "--seed", 3, "-o", output).stdout

@@ -110,6 +110,7 @@ def _problems_of_stata(written: Written) -> Iterator[str]:
         if one.name in _STATA_WORDS or _STATA_TYPE.fullmatch(one.name):
             yield f"the name '{one.name}' is a word of Stata"
         yield from _bad_labels(one, written, _STATA_TEXT if is_text(one) else 32_000)
+        yield from _lost_spaces(one, written)
         if has_set and not all(map(_is_code_of_stata, numbers_of_levels(one))):
             low, high = _STATA_CODES
             yield (
@@ -142,8 +143,7 @@ def _problems_of_spss(written: Written) -> Iterator[str]:
             yield f"the names '{known[folded]}' and '{one.name}' differ by case alone, and would be one"
         known[folded] = one.name
         yield from _bad_labels(one, written, 32_767 if is_text(one) else 120)
-        if any(label.endswith(" ") for label in _labels(one, written)):
-            yield f"a label of '{one.name}' ends with a space, which would be lost"
+        yield from _lost_spaces(one, written)
         yield from _bad_numbers(one, written, date(1582, 10, 15))
 
 
@@ -162,7 +162,7 @@ def _problems_of_excel(written: Written) -> Iterator[str]:
                     f"{what} of '{one.name}' has a control character, a carriage return "
                     "or a sign such as _x0041_, which stands for another one there"
                 )
-            if not text:
+            if not text.strip():
                 yield _empty(one)
         yield from _bad_numbers(one, written, date(1900, 3, 1))
 
@@ -220,8 +220,13 @@ def _bad_labels(attribute: Attribute, written: Written, most: int) -> Iterator[s
             yield _empty(attribute)
 
 
+def _lost_spaces(attribute: Attribute, written: Written) -> Iterator[str]:
+    if any(label.endswith(" ") for label in _labels(attribute, written)):
+        yield f"a label of '{attribute.name}' ends with a space, which would be lost"
+
+
 def _empty(attribute: Attribute) -> str:
-    return f"'{attribute.name}' has an empty label, which is a missing value there"
+    return f"'{attribute.name}' has an empty name or label, which is a missing value there"
 
 
 def _is_code_of_stata(number: float) -> bool:

@@ -126,7 +126,7 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> Numbe
     try:
         if is_by_values(path):
             module = _workbook() if ending == ".xlsx" else _statistics()
-            return _rows_of(module.read_frame(path, ending), coding, domain)
+            return _rows_of(module.read_frame(path), coding, domain)
         columns: list[ReadColumn] = reader(path, coding, domain, numbered)
         dataset = Dataset.of_columns(domain, [column.all_codes() for column in columns])
         numbers = {name: columns[domain.axis(name)].all_numbers() for name in numbered}
@@ -167,8 +167,8 @@ def difference(path: Path, again: Path) -> str | None:
                 problem: str | None = _parquet().difference(path, again)
             case ".xlsx":
                 problem = _workbook().difference(path, again)
-            case ending:
-                problem = _statistics().difference(path, again, ending)
+            case _:
+                problem = _statistics().difference(path, again)
     except _UNREADABLE:
         return "it cannot be read"
     return problem

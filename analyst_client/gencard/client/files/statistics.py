@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from gencard.client.files.limits import is_text, numbers_of_levels
 from gencard.client.files.rows import MOST_CELLS
+from gencard.client.files.statistics_reading import read_statistics
 from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidInputError
 from gencard.run.levels import Values, is_integer, is_ordered, names_of
 
 _STATA_DAYS = 3653
@@ -140,24 +140,24 @@ def _spss_number(numbers: Sequence[float], decimals: int, ending: str) -> str:
     return f"F{min(width, 40)}.{decimals}" if ending == ".sav" else ""
 
 
-def read_frame(path: Path, ending: str) -> "pd.DataFrame":
+def read_frame(path: Path) -> "pd.DataFrame":
     """Return labels, texts and numbers; dates are days since 1970-01-01, times of day minutes.
 
     Raises:
         InvalidInputError: The file has too many cells.
         OSError: It is none of this format.
     """
-    _, facts = _read(path, ending, metadataonly=True)
-    if (facts.number_rows or 0) * facts.number_columns > MOST_CELLS:
-        raise InvalidInputError(field="file", problem=f"has more than {MOST_CELLS:,} cells: {path}")
-    frame, facts = _read(path, ending)
-    for name in frame.columns:
-        if labels := facts.variable_value_labels.get(name):
-            column = frame[name].astype(object)
-            frame[name] = column.map(labels).where(column.isin(list(labels)), column)
-        elif scale := _SCALES.get(facts.original_variable_types[name]):
-            frame[name] = (frame[name].astype(np.float64) - scale.zero) / scale.unit
-    return frame
+    file = read_statistics(path, MOST_CELLS)
+    columns: dict[str, pd.Series[Any]] = {}
+    for name in file.values.columns:
+        column = file.values[name]
+        if labels := file.labels.get(name):
+            columns[name] = column.astype(object).map(labels).where(column.isin(list(labels)), column)
+        elif scale := _SCALES.get(file.forms[name]):
+            columns[name] = (column.astype(np.float64) - scale.zero) / scale.unit
+        else:
+            columns[name] = column
+    return pd.DataFrame(columns)
 
 
 class _Scale(NamedTuple):
@@ -176,38 +176,25 @@ _SCALES = {
 """The formats of dates and times of day, without which they are other numbers."""
 
 
-def difference(path: Path, again: Path, ending: str) -> str | None:
+def difference(path: Path, again: Path) -> str | None:
     """Return what a file holds otherwise than the same rows written again: names, values, labels."""
-    (frame, facts), (expected, others) = (_read(file, ending) for file in (path, again))
-    if list(frame.columns) != list(expected.columns):
+    file, expected = (read_statistics(one, MOST_CELLS) for one in (path, again))
+    if list(file.values.columns) != list(expected.values.columns):
         return "the columns or their order"
-    for name in expected.columns:
-        if not _same_values(frame[name], expected[name]):
+    for name in expected.values.columns:
+        if not _same_values(file.values[name], expected.values[name]):
             return f"the values of '{name}'"
-        if facts.variable_value_labels.get(name) != others.variable_value_labels.get(name):
+        if file.labels.get(name) != expected.labels.get(name):
             return f"the labels of '{name}'"
-        if facts.column_names_to_labels.get(name) != others.column_names_to_labels.get(name):
+        if file.descriptions.get(name) != expected.descriptions.get(name):
             return f"the description of '{name}'"
-        forms = [one.original_variable_types[name] for one in (facts, others)]
-        if forms[1] in _SCALES and forms[0] != forms[1]:
+        if expected.forms[name] in _SCALES and file.forms[name] != expected.forms[name]:
             return f"the type of '{name}'"
-    return "what it declares as missing" if facts.missing_ranges or facts.missing_user_values else None
-
-
-def _read(path: Path, ending: str, *, metadataonly: bool = False) -> tuple["pd.DataFrame", Any]:
-    """Read values as they are stored, and what the file says of them."""
-    read: Any = pyreadstat.read_dta if ending == ".dta" else pyreadstat.read_sav
-    options = {"user_missing": True, "disable_datetime_conversion": True, "metadataonly": metadataonly}
-    try:
-        frame, facts = read(path.absolute(), **options)
-    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
-        raise OSError from None
-    return frame, facts
+    return "what it declares as missing" if file.declares_missing else None
 
 
 def _same_values(one: "pd.Series[Any]", other: "pd.Series[Any]") -> bool:
     """Return whether two columns hold the same, also in other types of numbers."""
     if pd.api.types.is_numeric_dtype(one) and pd.api.types.is_numeric_dtype(other):
-        known, expected = (column.to_numpy(np.float64, na_value=np.nan) for column in (one, other))
-        return np.array_equal(known, expected, equal_nan=True)
-    return one.tolist() == other.tolist()
+        return one.astype(np.float64).equals(other.astype(np.float64))
+    return one.equals(other)

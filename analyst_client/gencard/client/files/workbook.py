@@ -5,6 +5,7 @@ whole numbers, numbers, truth values, dates and times of day are themselves, and
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from datetime import date, datetime, time
 from itertools import zip_longest
 from math import isnan
@@ -54,20 +55,21 @@ def write_workbook(dataset: Dataset, coding: Coding, path: Path, values: Values 
         raise InvalidInputError(
             field="file", problem=problem, advice="Write another format, or with another seed."
         )
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet(_SHEET)
-    sheet.freeze_panes = "A2"
-    names = dataset.domain.attributes
-    heads = [_text(sheet, name) for name in names]
-    for head in heads:
-        head.font = Font(bold=True)
-    sheet.append(heads)
-    columns = [_cells(sheet, coding.attribute(name), values) for name in names]
-    for batch in batches(dataset):
-        cells = [column(batch[:, axis]) for axis, column in enumerate(columns)]
-        for row in zip(*cells, strict=True):
-            sheet.append(row)
-    book.save(path)
+    with path.open("wb") as file:
+        book = Workbook(write_only=True)
+        sheet = book.create_sheet(_SHEET)
+        sheet.freeze_panes = "A2"
+        names = dataset.domain.attributes
+        heads = [_text(sheet, name) for name in names]
+        for head in heads:
+            head.font = Font(bold=True)
+        sheet.append(heads)
+        columns = [_cells(sheet, coding.attribute(name), values) for name in names]
+        for batch in batches(dataset):
+            cells = [column(batch[:, axis]) for axis, column in enumerate(columns)]
+            for row in zip(*cells, strict=True):
+                sheet.append(row)
+        book.save(file)
 
 
 def _cells(sheet: Any, attribute: Attribute, values: Values | None) -> _Cells:
@@ -110,7 +112,7 @@ def _text(sheet: Any, text: str) -> Cell:
     return cell
 
 
-def read_frame(path: Path, _ending: str) -> "pd.DataFrame":
+def read_frame(path: Path) -> "pd.DataFrame":
     """Return texts, numbers and truth values; dates are days since 1970-01-01, times of day minutes.
 
     Raises:
@@ -143,19 +145,24 @@ def _value(cell: Any) -> Any:
 
 
 def difference(path: Path, again: Path) -> str | None:
-    """Return what a file holds otherwise than the same rows written again: names, values, formulas."""
-    books = [load_workbook(file, read_only=True) for file in (path, again)]
+    """Return what a file holds otherwise than the same rows written again: names, values, formulas.
+
+    Raises:
+        OSError: The file is no workbook.
+    """
     try:
-        if books[0].sheetnames != books[1].sheetnames:
-            return "the sheets"
-        lines = zip_longest(*(map(_known, book[_SHEET].iter_rows()) for book in books), fillvalue=[])
-        for number, (one, other) in enumerate(lines, start=1):
-            if one != other:
-                return line_problem(number)
-    finally:
-        for book in books:
-            book.close()
-    return None
+        with (
+            closing(load_workbook(path, read_only=True)) as book,
+            closing(load_workbook(again, read_only=True)) as expected,
+        ):
+            if book.sheetnames != expected.sheetnames:
+                return "the sheets"
+            sheets = (map(_known, one[_SHEET].iter_rows()) for one in (book, expected))
+            lines = enumerate(zip_longest(*sheets, fillvalue=[]), start=1)
+            number = next((number for number, (one, other) in lines if one != other), None)
+    except Exception:  # openpyxl passes on what XML, ZIP and its own types raise at damaged files
+        raise OSError from None
+    return None if number is None else line_problem(number)
 
 
 def _known(row: Iterable[Any]) -> list[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, e
 from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.connection.credentials import Credentials, public_key
 from gencard.client.display import plain
-from gencard.client.files.rows import read_rows
+from gencard.client.files.rows import BY_VALUES, is_by_values, read_rows
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -152,6 +152,9 @@ def replay(
         for file in bundle.all("rows"):
             _check_rows(file.path, release, dataset, coding, places)
     say(str(Replayed.of(release)))
+    for file in bundle.all("rows"):
+        if is_by_values(file.path):
+            say(f"{file.path.name} was {BY_VALUES}: it holds the time at which it was written, too.")
     if not bundle.all("rows"):
         say("No rows were compared; name a file with --data.")
     if bundle.all("revocation"):
