@@ -528,7 +528,7 @@ class TestDifference:
         [
             ({"variable_value_labels": {"a": {1: "y", 2: "x"}}}, "the labels of 'a'"),
             ({"missing_ranges": {"a": [2]}}, "what it declares as missing"),
-            ({"column_labels": {"a": "other"}}, "the description of 'a'"),
+            ({"column_labels": {"a": "other"}}, None),
             ({}, None),
         ],
     )

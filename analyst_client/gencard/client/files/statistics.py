@@ -177,7 +177,10 @@ _SCALES = {
 
 
 def difference(path: Path, again: Path) -> str | None:
-    """Return what a file holds otherwise than the same rows written again: names, values, labels."""
+    """Return what a file holds otherwise than the same rows written again: names, values, labels.
+
+    Descriptions are not compared: no signed schema has them.
+    """
     file, expected = (read_statistics(one, MOST_CELLS) for one in (path, again))
     if list(file.values.columns) != list(expected.values.columns):
         return "the columns or their order"
@@ -186,8 +189,6 @@ def difference(path: Path, again: Path) -> str | None:
             return f"the values of '{name}'"
         if file.labels.get(name) != expected.labels.get(name):
             return f"the labels of '{name}'"
-        if file.descriptions.get(name) != expected.descriptions.get(name):
-            return f"the description of '{name}'"
         if expected.forms[name] in _SCALES and file.forms[name] != expected.forms[name]:
             return f"the type of '{name}'"
     return "what it declares as missing" if file.declares_missing else None

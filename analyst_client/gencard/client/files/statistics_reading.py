@@ -29,14 +29,12 @@ class StatisticsFile:
     Args:
         values: As they are stored: codes, texts, and numbers of days, seconds or milliseconds.
         labels: By column, the label of each code.
-        descriptions: By column.
         forms: By column, its display format.
         declares_missing: Values are declared as missing.
     """
 
     values: pd.DataFrame
     labels: dict[str, dict[float, str]]
-    descriptions: dict[str, str]
     forms: dict[str, str]
     declares_missing: bool
 
@@ -75,7 +73,6 @@ def _main(path: Path, folder: Path, most_cells: int) -> int:
     pd.DataFrame(known).to_parquet(folder / _VALUES)
     document = {
         "labels": {name: list(own.items()) for name, own in facts.variable_value_labels.items()},
-        "descriptions": facts.column_names_to_labels,
         "forms": facts.original_variable_types,
         "declares_missing": bool(facts.missing_ranges or facts.missing_user_values),
     }
