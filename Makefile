@@ -75,9 +75,9 @@ docs: $(READY)  ## the pages that are made from code, anew
 	@$(BIN)/python -m docs.reference
 
 lock: $(READY)  ## newest versions of everything, with hashes
-	@$(LOCK) --upgrade --extra controller --extra ibis --extra page --extra parquet --extra report --extra utility --group dev --group demo -o requirements.lock
+	@$(LOCK) --upgrade --extra controller --extra files --extra ibis --extra page --extra parquet --extra report --extra utility --group dev --group demo -o requirements.lock
 	@$(LOCK) --constraints requirements.lock --extra controller --extra ibis --extra page -o controller_service/requirements.lock
-	@$(LOCK) --constraints requirements.lock --extra parquet --extra report --extra utility -o analyst_client/requirements.lock
+	@$(LOCK) --constraints requirements.lock --extra files --extra parquet --extra report --extra utility -o analyst_client/requirements.lock
 
 sbom: $(READY)  ## lists of all packages, with hashes, in CycloneDX: dist/*.cdx.json; needs no network
 	@mkdir -p dist

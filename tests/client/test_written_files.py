@@ -414,7 +414,7 @@ class TestLimits:
                 path.unlink()
 
     def test_rows_and_columns_of_excel(self, tmp_path):
-        many = limits.Written((Attribute("a", Labels(("x",))),), 1_048_576, by_levels=True)
+        many = limits.RowsToWrite((Attribute("a", Labels(("x",))),), 1_048_576, by_levels=True)
         with pytest.raises(
             InvalidInputError, match="1,048,576 rows, and at most 1,048,575 fit"
         ) as refused:
@@ -422,7 +422,7 @@ class TestLimits:
         assert "Write .csv, .parquet, .dta or .sav instead." in str(refused.value)
         wide = tuple(Attribute(f"a{i}", Labels(("x",))) for i in range(16_385))
         with pytest.raises(InvalidInputError, match="16,385 columns"):
-            limits.check_fits(".xlsx", limits.Written(wide, 1, by_levels=True))
+            limits.check_fits(".xlsx", limits.RowsToWrite(wide, 1, by_levels=True))
 
     def test_a_last_row_of_missing_values_is_no_row_of_excel(self, tmp_path):
         coding = Coding((Attribute("a", Labels(("x",), missing=True)),))

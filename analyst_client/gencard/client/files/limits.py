@@ -18,7 +18,7 @@ from gencard.files.endings import WRITTEN
 from gencard.run.levels import is_boolean, is_integer, names_of
 
 
-class Written(NamedTuple):
+class RowsToWrite(NamedTuple):
     """Rows that are to be written.
 
     Args:
@@ -56,7 +56,7 @@ def is_folder(output: Path) -> bool:
     raise InvalidInputError(field="output", problem=problem, advice=advice)
 
 
-def check_fits(ending: str, written: Written) -> None:
+def check_fits(ending: str, written: RowsToWrite) -> None:
     """Raise InvalidInputError if a file cannot hold rows; names the limit and the formats that can."""
     problem = _problem(ending, written)
     if problem is None:
@@ -90,12 +90,12 @@ def is_text(attribute: Attribute) -> bool:
     return isinstance(attribute.coding, Labels) and attribute.coding.text
 
 
-def _problem(ending: str, written: Written) -> str | None:
+def _problem(ending: str, written: RowsToWrite) -> str | None:
     problems = {".dta": _problems_of_stata, ".sav": _problems_of_spss, ".xlsx": _problems_of_excel}
     return next(problems[ending](written), None) if ending in problems else None
 
 
-def _problems_of_stata(written: Written) -> Iterator[str]:
+def _problems_of_stata(written: RowsToWrite) -> Iterator[str]:
     yield from _too_many(written, _STATA_ROWS, _STATA_COLUMNS)
     labelled = [one.name for one in written.attributes if _has_value_labels(one, written)]
     # pyreadstat calls a set of value labels by the name of its column and its own number, from 0
@@ -125,7 +125,7 @@ def _problems_of_stata(written: Written) -> Iterator[str]:
             yield f"the names '{other}' and '{name}' would share a set of value labels"
 
 
-def _problems_of_spss(written: Written) -> Iterator[str]:
+def _problems_of_spss(written: RowsToWrite) -> Iterator[str]:
     yield from _too_many(written, _STATA_ROWS, _STATA_ROWS)
     known: dict[str, str] = {}
     for one in written.attributes:
@@ -147,7 +147,7 @@ def _problems_of_spss(written: Written) -> Iterator[str]:
         yield from _bad_numbers(one, written, date(1582, 10, 15))
 
 
-def _problems_of_excel(written: Written) -> Iterator[str]:
+def _problems_of_excel(written: RowsToWrite) -> Iterator[str]:
     yield from _too_many(written, 1_048_575, 16_384)
     for one in written.attributes:
         for what, text in [
@@ -185,7 +185,7 @@ _NO_STRING = re.compile("[\x00\ud800-\udfff]")
 _NO_CELL = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
 
 
-def _too_many(written: Written, rows: int, columns: int) -> Iterator[str]:
+def _too_many(written: RowsToWrite, rows: int, columns: int) -> Iterator[str]:
     for what, number, most in (
         ("rows", written.rows, rows),
         ("columns", len(written.attributes), columns),
@@ -199,17 +199,17 @@ def _is_word(name: str, others: str) -> bool:
     return all(letter.isalpha() or letter.isdecimal() or letter in others for letter in name)
 
 
-def _labels(attribute: Attribute, written: Written) -> Sequence[str]:
+def _labels(attribute: Attribute, written: RowsToWrite) -> Sequence[str]:
     """Return the texts that a file holds for the levels of an attribute."""
     is_number = isinstance(attribute.coding, Edges) and not written.by_levels
     return () if is_number or is_integer(attribute) else names_of(attribute)
 
 
-def _has_value_labels(attribute: Attribute, written: Written) -> bool:
+def _has_value_labels(attribute: Attribute, written: RowsToWrite) -> bool:
     return bool(_labels(attribute, written)) and not is_text(attribute)
 
 
-def _bad_labels(attribute: Attribute, written: Written, most: int) -> Iterator[str]:
+def _bad_labels(attribute: Attribute, written: RowsToWrite, most: int) -> Iterator[str]:
     for label in _labels(attribute, written):
         size = len(label.encode(errors="surrogatepass"))
         if size > most:
@@ -220,7 +220,7 @@ def _bad_labels(attribute: Attribute, written: Written, most: int) -> Iterator[s
             yield _empty(attribute)
 
 
-def _lost_spaces(attribute: Attribute, written: Written) -> Iterator[str]:
+def _lost_spaces(attribute: Attribute, written: RowsToWrite) -> Iterator[str]:
     if any(label.endswith(" ") for label in _labels(attribute, written)):
         yield f"a label of '{attribute.name}' ends with a space, which would be lost"
 
@@ -234,7 +234,7 @@ def _is_code_of_stata(number: float) -> bool:
     return float(number).is_integer() and low <= number <= high
 
 
-def _bad_numbers(attribute: Attribute, written: Written, first: date) -> Iterator[str]:
+def _bad_numbers(attribute: Attribute, written: RowsToWrite, first: date) -> Iterator[str]:
     coding = attribute.coding
     if is_integer(attribute) and any(abs(int(label)) >= EXACT for label in names_of(attribute)):
         yield f"'{attribute.name}' has whole numbers from {int(EXACT):,} on, which would be rounded"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.client.files.folder import appearing
-from gencard.client.files.limits import Written, check_fits, ending_to_write
+from gencard.client.files.limits import RowsToWrite, check_fits, ending_to_write
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -96,7 +96,7 @@ def check_rows_fit(path: Path, coding: Coding, names: Clique, rows: int, form: V
     loads = {".parquet": _parquet, ".xlsx": _workbook, ".dta": _statistics, ".sav": _statistics}
     if ending in loads:
         loads[ending]()
-    check_fits(ending, Written(tuple(map(coding.attribute, names)), rows, form == "levels"))
+    check_fits(ending, RowsToWrite(tuple(map(coding.attribute, names)), rows, form == "levels"))
 
 
 def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:

@@ -35,7 +35,7 @@ _DESCRIPTION = 80
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _Variable:
     """A column as pyreadstat takes it.
 
     Args:
@@ -81,7 +81,7 @@ def write_statistics(
         raise OSError from None
 
 
-def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None, ending: str) -> _Column:
+def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None, ending: str) -> _Variable:
     coding, names = attribute.coding, names_of(attribute)
     if isinstance(coding, Edges) and values is not None:
         whole = coding.decimals == 0 and values.is_value(attribute.name)
@@ -90,32 +90,32 @@ def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None, en
     if is_text(attribute):
         texts = pd.Index((*names, ""))  # a missing text is an empty one
         known = pd.Categorical.from_codes(codes.astype(np.int32), texts)
-        return _Column(pd.Series(known), measure=measure)
+        return _Variable(pd.Series(known), measure=measure)
     numbers = numbers_of_levels(attribute)
     levels = np.array([*numbers, np.nan])[codes]
     if is_integer(attribute):
-        return _Column(_whole(levels), form=_spss_number(numbers, 0, ending), measure="scale")
+        return _Variable(_whole(levels), form=_spss_number(numbers, 0, ending), measure="scale")
     is_whole = all(isinstance(number, int) for number in numbers)
     labels = dict(zip(numbers, names, strict=True))
     form = _spss_number(numbers, 0, ending) if is_whole else ""
-    return _Column(_whole(levels) if is_whole else pd.Series(levels), labels, form, measure)
+    return _Variable(_whole(levels) if is_whole else pd.Series(levels), labels, form, measure)
 
 
-def _numbers(coding: Edges, numbers: NDArray[np.float64], whole: bool, ending: str) -> _Column:
+def _numbers(coding: Edges, numbers: NDArray[np.float64], whole: bool, ending: str) -> _Variable:
     """Numbers drawn inside intervals, or midpoints."""
     if coding.dates:
         days = np.floor(numbers)
         if ending == ".dta":
-            return _Column(_whole(days + _STATA_DAYS), form="%td", measure="scale")
-        return _Column(pd.Series((days + _SPSS_DAYS) * 86_400), form="SDATE10", measure="scale")
+            return _Variable(_whole(days + _STATA_DAYS), form="%td", measure="scale")
+        return _Variable(pd.Series((days + _SPSS_DAYS) * 86_400), form="SDATE10", measure="scale")
     if coding.times:
         seconds = np.floor(numbers) * 60
         if ending == ".dta":
-            return _Column(pd.Series(seconds * 1000), form="%tcHH:MM", measure="scale")
-        return _Column(pd.Series(seconds), form="TIME5", measure="scale")
+            return _Variable(pd.Series(seconds * 1000), form="%tcHH:MM", measure="scale")
+        return _Variable(pd.Series(seconds), form="TIME5", measure="scale")
     decimals = 0 if whole else coding.decimals
     form = "" if decimals is None else _spss_number(coding.edges, decimals, ending)
-    return _Column(_whole(numbers) if whole else pd.Series(numbers), form=form, measure="scale")
+    return _Variable(_whole(numbers) if whole else pd.Series(numbers), form=form, measure="scale")
 
 
 def _whole(numbers: NDArray[np.float64]) -> "pd.Series[Any]":
@@ -153,25 +153,25 @@ def read_frame(path: Path) -> "pd.DataFrame":
         column = file.values[name]
         if labels := file.labels.get(name):
             columns[name] = column.astype(object).map(labels).where(column.isin(list(labels)), column)
-        elif scale := _SCALES.get(file.forms[name]):
-            columns[name] = (column.astype(np.float64) - scale.zero) / scale.unit
+        elif origin := _ORIGINS.get(file.forms[name]):
+            columns[name] = (column.astype(np.float64) - origin.zero) / origin.unit
         else:
             columns[name] = column
     return pd.DataFrame(columns)
 
 
-class _Scale(NamedTuple):
+class _Origin(NamedTuple):
     """Where 1970-01-01 or midnight is, and a day or a minute, in the numbers of a format."""
 
     zero: float
     unit: float
 
 
-_SCALES = {
-    "%td": _Scale(_STATA_DAYS, 1),
-    "%tcHH:MM": _Scale(0, 60_000),
-    "SDATE10": _Scale(_SPSS_DAYS * 86_400, 86_400),
-    "TIME5": _Scale(0, 60),
+_ORIGINS = {
+    "%td": _Origin(_STATA_DAYS, 1),
+    "%tcHH:MM": _Origin(0, 60_000),
+    "SDATE10": _Origin(_SPSS_DAYS * 86_400, 86_400),
+    "TIME5": _Origin(0, 60),
 }
 """The formats of dates and times of day, without which they are other numbers."""
 
@@ -189,7 +189,7 @@ def difference(path: Path, again: Path) -> str | None:
             return f"the values of '{name}'"
         if file.labels.get(name) != expected.labels.get(name):
             return f"the labels of '{name}'"
-        if expected.forms[name] in _SCALES and file.forms[name] != expected.forms[name]:
+        if expected.forms[name] in _ORIGINS and file.forms[name] != expected.forms[name]:
             return f"the type of '{name}'"
     return "what it declares as missing" if file.declares_missing else None
 

@@ -131,7 +131,7 @@ def replay(
     schema: Annotated[Path | None, typer.Option(help="The schema. Default: beside the card.")] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Rows to compare, .csv or .parquet. Default: those in the folder."),
+        typer.Option(help="File of rows to compare. Default: those in the folder."),
     ] = None,
     controller_key: ControllerKey = None,
     analyst_key: AnalystKey = None,
