@@ -193,7 +193,7 @@ class TestSynthesis:
         made = len(world.releases)
         monkeypatch.setattr(limits, "_STATA_WORDS", frozenset(["sex"]))
         shown = run("generate", name, "--rows", 40, "-o", tmp_path / "rows.dta", code=1).stderr
-        assert "'sex' is a word of Stata" in " ".join(shown.split())
+        assert "attribute 'sex': the name is a word of Stata" in " ".join(shown.split())
         assert "Write .csv, .parquet, .sav or .xlsx instead" in " ".join(shown.split())
         assert list(tmp_path.iterdir()) == []
         assert len(world.releases) == made

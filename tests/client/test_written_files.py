@@ -336,15 +336,18 @@ class TestLimits:
             ("two words", ".dta", "letters, digits and _ only"),
             ("a-b", ".dta", "letters, digits and _ only"),
             ("1a", ".dta", "no digit first"),
-            *((name, ".dta", "is a word of Stata") for name in ("_cons", "if", "byte", "_N", "str17")),
+            *(
+                (name, ".dta", "the name is a word of Stata")
+                for name in ("_cons", "if", "byte", "_N", "str17")
+            ),
             ("ä" * 33, ".sav", "has 66 bytes"),
-            ("two words", ".sav", "may have letters"),
-            ("_a", ".sav", "begin with a letter"),
-            ("@a", ".sav", "begin with a letter"),
-            ("a.", ".sav", "not end with a point"),
+            ("two words", ".sav", "has letters, digits"),
+            ("_a", ".sav", "a letter first"),
+            ("@a", ".sav", "a letter first"),
+            ("a.", ".sav", "no point last"),
             ("with", ".sav", "is a word of SPSS"),
-            ("REST", ".sav", "'REST' and 'rest' differ by case alone"),
-            ("a\x01", ".xlsx", "control character"),
+            ("REST", ".sav", "'REST' differs by case alone"),
+            ("a\x01", ".xlsx", "character that no cell holds"),
             (LONG, ".xlsx", "has 40,000 characters"),
         ],
     )
@@ -376,7 +379,7 @@ class TestLimits:
     @pytest.mark.parametrize(
         ("levels", "endings", "why"),
         [
-            (Labels(("", "b")), FORMATS, "empty name or label"),
+            (Labels(("", "b")), FORMATS, "empty"),
             (Labels((" ", "b")), (".sav", ".dta", ".xlsx"), "label"),
             (Labels(("a\0b", "a")), FORMATS, "character"),
             (Labels((LONG, "b")), FORMATS, "40,000"),
@@ -388,8 +391,8 @@ class TestLimits:
             (Labels(("1", "3000000000")), (".dta",), "labels belong to whole numbers"),
             (Labels(("1", str(2**53)), integer=True), FORMATS, "would be rounded"),
             (Labels(("A", "_x0041_")), (".xlsx",), "_x0041_"),
-            (Labels(("a\r", "a")), (".xlsx",), "carriage return"),
-            (Labels(("\ufffe", "a")), (".xlsx",), "control character"),
+            (Labels(("a\r", "a")), (".xlsx",), "that no cell holds"),
+            (Labels(("\ufffe", "a")), (".xlsx",), "that no cell holds"),
             (Edges((0, 1e308)), FORMATS, "numbers beyond"),
             (Edges((days(1850), days(1950)), False, 0, dates=True), (".xlsx",), "1900-03-01"),
             (
@@ -435,7 +438,7 @@ class TestLimits:
     def test_names_that_would_share_value_labels(self, tmp_path):
         names = ["a1", *(f"b{i}" for i in range(9)), "a"]
         coding = Coding(tuple(Attribute(name, Labels(("x", "y"))) for name in names))
-        assert "would share a set" in refusal(".dta", coding, rows_of(coding), tmp_path)
+        assert "would have the same name" in refusal(".dta", coding, rows_of(coding), tmp_path)
 
     def test_a_long_description_is_shortened_visibly(self, tmp_path):
         coding = Coding((Attribute("a", Labels(("x", "y")), "ä" * 300),))

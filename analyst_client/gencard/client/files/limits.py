@@ -91,83 +91,97 @@ def is_text(attribute: Attribute) -> bool:
 
 
 def _problem(ending: str, written: RowsToWrite) -> str | None:
-    problems = {".dta": _problems_of_stata, ".sav": _problems_of_spss, ".xlsx": _problems_of_excel}
-    return next(problems[ending](written), None) if ending in problems else None
+    """The first reason why a file cannot hold rows, with its attribute; None if it can."""
+    match ending:
+        case ".dta":
+            most, problems = (2**31 - 1, 32_767), _problems_of_stata(written)
+        case ".sav":
+            most, problems = (2**31 - 1, 2**31 - 1), _problems_of_spss(written)
+        case ".xlsx":
+            most, problems = (1_048_575, 16_384), _problems_of_excel(written)
+        case _:
+            return None
+    sizes = {"rows": written.rows, "columns": len(written.attributes)}
+    for (what, number), limit in zip(sizes.items(), most, strict=True):
+        if number > limit:
+            return f"there are {number:,} {what}, and at most {limit:,} fit"
+    for name, problem in problems:
+        shown = name if len(name) <= _SHOWN else f"{name[: _SHOWN - 1]}…"
+        return f"attribute '{shown}': {problem}"
+    return None
 
 
-def _problems_of_stata(written: RowsToWrite) -> Iterator[str]:
-    yield from _too_many(written, _STATA_ROWS, _STATA_COLUMNS)
+_SHOWN = 64
+"""Characters of a name that an error shows."""
+
+_Problems = Iterator[tuple[str, str]]
+"""Names of attributes, and what a file cannot hold of them."""
+
+
+def _problems_of_stata(written: RowsToWrite) -> _Problems:
     labelled = [one.name for one in written.attributes if _has_value_labels(one, written)]
-    # pyreadstat calls a set of value labels by the name of its column and its own number, from 0
     for one in written.attributes:
-        has_set = _has_value_labels(one, written)
+        name, has_set = one.name, _has_value_labels(one, written)
         most = 32 - len(str(len(labelled) - 1)) if has_set else 32
-        if len(one.name) > most:
+        if len(name) > most:
             beside = " beside the number of its value labels" if has_set else ""
-            yield f"the name '{one.name}' has {len(one.name)} characters, and at most {most} fit{beside}"
-        if not _is_word(one.name, "_") or one.name[0].isdecimal():
-            yield f"the name '{one.name}' may have letters, digits and _ only, and no digit first"
-        if one.name in _STATA_WORDS or _STATA_TYPE.fullmatch(one.name):
-            yield f"the name '{one.name}' is a word of Stata"
-        yield from _bad_labels(one, written, _STATA_TEXT if is_text(one) else 32_000)
-        yield from _lost_spaces(one, written)
+            yield name, f"the name has {len(name)} characters, and at most {most} fit{beside}"
+        if not _is_word(name, "_") or name[0].isdecimal():
+            yield name, "a name there has letters, digits and _ only, and no digit first"
+        if name in _STATA_WORDS or _STATA_TYPE.fullmatch(name):
+            yield name, "the name is a word of Stata"
+        for problem in _bad_labels(one, written, _STATA_TEXT if is_text(one) else 32_000):
+            yield name, problem
         if has_set and not all(map(_is_code_of_stata, numbers_of_levels(one))):
             low, high = _STATA_CODES
-            yield (
-                f"labels belong to whole numbers from {low:,} to {high:,} there, "
-                f"and those of '{one.name}' are other numbers"
-            )
-        yield from _bad_numbers(one, written, date(100, 1, 1))
-    owners: dict[str, str] = {}
+            yield name, f"labels belong to whole numbers from {low:,} to {high:,} there"
+        for problem in _bad_numbers(one, written, date(100, 1, 1)):
+            yield name, problem
+    # pyreadstat calls a set of value labels by the name of its column and its own number, from 0
+    sets: dict[str, str] = {}
     for number, name in enumerate(labelled):
-        other = owners.setdefault(f"{name}{number}", name)
+        other = sets.setdefault(f"{name}{number}", name)
         if other != name:
-            yield f"the names '{other}' and '{name}' would share a set of value labels"
+            yield name, f"its value labels and those of '{other}' would have the same name"
 
 
-def _problems_of_spss(written: RowsToWrite) -> Iterator[str]:
-    yield from _too_many(written, _STATA_ROWS, _STATA_ROWS)
+def _problems_of_spss(written: RowsToWrite) -> _Problems:
     known: dict[str, str] = {}
     for one in written.attributes:
-        size, folded = len(one.name.encode()), one.name.casefold()
+        name, size = one.name, len(one.name.encode())
         if size > 64:
-            yield f"the name '{one.name}' has {size} bytes, and at most 64 fit"
-        if not (_is_word(one.name, "._$#@") and one.name[0].isalpha()) or one.name.endswith("."):
+            yield name, f"the name has {size} bytes, and at most 64 fit"
+        if not (_is_word(name, "._$#@") and name[0].isalpha()) or name.endswith("."):
             yield (
-                f"the name '{one.name}' may have letters, digits and . _ $ # @ only, "
-                "must begin with a letter and not end with a point"
+                name,
+                "a name there has letters, digits, . _ $ # @ only, a letter first, no point last",
             )
-        if one.name.upper() in _SPSS_WORDS:
-            yield f"the name '{one.name}' is a word of SPSS"
-        if folded in known:
-            yield f"the names '{known[folded]}' and '{one.name}' differ by case alone, and would be one"
-        known[folded] = one.name
-        yield from _bad_labels(one, written, 32_767 if is_text(one) else 120)
-        yield from _lost_spaces(one, written)
-        yield from _bad_numbers(one, written, date(1582, 10, 15))
+        if name.upper() in _SPSS_WORDS:
+            yield name, "the name is a word of SPSS"
+        other = known.setdefault(name.casefold(), name)
+        if other != name:
+            yield name, f"'{other}' differs by case alone, and would be the same name"
+        for problem in _bad_labels(one, written, 32_767 if is_text(one) else 120):
+            yield name, problem
+        for problem in _bad_numbers(one, written, date(1582, 10, 15)):
+            yield name, problem
 
 
-def _problems_of_excel(written: RowsToWrite) -> Iterator[str]:
-    yield from _too_many(written, 1_048_575, 16_384)
+def _problems_of_excel(written: RowsToWrite) -> _Problems:
     for one in written.attributes:
-        for what, text in [
-            ("the name", one.name),
-            *(("a label", text) for text in _labels(one, written)),
-        ]:
+        texts = [("the name", one.name), *(("a label", label) for label in _labels(one, written))]
+        for what, text in texts:
             characters = len(text.encode("utf-16-le", "surrogatepass")) // 2
             if characters > 32_767:
-                yield f"{what} of '{one.name[:40]}' has {characters:,} characters; at most 32,767 fit"
+                yield one.name, f"{what} has {characters:,} characters, and at most 32,767 fit"
             if _NO_CELL.search(text):
-                yield (
-                    f"{what} of '{one.name}' has a control character, a carriage return "
-                    "or a sign such as _x0041_, which stands for another one there"
-                )
+                yield one.name, f"{what} has a character that no cell holds, or _x0041_ for one"
             if not text.strip():
-                yield _empty(one)
-        yield from _bad_numbers(one, written, date(1900, 3, 1))
+                yield one.name, f"{what} is empty, which is a missing value there"
+        for problem in _bad_numbers(one, written, date(1900, 3, 1)):
+            yield one.name, problem
 
 
-_STATA_ROWS, _STATA_COLUMNS = 2**31 - 1, 32_767
 _STATA_TEXT = 2_000_000_000
 _STATA_CODES = (-2_147_483_647, 2_147_483_620)
 _LARGEST = 8.9e307  # from here on, numbers are missing values in Stata
@@ -183,15 +197,6 @@ _SPSS_WORDS = frozenset(
 )
 _NO_STRING = re.compile("[\x00\ud800-\udfff]")
 _NO_CELL = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
-
-
-def _too_many(written: RowsToWrite, rows: int, columns: int) -> Iterator[str]:
-    for what, number, most in (
-        ("rows", written.rows, rows),
-        ("columns", len(written.attributes), columns),
-    ):
-        if number > most:
-            yield f"there are {number:,} {what}, and at most {most:,} fit"
 
 
 def _is_word(name: str, others: str) -> bool:
@@ -210,23 +215,17 @@ def _has_value_labels(attribute: Attribute, written: RowsToWrite) -> bool:
 
 
 def _bad_labels(attribute: Attribute, written: RowsToWrite, most: int) -> Iterator[str]:
+    """What files of Stata and SPSS cannot hold of the labels of an attribute."""
     for label in _labels(attribute, written):
         size = len(label.encode(errors="surrogatepass"))
         if size > most:
-            yield f"a label of '{attribute.name}' has {size:,} bytes, and at most {most:,} fit"
+            yield f"a label has {size:,} bytes, and at most {most:,} fit"
         if _NO_STRING.search(label):
-            yield f"a label of '{attribute.name}' has a NUL character or half of a character"
+            yield "a label has a NUL character, or half of a character"
         if not label:
-            yield _empty(attribute)
-
-
-def _lost_spaces(attribute: Attribute, written: RowsToWrite) -> Iterator[str]:
-    if any(label.endswith(" ") for label in _labels(attribute, written)):
-        yield f"a label of '{attribute.name}' ends with a space, which would be lost"
-
-
-def _empty(attribute: Attribute) -> str:
-    return f"'{attribute.name}' has an empty name or label, which is a missing value there"
+            yield "a label is empty, which is a missing value there"
+        if label.endswith(" "):
+            yield "a label ends with a space, which would be lost"
 
 
 def _is_code_of_stata(number: float) -> bool:
@@ -235,15 +234,16 @@ def _is_code_of_stata(number: float) -> bool:
 
 
 def _bad_numbers(attribute: Attribute, written: RowsToWrite, first: date) -> Iterator[str]:
+    """What a file with dates from ``first`` cannot hold of the numbers of an attribute."""
     coding = attribute.coding
     if is_integer(attribute) and any(abs(int(label)) >= EXACT for label in names_of(attribute)):
-        yield f"'{attribute.name}' has whole numbers from {int(EXACT):,} on, which would be rounded"
+        yield f"whole numbers from {int(EXACT):,} on would be rounded"
     if not isinstance(coding, Edges) or written.by_levels:
         return
     if coding.dates and (begin := date_of_days(coding.edges[0])) < first:
-        yield f"'{attribute.name}' has dates from {begin}, and the first one there is {first}"
+        yield f"there are dates from {begin}, and the first one there is {first}"
     if max(map(abs, coding.edges)) > _LARGEST:
-        yield f"'{attribute.name}' has numbers beyond {_LARGEST}"
+        yield f"numbers beyond {_LARGEST} would be missing or infinite"
 
 
 def _listed(endings: Sequence[str]) -> str:

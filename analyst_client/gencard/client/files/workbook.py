@@ -55,21 +55,26 @@ def write_workbook(dataset: Dataset, coding: Coding, path: Path, values: Values 
         raise InvalidInputError(
             field="file", problem=problem, advice="Write another format, or with another seed."
         )
-    with path.open("wb") as file:
-        book = Workbook(write_only=True)
-        sheet = book.create_sheet(_SHEET)
-        sheet.freeze_panes = "A2"
-        names = dataset.domain.attributes
-        heads = [_text(sheet, name) for name in names]
-        for head in heads:
-            head.font = Font(bold=True)
+    path.touch()  # a place that cannot be written is refused before the rows are made
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet(_SHEET)
+    sheet.freeze_panes = "A2"
+    names = dataset.domain.attributes
+    heads = [_text(sheet, name) for name in names]
+    for head in heads:
+        head.font = Font(bold=True)
+    try:
         sheet.append(heads)
         columns = [_cells(sheet, coding.attribute(name), values) for name in names]
         for batch in batches(dataset):
             cells = [column(batch[:, axis]) for axis, column in enumerate(columns)]
             for row in zip(*cells, strict=True):
                 sheet.append(row)
-        book.save(file)
+        book.save(path)
+    except Exception as error:
+        if type(error).__module__.startswith("lxml"):  # its errors of a full disk are no OSError
+            raise OSError from None
+        raise
 
 
 def _cells(sheet: Any, attribute: Attribute, values: Values | None) -> _Cells:
