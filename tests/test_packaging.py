@@ -17,9 +17,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = {
-    "requirements.lock": (("report", "parquet", "utility", "controller"), ("dev", "demo")),
+    "requirements.lock": (("report", "parquet", "utility", "controller", "files"), ("dev", "demo")),
     "controller_service/requirements.lock": (("controller",), ()),
-    "analyst_client/requirements.lock": (("report", "parquet", "utility"), ()),
+    "analyst_client/requirements.lock": (("report", "parquet", "utility", "files"), ()),
 }
 ROOTS = ("protos", "shared", "controller_service", "analyst_client")
 ROOMS = {"boxes", "files", "formulas", "run", "v1", "wire", "core", "shell", "controller", "client"}

@@ -167,4 +167,4 @@ def test_texts_for_people_are_the_values_of_the_file(tmp_path):
 
 def test_another_ending_is_refused(tmp_path):
     with pytest.raises(InvalidInputError):
-        write_rows(Dataset(CODING.domain, np.zeros((1, 3), dtype=int)), CODING, tmp_path / "a.xlsx")
+        write_rows(Dataset(CODING.domain, np.zeros((1, 3), dtype=int)), CODING, tmp_path / "a.xls")

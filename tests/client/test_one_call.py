@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client import planning
+from gencard.client.files import limits
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.budget import Price
@@ -301,6 +302,16 @@ class TestShell:
         (tmp_path / "kept").mkdir()
         (tmp_path / "kept/receipt.json").write_text("{}")
         assert run(FITS, "--rows", "40", "--output", tmp_path / "kept", "--yes").exit_code == 1
+        assert world.cards == {}
+
+    @pytest.mark.parametrize("file", ["rows.dta", "rows.xsl"])
+    def test_a_file_that_cannot_be_written_is_refused_first(
+        self, run, tmp_path, world, monkeypatch, file
+    ):
+        monkeypatch.setattr(limits, "_STATA_WORDS", frozenset(["health"]))
+        shown = run(FITS, "--rows", "40", "--output", tmp_path / file, "--yes")
+        assert shown.exit_code == 1
+        assert "Write .csv" in shown.stderr or "files of rows end in" in shown.stderr
         assert world.cards == {}
 
     @pytest.mark.parametrize(("typed", "code", "cards"), [(b"y\n", 0, 1), (b"\n", 1, 0)])

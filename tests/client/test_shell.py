@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from gencard import core, formulas
 from gencard.boxes.reference import Honest
 from gencard.client import answers, checking
+from gencard.client.files import limits
 from gencard.client.shell import negotiation, terminal
 from gencard.client.shell.main import app
 from gencard.core import errors
@@ -154,12 +155,48 @@ class TestNegotiation:
 
 
 class TestSynthesis:
-    @pytest.mark.parametrize("file", ["rows.csv", "rows.parquet"])
+    @pytest.mark.parametrize("file", ["rows.csv", "rows.parquet", "rows.dta", "rows.sav", "rows.xlsx"])
     def test_rows_alone(self, run, name, tmp_path, file):
         output = tmp_path / "new" / file
         shown = run("generate", name, "--rows", 40, "--seed", 3, "-o", output).stdout
         assert "SHA-256" in shown
         assert [path.name for path in output.parent.iterdir()] == [file]
+
+    @pytest.mark.parametrize("file", ["rows.dta", "rows.sav", "rows.xlsx"])
+    def test_files_that_verify_by_values(self, run, name, tmp_path, file):
+        kept = tmp_path / "kept"
+        run("generate", name, "--rows", 40, "-o", kept)
+        run("generate", name, "--rows", 40, "-o", kept / file)
+        (kept / "rows.parquet").unlink()
+        checks = json.loads(run("verify", kept, "--json").stdout)
+        (detail,) = (check["detail"] for check in checks if check["what"] == f"Rows {file}")
+        assert detail.endswith(", compared by values")
+        assert f"{file} was compared by values" in run("replay", kept).stdout
+        run("generate", name, "--rows", 40, "--values", "levels", "--replace", "-o", kept / file)
+        assert "Everything agrees" in run("verify", kept).stdout
+        run("generate", name, "--rows", 40, "--seed", 1, "--replace", "-o", kept / file)
+        assert f"Rows {file}" in run("verify", kept, code=1).stdout
+
+    @pytest.mark.parametrize("file", ["rows.xsl", "rows.json", "rows.csv.gz"])
+    def test_another_ending_is_refused_before_anything_is_generated(
+        self, run, name, world, tmp_path, file
+    ):
+        made = len(world.releases)
+        shown = run("generate", name, "--rows", 40, "-o", tmp_path / "new" / file, code=1).stderr
+        assert ".csv, .parquet, .dta, .sav or .xlsx" in " ".join(shown.split())
+        assert list(tmp_path.iterdir()) == []
+        assert len(world.releases) == made
+
+    def test_what_a_format_cannot_hold_is_refused_before_anything_is_generated(
+        self, run, name, world, tmp_path, monkeypatch
+    ):
+        made = len(world.releases)
+        monkeypatch.setattr(limits, "_STATA_WORDS", frozenset(["sex"]))
+        shown = run("generate", name, "--rows", 40, "-o", tmp_path / "rows.dta", code=1).stderr
+        assert "attribute 'sex': the name is a word of Stata" in " ".join(shown.split())
+        assert "Write .csv, .parquet, .sav or .xlsx instead" in " ".join(shown.split())
+        assert list(tmp_path.iterdir()) == []
+        assert len(world.releases) == made
 
     @pytest.mark.parametrize(("words", "ages"), [((), "0123456789"), (("--values", "levels"), "[")])
     def test_ages_are_numbers_or_intervals(self, run, name, tmp_path, words, ages):

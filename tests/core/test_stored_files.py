@@ -3,6 +3,7 @@
 import datetime as dt
 import subprocess
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from shutil import which
 
@@ -10,7 +11,7 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
@@ -104,6 +105,7 @@ DECIMALS = st.decimals(-1000, 1000, places=6).map(float)
 """Excel and its libraries write 15 digits."""
 
 
+@settings(max_examples=25)
 @given(
     values=st.lists(
         st.one_of(st.none(), st.integers(-(10**15), 10**15).map(float), DECIMALS),
@@ -294,6 +296,16 @@ def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_pa
     assert (tmp_path / "a.zsav").stat().st_size < 1 << 20
     with pytest.raises(TooLargeError, match=r"limits\.file_mib"):
         read(tmp_path / "a.zsav", most_bytes=4 << 20)
+
+
+def test_a_file_that_crashes_its_reader_is_refused(tmp_path, survey):
+    """Other bytes at six places of a file: some such files crash the library."""
+    pyreadstat.write_sav(survey, tmp_path / "whole.sav")
+    content = (tmp_path / "whole.sav").read_bytes()
+    for place in range(0, len(content), max(len(content) // 6, 1)):
+        (tmp_path / "a.sav").write_bytes(content[:place] + b"\xff" * 9 + content[place + 9 :])
+        with suppress(GencardError):
+            read(tmp_path / "a.sav")
 
 
 def test_a_device_is_no_file(tmp_path):

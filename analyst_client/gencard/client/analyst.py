@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from gencard.client import catalogue
 from gencard.client.answers.question import Question
-from gencard.client.arguments import checked, instance
+from gencard.client.arguments import checked, instance, path
 from gencard.client.card import Card
 from gencard.client.card_view import LIST_HEADS, PlannedAnalysis, list_line
 from gencard.client.catalogue import AUTO, Budget, CatalogueEntry, GeneratorEntry
@@ -16,6 +16,7 @@ from gencard.client.checking.signing import checked_answer
 from gencard.client.connection.connection import Connection, ProgressDisplay, pages
 from gencard.client.connection.credentials import Credentials, address_in
 from gencard.client.display import Listed
+from gencard.client.files.rows import check_rows_fit
 from gencard.client.planning import Consent, Plan, rows_of, usual_purpose
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, all_columns, proposed
@@ -23,6 +24,7 @@ from gencard.core.card.budget import Price, Spend
 from gencard.core.card.card import Card as Negotiation
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal
 from gencard.core.errors import InvalidInputError
+from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codec import message_of
@@ -306,7 +308,7 @@ class Analyst(Party):
         ask = partial(ask, generator=offer.negotiation.proposed.generator)
         return Plan(read, aim, entry.coding, offer, ask)
 
-    @checked()
+    @checked(file=path)
     def synthesize(  # noqa: PLR0913 - what a person may want to say of one analysis
         self,
         dataset: str,
@@ -318,6 +320,8 @@ class Analyst(Party):
         generator: str = AUTO,
         seed: int = 0,
         accept: bool = False,
+        file: str | Path | None = None,
+        values: ValueForm = "numbers",
         progress: ProgressDisplay = True,
         **measured: Unpack[Measured],
     ) -> Release:
@@ -337,19 +341,26 @@ class Analyst(Party):
             accept: Sign without a question, also an offer that differs from the proposal, as long as
                 it determines the analysis and measures by the mechanism that was asked for. Else a
                 terminal or notebook is asked.
+            file: File to which you will write the rows: whether its format can hold them is checked
+                before anything is signed. It is not written here; see ``Release.write``.
+            values: The form in which you will write them.
             progress: Whether to show a progress bar and what happens, or a function that receives the
                 progress.
             measured: How the marginals are measured; see ``Measured``.
 
         Raises:
             InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
-                with the formula, or with what it needs.
+                with the formula, with what it needs, or with the file.
             ProposalRefusedError: The policy refuses the proposal and has no counter-offer.
             BudgetExceededError: The price exceeds the budget.
             NotAcceptedError: The offer was declined, or nobody can be asked; nothing was spent.
             AwaitingStewardError: The proposal waits for a steward; call again once it is answered.
         """
         plan = self.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **measured)
+        if file is not None:
+            cliques = plan.answer.terms.cliques
+            names = plan.coding.domain.covered_by(cliques).attributes
+            check_rows_fit(Path(file), plan.coding, names, rows, values)
         mine = self.identity.uri
         return rows_of(
             plan,

@@ -12,12 +12,13 @@ from gencard.client.display import Displayable, Facts, Part
 from gencard.client.files.folder import (
     README,
     RECEIPT,
+    ROWS,
     check_free,
     clear_release,
     save_documents,
     write_bytes,
 )
-from gencard.client.files.rows import cells_of, write_rows
+from gencard.client.files.rows import cells_of, check_rows_fit, write_rows
 from gencard.core.card.budget import counted
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding, Edges
@@ -98,7 +99,7 @@ class Release(Displayable):
     def save(
         self,
         folder: str | Path,
-        rows: str = "rows.parquet",
+        rows: str = ROWS,
         *,
         values: ValueForm = "numbers",
         replace: bool = False,
@@ -107,13 +108,15 @@ class Release(Displayable):
 
         Args:
             folder: Created if missing.
-            rows: Name of the file for the rows; ends in .parquet or .csv.
+            rows: Name of the file for the rows; ends in .parquet, .csv, .dta, .sav or .xlsx.
             values: The form of attributes with edges, as in ``to_frame``.
             replace: Overwrite another release in the folder.
 
         Raises:
-            InvalidInputError: The folder cannot be written, or holds another release.
+            InvalidInputError: The folder cannot be written, or holds another release; or the format
+                cannot hold the rows.
         """
+        self._check_fits(rows, values)
         check_free(Path(folder), replace=replace or self._is_in(Path(folder)))
         clear_release(Path(folder))
         save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
@@ -124,6 +127,10 @@ class Release(Displayable):
         self.write(Path(folder) / rows, values=values)
         return Path(folder)
 
+    def _check_fits(self, rows: str, values: ValueForm) -> None:
+        names = self.dataset.domain.attributes
+        check_rows_fit(Path(rows), self.coding, names, self.receipt.rows, values)
+
     def _is_in(self, folder: Path) -> bool:
         """Whether a folder holds this release."""
         with suppress(InvalidInputError):
@@ -132,7 +139,19 @@ class Release(Displayable):
 
     @checked()
     def write(self, path: str | Path, *, values: ValueForm = "numbers") -> None:
-        """Write the rows only, as .csv or .parquet; the file appears when it is complete."""
+        """Write the rows only; the file appears when it is complete.
+
+        In .dta and .sav, labels are value labels; in .xlsx they are texts. "Missing" is the system's
+        missing value or an empty cell.
+
+        Args:
+            path: Its name ends in .csv, .parquet, .dta, .sav or .xlsx.
+            values: The form of attributes with edges, as in ``to_frame``.
+
+        Raises:
+            InvalidInputError: Another ending, rows that the format cannot hold, or a place that cannot
+                be written.
+        """
         write_rows(self.dataset, self.coding, Path(path), self._values(values, self.dataset))
 
     @checked()

@@ -15,6 +15,9 @@ STATISTICS = (".dta", ".sav", ".zsav", ".sas7bdat", ".xpt")
 
 ENDINGS = (*TEXT, *PARQUET, *SHEETS, *STATISTICS)
 
+WRITTEN = (".csv", ".parquet", ".dta", ".sav", ".xlsx")
+"""Files that rows are written to."""
+
 
 def ending_of(path: Path) -> str:
     """The longest ending that is one of ``ENDINGS``, in lower case; empty if there is none.

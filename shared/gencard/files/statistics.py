@@ -5,8 +5,12 @@ Stata's ``.a`` to ``.z`` and empty texts become missing. Dates and times become 
 and texts by the format of their variable.
 """
 
+import datetime as dt
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyreadstat
 
+from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.values import number_text
 from gencard.files.content import too_many_bytes
 from gencard.files.endings import ending_of
@@ -24,6 +29,7 @@ from gencard.files.stored import (
     StoredTable,
     check_names,
     distinct_labels,
+    time_texts,
     whole_or_float,
 )
 
@@ -91,7 +97,47 @@ _CALENDARS = {".dta": _STATA, ".sav": _SPSS, ".zsav": _SPSS, ".sas7bdat": _SAS, 
 
 
 def read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
-    """Read a file; see ``stored.read_stored``."""
+    """Read a file in a process of its own, which a damaged file can crash; see ``stored.read_stored``.
+
+    The process writes the table to a pipe, and nothing to a disk.
+    """
+    words = (sys.executable, "-I", "-m", __name__, str(path.absolute()), field, str(most_bytes))
+    done = subprocess.run(words, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    if done.returncode == _TOO_LARGE:
+        raise too_many_bytes(most_bytes)
+    if done.returncode == _REFUSED:
+        raise InvalidInputError(**json.loads(done.stdout))
+    if done.returncode:
+        raise OSError
+    table = pa.ipc.open_stream(pa.py_buffer(done.stdout)).read_all()
+    columns = json.loads(table.schema.metadata[_COLUMNS])
+    described = [StoredColumn(**{**one, **{key: tuple(one[key]) for key in _LISTS}}) for one in columns]
+    return StoredTable(table.replace_schema_metadata(None), tuple(described))
+
+
+_TOO_LARGE, _REFUSED = 3, 4
+"""Exit codes of the process."""
+
+_COLUMNS, _LISTS = b"columns", ("labels", "missing")
+
+
+def _main(path: Path, field: str, most_bytes: int) -> int:
+    """Write the table of a file, with the descriptions of its columns, to the standard output."""
+    try:
+        stored = _read(path, field, most_bytes=most_bytes)
+    except TooLargeError:
+        return _TOO_LARGE
+    except InvalidInputError as error:
+        sys.stdout.write(json.dumps({**error.fields, "advice": error.advice}))
+        return _REFUSED
+    columns = json.dumps([asdict(one) for one in stored.columns]).encode()
+    table = stored.table.replace_schema_metadata({_COLUMNS: columns})
+    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
+        stream.write_table(table)
+    return 0
+
+
+def _read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
     ending = ending_of(path)
     meta = _metadata(path, ending)
     names = list(meta.column_names)
@@ -259,13 +305,9 @@ def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.
 
 
 def _times(seconds: np.ndarray[Any, Any], absent: np.ndarray[Any, Any]) -> pa.Array:
-    texts = []
-    for second in seconds.tolist():
-        minutes, rest = divmod(second, 60)
-        hours, minute = divmod(int(minutes), 60)
-        part = f"{rest:02.0f}" if float(rest).is_integer() else f"{rest:09.6f}"
-        texts.append(f"{hours:02}:{minute:02}:{part}")
-    return pa.array(texts, pa.string(), mask=absent)
+    midnight = dt.datetime.min
+    times = [(midnight + dt.timedelta(seconds=second)).time() for second in seconds.tolist()]
+    return pa.array(time_texts(times), pa.string(), mask=absent)
 
 
 def _kind_of(form: str, calendar: _Calendar) -> str:
@@ -277,3 +319,7 @@ def _kind_of(form: str, calendar: _Calendar) -> str:
     else:
         tests = [(kind, plain in forms) for kind, forms in kinds.items()]
     return next((kind for kind, fits in tests if fits), "")
+
+
+if __name__ == "__main__":
+    sys.exit(_main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

@@ -4,6 +4,7 @@
 formats are the extra ``files``.
 """
 
+import datetime as dt
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -156,3 +157,10 @@ def distinct_labels(labels: dict[Any, str]) -> dict[Any, str]:
 
 def _code(code: object) -> str:
     return str(int(code)) if isinstance(code, float) and code.is_integer() else str(code)
+
+
+def time_texts(times: Sequence[dt.time | None]) -> list[str | None]:
+    """Return times of day as texts, all to the minute if none has seconds: 09:30, or 09:30:00."""
+    to_minutes = all(one is None or not (one.second or one.microsecond) for one in times)
+    form = "minutes" if to_minutes else "auto"
+    return [None if one is None else one.isoformat(timespec=form) for one in times]

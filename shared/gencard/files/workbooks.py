@@ -9,6 +9,7 @@ import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,7 +21,13 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_text
 from gencard.files.content import too_many_bytes
 from gencard.files.endings import ending_of
-from gencard.files.stored import StoredColumn, StoredTable, check_names, whole_or_float
+from gencard.files.stored import (
+    StoredColumn,
+    StoredTable,
+    check_names,
+    time_texts,
+    whole_or_float,
+)
 
 _ROWS_AT_ONCE = 20_000
 _BLOCK = 8 << 20
@@ -107,11 +114,13 @@ class _SheetColumn:
             return self._as(pa.bool_()), ""
         if self.kinds <= {dt.date, dt.datetime}:
             return self._dates(), ""
+        if self.kinds == {dt.time}:
+            return pa.chunked_array([time_texts([*chain(*map(_values, self.batches))])], pa.string()), ""
         texts = [
             batch if isinstance(batch, pa.Array) and batch.type == pa.string() else _texts(batch)
             for batch in self.batches
         ]
-        mixed = self.kinds not in ({str}, {dt.time})
+        mixed = self.kinds != {str}
         note = "Its cells are of several types, such as numbers and texts, so all are texts." * mixed
         return pa.chunked_array(texts, pa.string()), note
 
@@ -206,7 +215,7 @@ class _Sheet:
                 if not isinstance(cell, str) or not cell.strip():
                     problem = f"has no text as the name of a column in cell {_cell(number, place)}"
                     raise self._wrong(problem, _HEADER)
-            names = [cell.strip() for cell in cells]
+            names = list(cells)
             check_names(
                 names,
                 self._field,

@@ -35,6 +35,7 @@ from gencard.files import (
     size_of,
     too_large,
 )
+from gencard.files.endings import WRITTEN
 from gencard.wire.documents.key_history import CARDS, LINKS, LOG, KeyHistory, changes_in
 from gencard.wire.documents.psi_document import PSI_OPENS, psi_document, psi_of_document
 from gencard.wire.documents.receipt import Receipt
@@ -59,7 +60,6 @@ ENVELOPES = {CARD: "card", RECEIPT: "receipt", CHECKPOINT: "checkpoint", VERDICT
 DAMAGED = "damaged"
 """Stands for the kind of a file that was meant to hold a document and does not."""
 
-_ROWS = (".csv", ".parquet")
 _ENVELOPE = {"payload", "payloadType", "signatures"}
 _NOT_SIGNED = (
     "contains no signed document, so nothing can be verified; "
@@ -123,7 +123,7 @@ class Bundle:
         files = self.all(kind)
         if not files:
             usual = (name for name, usual_kind in WELL_KNOWN.items() if usual_kind == kind)
-            name = next(usual, "a .csv or .parquet file")
+            name = next(usual, "a file of rows")
             problem = f"not found; name {name}, or the folder of the release that holds it"
             raise InvalidInputError(field=kind, problem=problem)
         if len(files) > 1:
@@ -289,12 +289,12 @@ def _size_read(path: Path, *, is_named: bool) -> int:
     """
     size = size_of(path, "file")
     is_other = size > DOCUMENT_LIMIT.most and not (is_named or _is_document(path))
-    return 0 if is_other or path.suffix.lower() in _ROWS else size
+    return 0 if is_other or path.suffix.lower() in WRITTEN else size
 
 
 def _recognised(path: Path, *, is_named: bool) -> tuple[str | None, bytes]:
     """Kind and content of a file; the content of rows stays where it is."""
-    if path.suffix.lower() in _ROWS:
+    if path.suffix.lower() in WRITTEN:
         return "rows", b""
     if not _size_read(path, is_named=is_named):
         return (DAMAGED if _is_document(path) else None), b""

@@ -4,14 +4,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gencard.client.display import Displayable, Facts, Part
-from gencard.client.files.rows import is_parquet, parquet_problem, write_rows
+from gencard.client.files.rows import difference, write_rows
 from gencard.client.terms import number_stddevs, stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Coding, Edges
@@ -202,14 +201,12 @@ def check_delivered_file(
     Raises:
         VerificationError: The file differs from the delivered one; names the difference.
     """
-    problems = [
-        _file_problem(path, dataset, coding, numbers)
-        for numbers in _variants(dataset, coding, drawing_seeds, places)
-    ]
-    if None not in problems:
-        raise VerificationError(
-            problem=f"{path.name} differs from the delivered file: {_nearest(problems)}"
-        )
+    problems: list[str | None] = []
+    for numbers in _variants(dataset, coding, drawing_seeds, places):
+        problems.append(_file_problem(path, dataset, coding, numbers))
+        if problems[-1] is None:
+            return
+    raise VerificationError(problem=f"{path.name} differs from the delivered file: {_nearest(problems)}")
 
 
 def check_delivered_frame(
@@ -264,7 +261,7 @@ def _file_problem(path: Path, dataset: Dataset, coding: Coding, values: Values |
         write_rows(dataset, coding, again, values)
         if _same_bytes(path, again):
             return None
-        return parquet_problem(path, again) if is_parquet(path) else _text_problem(path, again)
+        return difference(path, again)
 
 
 def _same_bytes(one: Path, other: Path) -> bool:
@@ -275,14 +272,6 @@ def _same_bytes(one: Path, other: Path) -> bool:
             if block != right.read(1 << 20):
                 return False
     return True
-
-
-def _text_problem(path: Path, again: Path) -> str:
-    """The number of the first line that differs in a CSV file."""
-    with path.open("rb") as left, again.open("rb") as right:
-        lines = enumerate(zip_longest(left, right), start=1)
-        number = next((number for number, (one, other) in lines if one != other), 1)
-    return "the columns or their order" if number == 1 else f"the values in line {number}"
 
 
 def _frame_problem(frame: "pd.DataFrame", expected: "pd.DataFrame") -> str | None:

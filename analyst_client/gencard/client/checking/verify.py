@@ -23,7 +23,7 @@ from gencard.client.checking.replay import check_delivered_file, check_psi, plac
 from gencard.client.checking.signing import checked_signed_answer, passing_verdict, version_kind_of
 from gencard.client.display import plain
 from gencard.client.files.folder import WELL_KNOWN
-from gencard.client.files.rows import read_rows
+from gencard.client.files.rows import BY_VALUES, is_by_values, read_rows
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError
@@ -46,7 +46,7 @@ _DATED = {"answer", "receipt", "verdict"}
 """Kinds of documents with the time of their signature, signed with the key for cards."""
 _NO_CHECKPOINT = "the checkpoint of the proof is missing; save the release or the answer again"
 _MISSING = {
-    "Rows": "not found; name their .csv or .parquet file as well",
+    "Rows": "not found; name their file as well",
     "Receipt": "not found, so rows and psi cannot be matched with the card",
     "Log": "no checkpoint found, so the log cannot be checked",
 }
@@ -336,7 +336,7 @@ def _rows_digest(
         raise VerificationError(problem="no receipt matches these rows")
     places = places_by(card, bundle.psi, coding)
     check_delivered_file(file.path, dataset, coding, [one.drawing_seed for one in own], places)
-    return digest
+    return f"{digest}, {BY_VALUES}" if is_by_values(file.path) else digest
 
 
 def _checkpoint(file: File, keys: Keys, known: dict[int, Checkpoint]) -> Checkpoint:

@@ -8,12 +8,16 @@ from secrets import token_hex
 from tempfile import TemporaryFile
 
 from gencard.core.errors import InvalidInputError, unwritable
+from gencard.files.endings import WRITTEN
 
 CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
 CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"
 LOG_ENTRY, ANSWER = "log_entry.json", "answer.json"
 README = "README.txt"
 """A text that names the attributes whose values are invented; it is not signed."""
+
+ROWS = "rows.parquet"
+"""The rows of a saved release, unless the caller names another file."""
 
 WELL_KNOWN = {
     CARD: "card",
@@ -66,7 +70,7 @@ def clear_release(folder: Path) -> None:
     Raises:
         InvalidInputError: A file cannot be removed.
     """
-    for name in (*WELL_KNOWN, README, "rows.parquet", "rows.csv"):
+    for name in (*WELL_KNOWN, README, *(f"rows{ending}" for ending in WRITTEN)):
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError:

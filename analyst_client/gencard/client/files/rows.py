@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
-from itertools import islice
+from itertools import islice, zip_longest
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.client.files.folder import appearing
+from gencard.client.files.limits import RowsToWrite, check_fits, ending_to_read, ending_to_write
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -32,12 +33,16 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
 from gencard.core.types import FloatArray
 from gencard.core.values import day_of, float_of
-from gencard.files import lines_of, open_text, size_of
+from gencard.files import lines_of, size_of
+from gencard.files.content import open_text_content
+from gencard.files.endings import PARQUET, ending_of
+from gencard.files.stored import is_stored, read_stored
 from gencard.run.levels import (
     UNDECLARED,
     UNKNOWN_NUMBER,
     Midpoints,
     NumberedRows,
+    ValueForm,
     Values,
     code_of,
     codes_of_values,
@@ -48,31 +53,60 @@ from gencard.run.levels import (
 _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowError, MemoryError)
 """What readers raise at damaged files."""
 
-_CHECK_ROWS = "Check that it is a .csv or .parquet file, not damaged, and that you may read it."
+_CHECK_ROWS = "Check that it is a file of the format that its name says, and not damaged."
 
 
 def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | None = None) -> None:
     """Write records with their labels; the file appears only once it is whole.
 
-    "Missing" is an empty cell in CSV and null in Parquet. In CSV, an empty label beside it becomes an
-    apostrophe.
+    "Missing" is an empty cell in CSV and Excel, null in Parquet, and the system's missing value in files
+    of Stata and SPSS. In CSV, an empty label beside it becomes an apostrophe.
 
     Args:
+        path: Its name has one of the endings ``WRITTEN``.
         values: What stands in place of intervals, which go by their names where it is not given.
 
     Raises:
-        InvalidInputError: Another ending than .csv or .parquet, or a place that cannot be written.
+        InvalidInputError: Another ending, rows that the format cannot hold, or a place that cannot be
+            written.
     """
-    write = _parquet().write_parquet if _ending(path) == ".parquet" else write_csv
+    names = dataset.domain.attributes
+    check_rows_fit(path, coding, names, len(dataset), "levels" if values is None else "numbers")
     with appearing(path) as part:
-        write(dataset, coding, part, values)
+        match ending_to_write(path):
+            case ".csv":
+                write_csv(dataset, coding, part, values)
+            case ".parquet":
+                _parquet().write_parquet(dataset, coding, part, values)
+            case ".xlsx":
+                _workbook().write_workbook(dataset, coding, part, values)
+            case ending:
+                _statistics().write_statistics(dataset, coding, part, values, ending)
+
+
+def check_rows_fit(path: Path, coding: Coding, names: Clique, rows: int, form: ValueForm) -> None:
+    """Check that a file can hold rows, before they are generated.
+
+    Args:
+        names: Attributes of the rows.
+        form: In which attributes with edges will be written.
+
+    Raises:
+        InvalidInputError: Another ending than ``WRITTEN``, rows that the format cannot hold, or a
+            package that is not installed.
+    """
+    ending = ending_to_write(path)
+    loads = {".parquet": _parquet, ".xlsx": _workbook, ".dta": _statistics, ".sav": _statistics}
+    if ending in loads:
+        loads[ending]()
+    check_fits(ending, RowsToWrite(tuple(map(coding.attribute, names)), rows, form == "levels"))
 
 
 def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
     """The codes behind a file that ``write_rows`` wrote, or any with the same labels or numbers.
 
     Raises:
-        InvalidInputError: The file cannot be read, or has another ending than .csv or .parquet.
+        InvalidInputError: The file cannot be read, or has another ending than ``WRITTEN``.
         DomainMismatchError, UndeclaredLevelError: It does not hold what the schema declares.
     """
     return _read(path, coding, domain, ()).dataset
@@ -89,8 +123,11 @@ def read_numbered(path: Path, coding: Coding, domain: Domain) -> NumberedRows:
 
 def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> NumberedRows:
     """Args: numbered, attributes whose numbers are kept."""
-    reader = _parquet().read_parquet if _ending(path) == ".parquet" else read_csv
+    ending = ending_to_read(path)
+    reader = _parquet().read_parquet if ending in PARQUET else read_csv
     size_of(path, "file")  # says what is wrong with a path that is no regular file
+    if is_stored(path):
+        return _rows_of(_columns_of(path, coding), coding, domain)
     try:
         columns: list[ReadColumn] = reader(path, coding, domain, numbered)
         dataset = Dataset.of_columns(domain, [column.all_codes() for column in columns])
@@ -102,37 +139,109 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> Numbe
     return NumberedRows(dataset, numbers.get)
 
 
-def is_parquet(path: Path) -> bool:
-    """By the name; raises InvalidInputError where it is neither .csv nor .parquet."""
-    return _ending(path) == ".parquet"
+def _columns_of(path: Path, coding: Coding) -> dict[str, Any]:
+    """Return columns of a workbook, or a file of a statistical package: labels, texts and numbers.
+
+    Dates are days since 1970-01-01, times of day minutes.
+    """
+    table = read_stored(path, "file", most_bytes=MOST_CELLS * 8).table
+    here = [one for one in coding.attributes if one.name in table.column_names]
+    return {one.name: _series_of(table.column(one.name), one.coding) for one in here}
 
 
-def parquet_problem(path: Path, again: Path) -> str | None:
-    """What a Parquet file holds otherwise than the same rows written again; None where nothing."""
+def _series_of(column: Any, coding: Labels | Edges) -> Any:
+    """Return a column of Arrow as a series of pandas."""
+    kind = str(column.type)
+    if not isinstance(coding, Edges):
+        return column.to_pandas(integer_object_nulls=True)
+    if kind.startswith(("string", "dictionary")):
+        texts = column.cast("string").to_pandas()
+        return texts.map(_minutes_or_text, na_action="ignore") if coding.times else texts
+    if kind.startswith("timestamp") and coding.times:
+        moments = column.to_pandas()
+        return (moments - moments.dt.normalize()).dt.total_seconds() / 60
+    if kind.startswith(("date", "timestamp")):
+        column = column.cast("date32", safe=False).cast("int32")
+    return column.cast("float64").to_pandas()
+
+
+def _minutes_or_text(text: str) -> float | str:
+    with suppress(ValueError):
+        return _minutes_of_text(text)
+    return text
+
+
+def _rows_of(columns: dict[str, Any], coding: Coding, domain: Domain) -> NumberedRows:
+    import pandas as pd  # noqa: PLC0415 - slow to load
+
+    from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
+
+    return rows_of_frame(pd.DataFrame(columns), coding, domain)
+
+
+BY_VALUES = "compared by values"
+"""How files are compared that hold the time at which they were written."""
+
+
+def is_by_values(path: Path) -> bool:
+    """Return whether a file of rows is compared by values, and not by bytes."""
+    return path.suffix.lower() in (".dta", ".sav", ".xlsx")
+
+
+def difference(path: Path, again: Path) -> str | None:
+    """Return what a file holds otherwise than the same rows written again; None if nothing.
+
+    Args:
+        path: File whose bytes differ.
+        again: File with the same ending, by ``write_rows``.
+    """
     try:
-        problem: str | None = _parquet().difference(path, again)
+        match ending_to_write(path):
+            case ".csv":
+                return _line_difference(path, again)
+            case ".parquet":
+                problem: str | None = _parquet().difference(path, again)
+            case ".xlsx":
+                problem = _workbook().difference(path, again)
+            case _:
+                problem = _statistics().difference(path, again)
     except _UNREADABLE:
         return "it cannot be read"
     return problem
 
 
-def _ending(path: Path) -> str:
-    ending = path.suffix.lower()
-    if ending not in (".csv", ".parquet"):
-        raise InvalidInputError(field="file", problem="needs a name that ends in .csv or .parquet")
-    return ending
+def _line_difference(path: Path, again: Path) -> str:
+    """The number of the first line that differs in a CSV file."""
+    with path.open("rb") as left, again.open("rb") as right:
+        lines = enumerate(zip_longest(left, right), start=1)
+        number = next((number for number, (one, other) in lines if one != other), 1)
+    return line_problem(number)
+
+
+def line_problem(number: int) -> str:
+    """Return what differs, by the number of the first line that does."""
+    return "the columns or their order" if number == 1 else f"the values in line {number}"
 
 
 def _parquet() -> Any:
-    """The part that needs pyarrow.
+    """The part that needs pyarrow; raises InvalidInputError if it is not installed."""
+    return _optional("parquet", "Parquet needs: pip install 'gencard[parquet]'")
 
-    Raises:
-        InvalidInputError: It is not installed.
-    """
+
+def _workbook() -> Any:
+    """The part that needs openpyxl; raises as ``_parquet``."""
+    return _optional("workbook", "Excel needs: pip install 'gencard[files]'")
+
+
+def _statistics() -> Any:
+    """The part that needs pyreadstat; raises as ``_parquet``."""
+    return _optional("statistics", "Stata and SPSS need: pip install 'gencard[files]'")
+
+
+def _optional(module: str, problem: str) -> Any:
     try:
-        return import_module("gencard.client.files.parquet")
+        return import_module(f"gencard.client.files.{module}")
     except ModuleNotFoundError:
-        problem = "Parquet needs: pip install 'gencard[parquet]'"
         raise InvalidInputError(field="file", problem=problem) from None
 
 
@@ -221,8 +330,10 @@ def cells_of(dataset: Dataset, coding: Coding, values: Values | None) -> list[tu
 def read_csv(path: Path, coding: Coding, domain: Domain, numbered: Clique = ()) -> list["ReadColumn"]:
     """Raises DomainMismatchError, UndeclaredLevelError, or ValueError, IndexError, csv.Error."""
     too_long = InvalidInputError(field="file", problem=f"has a line that is too long: {path}")
-    with open_text(path, "file") as file:
-        reader = csv.reader(lines_of(file, too_long), strict=True)
+    most_bytes = MOST_CELLS * 8
+    with open_text_content(path, "file", "utf-8-sig", most_bytes) as file:
+        delimiter = "\t" if ".tsv" in ending_of(path) else ","
+        reader = csv.reader(lines_of(file, too_long), delimiter=delimiter, strict=True)
         heads = next(reader, [])
         columns = [
             _Column(coding.attribute(name), name in numbered, heads) for name in domain.attributes

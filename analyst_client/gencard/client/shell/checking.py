@@ -23,7 +23,7 @@ from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, e
 from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.connection.credentials import Credentials, public_key
 from gencard.client.display import plain
-from gencard.client.files.rows import read_rows
+from gencard.client.files.rows import BY_VALUES, is_by_values, read_rows
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -131,7 +131,7 @@ def replay(
     schema: Annotated[Path | None, typer.Option(help="The schema. Default: beside the card.")] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Rows to compare, .csv or .parquet. Default: those in the folder."),
+        typer.Option(help="File of rows to compare. Default: those in the folder."),
     ] = None,
     controller_key: ControllerKey = None,
     analyst_key: AnalystKey = None,
@@ -152,6 +152,9 @@ def replay(
         for file in bundle.all("rows"):
             _check_rows(file.path, release, dataset, coding, places)
     say(str(Replayed.of(release)))
+    for file in bundle.all("rows"):
+        if is_by_values(file.path):
+            say(f"{file.path.name} was {BY_VALUES}: it holds the time at which it was written, too.")
     if not bundle.all("rows"):
         say("No rows were compared; name a file with --data.")
     if bundle.all("revocation"):

@@ -27,9 +27,7 @@ def fidelity(
     target: Annotated[str, typer.Argument(help="A saved release folder, or a card.")],
     data: Annotated[
         Path | None,
-        typer.Option(
-            help="Rows, .csv or .parquet. Default: those in the folder, or the newest release."
-        ),
+        typer.Option(help="A file of rows. Default: those in the folder, or the newest release."),
     ] = None,
     page: Annotated[
         Path | None, typer.Option("--html", help="Write the report as an HTML page.")
@@ -150,10 +148,8 @@ def _analysis(text: str) -> tuple[str, str]:
 
 
 def utility(
-    synthetic: Annotated[
-        Path, typer.Argument(help="A saved release folder, or rows: .csv or .parquet.")
-    ],
-    records: Annotated[Path, typer.Argument(help="Records to compare with: .csv or .parquet.")],
+    synthetic: Annotated[Path, typer.Argument(help="A saved release folder, or a file of rows.")],
+    records: Annotated[Path, typer.Argument(help="File of records to compare with.")],
     schema: Annotated[
         Path | None, typer.Option(help="schema.json; required if the rows are a single file.")
     ] = None,

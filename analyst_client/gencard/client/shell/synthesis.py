@@ -9,8 +9,9 @@ import typer
 from gencard.client.arguments import Where
 from gencard.client.catalogue import AUTO
 from gencard.client.files import folder
-from gencard.client.files.folder import make_folder, write_bytes
-from gencard.client.files.rows import has_apostrophes
+from gencard.client.files.folder import ROWS, make_folder, write_bytes
+from gencard.client.files.limits import is_folder
+from gencard.client.files.rows import check_rows_fit, has_apostrophes
 from gencard.client.release import Release
 from gencard.client.shell.terminal import (
     HERE,
@@ -43,7 +44,8 @@ Output = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="A .csv or .parquet file for the rows; any other name is a folder with all documents.",
+        help="A .csv, .parquet, .dta, .sav or .xlsx file for the rows; or a name without an ending: a "
+        "folder with all documents.",
     ),
 ]
 
@@ -64,13 +66,14 @@ def generate(
     as_json: AsJson = False,
 ) -> None:
     """Generate rows and download them. They are written after their digest and receipt are verified."""
-    folder.check_free(output, replace=replace)
-    folder.make_folder(output.parent)
-    with (
-        tempfile.TemporaryDirectory(dir=output.parent) as scratch,
-        connected(connection) as analyst,
-    ):
-        release = analyst.card(name).release(rows, seed=seed, scratch=Path(scratch))
+    file = _file_of(output, replace=replace)
+    with connected(connection) as analyst:
+        card = analyst.card(name)
+        agreed = card.agreement
+        check_rows_fit(file, agreed.coding, agreed.domain.attributes, rows, values)
+        folder.make_folder(output.parent)
+        with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
+            release = card.release(rows, seed=seed, scratch=Path(scratch))
         _keep(release, output, values=values, replace=replace)
     _say_written(release, output, values, as_json)
 
@@ -104,7 +107,7 @@ def synthesize(
 
     A card in force with the same terms is used again. Without a terminal, --yes is required.
     """
-    folder.check_free(output, replace=replace)
+    file = _file_of(output, replace=replace)
     folder.make_folder(output.parent)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
@@ -117,6 +120,8 @@ def synthesize(
             generator=generator,
             seed=seed,
             accept=yes,
+            file=file,
+            values=values,
             **how,
         )
         _keep(release, output, values=values, replace=replace)
@@ -162,11 +167,18 @@ def psi(
     say(f"Written: {output}")
 
 
+def _file_of(output: Path, *, replace: bool) -> Path:
+    """The file for the rows; raises InvalidInputError for a place or name that cannot be used."""
+    file = output / ROWS if is_folder(output) else output
+    folder.check_free(output, replace=replace)
+    return file
+
+
 def _keep(release: Release, output: Path, *, values: ValueForm, replace: bool) -> None:
-    if output.suffix.lower() in (".csv", ".parquet"):
-        release.write(output, values=values)
-    else:
+    if is_folder(output):
         release.save(output, values=values, replace=replace)
+    else:
+        release.write(output, values=values)
 
 
 def audit(

@@ -1,0 +1,259 @@
+"""What files of Stata, SPSS and Excel can hold: rows, names, labels, dates.
+
+Everything is known from the schema and the number of rows, so that a file that cannot be written is
+refused before anything is generated or paid for. Nothing is renamed, shortened or rounded to fit, but
+descriptions.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+from gencard.core.coding import Attribute, Edges, Labels, date_of_days
+from gencard.core.errors import InvalidInputError
+from gencard.core.values import EXACT, number_of
+from gencard.files.endings import ENDINGS, WRITTEN, ending_of
+from gencard.run.levels import is_boolean, is_integer, names_of
+
+
+class RowsToWrite(NamedTuple):
+    """Rows that are to be written.
+
+    Args:
+        attributes: Their columns, in order.
+        rows: Their number.
+        by_levels: Attributes with edges are intervals with names, not numbers or dates.
+    """
+
+    attributes: tuple[Attribute, ...]
+    rows: int
+    by_levels: bool
+
+
+def ending_to_write(path: Path) -> str:
+    """Return the ending of a file of rows; raises InvalidInputError for another than ``WRITTEN``."""
+    ending = path.suffix.lower()
+    if ending not in WRITTEN:
+        raise InvalidInputError(field="file", problem=f"needs a name that ends in {_listed(WRITTEN)}")
+    return ending
+
+
+def ending_to_read(path: Path) -> str:
+    """Return the ending of a file to read; raises InvalidInputError for another than ``ENDINGS``."""
+    ending = ending_of(path)
+    if not ending:
+        raise InvalidInputError(field="file", problem=f"needs a name that ends in {_listed(ENDINGS)}")
+    return ending
+
+
+def is_folder(output: Path) -> bool:
+    """Return whether a release is saved as a folder here: no ending, or one of digits, as in release.1.
+
+    Raises:
+        InvalidInputError: The name has an ending that no file of rows has, and is no folder that exists.
+    """
+    ending = output.suffix.lower()
+    if output.is_dir() or not ending or ending[1:].isdecimal():
+        return True
+    if ending in WRITTEN:
+        return False
+    problem = f"'{output.name}' ends in {ending}, and files of rows end in {_listed(WRITTEN)}"
+    advice = "Name such a file; or for a folder with all documents, a name without an ending."
+    raise InvalidInputError(field="output", problem=problem, advice=advice)
+
+
+def check_fits(ending: str, written: RowsToWrite) -> None:
+    """Raise InvalidInputError if a file cannot hold rows; names the limit and the formats that can."""
+    problem = _problem(ending, written)
+    if problem is None:
+        return
+    others = [other for other in WRITTEN if _problem(other, written) is None]
+    raise InvalidInputError(
+        field="file",
+        problem=f"cannot be written as {ending}: {problem}",
+        advice=f"Write {_listed(others)} instead.",
+    )
+
+
+def numbers_of_levels(attribute: Attribute) -> list[int] | list[float]:
+    """Return the number that stands for each level in files of Stata and SPSS.
+
+    Labels that are all different numbers stand for themselves, false is 0 and true is 1, and all other
+    levels are counted from 1.
+    """
+    coding = attribute.coding
+    if is_boolean(attribute):
+        return [0, 1]
+    if isinstance(coding, Labels) and coding.by_value:
+        numbers = [number for label in coding.labels if (number := number_of(label)) is not None]
+        if all(abs(number) < EXACT for number in numbers):
+            return [int(n) for n in numbers] if all(n.is_integer() for n in numbers) else numbers
+    return list(range(1, len(names_of(attribute)) + 1))
+
+
+def is_text(attribute: Attribute) -> bool:
+    """Return whether a column holds texts, in files that have labels for numbers too."""
+    return isinstance(attribute.coding, Labels) and attribute.coding.text
+
+
+def _problem(ending: str, written: RowsToWrite) -> str | None:
+    """The first reason why a file cannot hold rows, with its attribute; None if it can."""
+    match ending:
+        case ".dta":
+            most, problems = (2**31 - 1, 32_767), _problems_of_stata(written)
+        case ".sav":
+            most, problems = (2**31 - 1, 2**31 - 1), _problems_of_spss(written)
+        case ".xlsx":
+            most, problems = (1_048_575, 16_384), _problems_of_excel(written)
+        case _:
+            return None
+    sizes = {"rows": written.rows, "columns": len(written.attributes)}
+    for (what, number), limit in zip(sizes.items(), most, strict=True):
+        if number > limit:
+            return f"there are {number:,} {what}, and at most {limit:,} fit"
+    for name, problem in problems:
+        shown = name if len(name) <= _SHOWN else f"{name[: _SHOWN - 1]}…"
+        return f"attribute '{shown}': {problem}"
+    return None
+
+
+_SHOWN = 64
+"""Characters of a name that an error shows."""
+
+_Problems = Iterator[tuple[str, str]]
+"""Names of attributes, and what a file cannot hold of them."""
+
+
+def _problems_of_stata(written: RowsToWrite) -> _Problems:
+    labelled = [one.name for one in written.attributes if _has_value_labels(one, written)]
+    for one in written.attributes:
+        name, has_set = one.name, _has_value_labels(one, written)
+        most = 32 - len(str(len(labelled) - 1)) if has_set else 32
+        if len(name) > most:
+            beside = " beside the number of its value labels" if has_set else ""
+            yield name, f"the name has {len(name)} characters, and at most {most} fit{beside}"
+        if not _is_word(name, "_") or name[0].isdecimal():
+            yield name, "a name there has letters, digits and _ only, and no digit first"
+        if name in _STATA_WORDS or _STATA_TYPE.fullmatch(name):
+            yield name, "the name is a word of Stata"
+        for problem in _bad_labels(one, written, _STATA_TEXT if is_text(one) else 32_000):
+            yield name, problem
+        if has_set and not all(map(_is_code_of_stata, numbers_of_levels(one))):
+            low, high = _STATA_CODES
+            yield name, f"labels belong to whole numbers from {low:,} to {high:,} there"
+        for problem in _bad_numbers(one, written, date(100, 1, 1)):
+            yield name, problem
+    # pyreadstat calls a set of value labels by the name of its column and its own number, from 0
+    sets: dict[str, str] = {}
+    for number, name in enumerate(labelled):
+        other = sets.setdefault(f"{name}{number}", name)
+        if other != name:
+            yield name, f"its value labels and those of '{other}' would have the same name"
+
+
+def _problems_of_spss(written: RowsToWrite) -> _Problems:
+    known: dict[str, str] = {}
+    for one in written.attributes:
+        name, size = one.name, len(one.name.encode())
+        if size > 64:
+            yield name, f"the name has {size} bytes, and at most 64 fit"
+        if not (_is_word(name, "._$#@") and name[0].isalpha()) or name.endswith("."):
+            yield (
+                name,
+                "a name there has letters, digits, . _ $ # @ only, a letter first, no point last",
+            )
+        if name.upper() in _SPSS_WORDS:
+            yield name, "the name is a word of SPSS"
+        other = known.setdefault(name.casefold(), name)
+        if other != name:
+            yield name, f"'{other}' differs by case alone, and would be the same name"
+        for problem in _bad_labels(one, written, 32_767 if is_text(one) else 120):
+            yield name, problem
+        for problem in _bad_numbers(one, written, date(1582, 10, 15)):
+            yield name, problem
+
+
+def _problems_of_excel(written: RowsToWrite) -> _Problems:
+    for one in written.attributes:
+        texts = [("the name", one.name), *(("a label", label) for label in _labels(one, written))]
+        for what, text in texts:
+            characters = len(text.encode("utf-16-le", "surrogatepass")) // 2
+            if characters > 32_767:
+                yield one.name, f"{what} has {characters:,} characters, and at most 32,767 fit"
+            if _NO_CELL.search(text):
+                yield one.name, f"{what} has a character that no cell holds, or _x0041_ for one"
+            if not text.strip():
+                yield one.name, f"{what} is empty, which is a missing value there"
+        for problem in _bad_numbers(one, written, date(1900, 3, 1)):
+            yield one.name, problem
+
+
+_STATA_TEXT = 2_000_000_000
+_STATA_CODES = (-2_147_483_647, 2_147_483_620)
+_LARGEST = 8.9e307  # from here on, numbers are missing values in Stata
+_STATA_TYPE = re.compile("str([1-9][0-9]{0,2}|1[0-9]{3}|20[0-3][0-9]|204[0-5])")
+_STATA_WORDS = frozenset(
+    (
+        *("_all", "_b", "byte", "_coef", "_cons", "double", "float", "if", "in", "int", "long"),
+        *("_n", "_N", "_pi", "_pred", "_rc", "_skip", "strL", "using", "with"),
+    )
+)
+_SPSS_WORDS = frozenset(
+    ("ALL", "AND", "BY", "EQ", "GE", "GT", "LE", "LT", "NE", "NOT", "OR", "TO", "WITH")
+)
+_NO_STRING = re.compile("[\x00\ud800-\udfff]")
+_NO_CELL = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
+
+
+def _is_word(name: str, others: str) -> bool:
+    """Return whether a name has letters, digits and some other characters only."""
+    return all(letter.isalpha() or letter.isdecimal() or letter in others for letter in name)
+
+
+def _labels(attribute: Attribute, written: RowsToWrite) -> Sequence[str]:
+    """Return the texts that a file holds for the levels of an attribute."""
+    is_number = isinstance(attribute.coding, Edges) and not written.by_levels
+    return () if is_number or is_integer(attribute) else names_of(attribute)
+
+
+def _has_value_labels(attribute: Attribute, written: RowsToWrite) -> bool:
+    return bool(_labels(attribute, written)) and not is_text(attribute)
+
+
+def _bad_labels(attribute: Attribute, written: RowsToWrite, most: int) -> Iterator[str]:
+    """What files of Stata and SPSS cannot hold of the labels of an attribute."""
+    for label in _labels(attribute, written):
+        size = len(label.encode(errors="surrogatepass"))
+        if size > most:
+            yield f"a label has {size:,} bytes, and at most {most:,} fit"
+        if _NO_STRING.search(label):
+            yield "a label has a NUL character, or half of a character"
+        if not label:
+            yield "a label is empty, which is a missing value there"
+        if label.endswith(" "):
+            yield "a label ends with a space, which would be lost"
+
+
+def _is_code_of_stata(number: float) -> bool:
+    low, high = _STATA_CODES
+    return float(number).is_integer() and low <= number <= high
+
+
+def _bad_numbers(attribute: Attribute, written: RowsToWrite, first: date) -> Iterator[str]:
+    """What a file with dates from ``first`` cannot hold of the numbers of an attribute."""
+    coding = attribute.coding
+    if is_integer(attribute) and any(abs(int(label)) >= EXACT for label in names_of(attribute)):
+        yield f"whole numbers from {int(EXACT):,} on would be rounded"
+    if not isinstance(coding, Edges) or written.by_levels:
+        return
+    if coding.dates and (begin := date_of_days(coding.edges[0])) < first:
+        yield f"there are dates from {begin}, and the first one there is {first}"
+    if max(map(abs, coding.edges)) > _LARGEST:
+        yield f"numbers beyond {_LARGEST} would be missing or infinite"
+
+
+def _listed(endings: Sequence[str]) -> str:
+    *others, last = endings
+    return f"{', '.join(others)} or {last}" if others else last

@@ -1,0 +1,181 @@
+"""Files of Stata and SPSS, the part that needs pyreadstat.
+
+Labels are value labels of the numbers that ``numbers_of_levels`` returns, or texts in a column of texts.
+Whole numbers, numbers, dates and times of day are themselves, "missing" is the system's missing value.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyreadstat
+from numpy.typing import NDArray
+
+from gencard.client.files.limits import is_text, numbers_of_levels
+from gencard.client.files.rows import MOST_CELLS
+from gencard.client.files.statistics_reading import read_statistics
+from gencard.core.coding import Attribute, Coding, Edges
+from gencard.core.dataset import Dataset
+from gencard.run.levels import Values, is_integer, is_ordered, names_of
+
+_STATA_DAYS = 3653
+"""From 1960-01-01 to 1970-01-01."""
+
+_SPSS_DAYS = 141_428
+"""From 1582-10-14 to 1970-01-01."""
+
+_LONG = 2_147_483_620
+"""Largest whole number that Stata keeps in four bytes."""
+
+_DESCRIPTION = 80
+"""Characters of a description that fit: longer ones end in an ellipsis."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    """A column as pyreadstat takes it.
+
+    Args:
+        values: Shape ``(rows,)``.
+        labels: Label of each number.
+        form: Display format; empty for the usual one.
+        measure: Level of measurement in SPSS.
+    """
+
+    values: "pd.Series[Any]"
+    labels: Mapping[Any, str] = field(default_factory=dict)
+    form: str = ""
+    measure: str = "nominal"
+
+
+def write_statistics(
+    dataset: Dataset, coding: Coding, path: Path, values: Values | None, ending: str
+) -> None:
+    """Write rows that ``check_fits`` accepts; pyreadstat takes them whole, not in batches.
+
+    Args:
+        ending: ".dta" or ".sav".
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    attributes = [coding.attribute(name) for name in dataset.domain.attributes]
+    columns = {one.name: _column(one, dataset.column(one.name), values, ending) for one in attributes}
+    frame = pd.DataFrame({name: column.values for name, column in columns.items()}, copy=False)
+    facts: dict[str, Any] = {
+        "column_labels": {one.name: _short(one.description) for one in attributes if one.description},
+        "variable_value_labels": {name: dict(one.labels) for name, one in columns.items() if one.labels},
+        "variable_format": {name: one.form for name, one in columns.items() if one.form},
+    }
+    measures = {name: one.measure for name, one in columns.items()}
+    try:
+        if ending == ".dta":
+            pyreadstat.write_dta(frame, path.absolute(), version=15, **facts)
+        else:
+            facts |= {"variable_measure": measures, "row_compress": True}
+            pyreadstat.write_sav(frame, path.absolute(), **facts)
+    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
+        raise OSError from None
+
+
+def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None, ending: str) -> _Variable:
+    coding, names = attribute.coding, names_of(attribute)
+    if isinstance(coding, Edges) and values is not None:
+        whole = coding.decimals == 0 and values.is_value(attribute.name)
+        return _numbers(coding, values.of(attribute.name, coding, codes), whole, ending)
+    measure = "ordinal" if is_ordered(attribute) else "nominal"
+    if is_text(attribute):
+        texts = pd.Index((*names, ""))  # a missing text is an empty one
+        known = pd.Categorical.from_codes(codes.astype(np.int32), texts)
+        return _Variable(pd.Series(known), measure=measure)
+    numbers = numbers_of_levels(attribute)
+    levels = np.array([*numbers, np.nan])[codes]
+    if is_integer(attribute):
+        return _Variable(_whole(levels), form=_spss_number(numbers, 0, ending), measure="scale")
+    is_whole = all(isinstance(number, int) for number in numbers)
+    labels = dict(zip(numbers, names, strict=True))
+    form = _spss_number(numbers, 0, ending) if is_whole else ""
+    return _Variable(_whole(levels) if is_whole else pd.Series(levels), labels, form, measure)
+
+
+def _numbers(coding: Edges, numbers: NDArray[np.float64], whole: bool, ending: str) -> _Variable:
+    """Numbers drawn inside intervals, or midpoints."""
+    if coding.dates:
+        days = np.floor(numbers)
+        if ending == ".dta":
+            return _Variable(_whole(days + _STATA_DAYS), form="%td", measure="scale")
+        return _Variable(pd.Series((days + _SPSS_DAYS) * 86_400), form="SDATE10", measure="scale")
+    if coding.times:
+        seconds = np.floor(numbers) * 60
+        if ending == ".dta":
+            return _Variable(pd.Series(seconds * 1000), form="%tcHH:MM", measure="scale")
+        return _Variable(pd.Series(seconds), form="TIME5", measure="scale")
+    decimals = 0 if whole else coding.decimals
+    form = "" if decimals is None else _spss_number(coding.edges, decimals, ending)
+    return _Variable(_whole(numbers) if whole else pd.Series(numbers), form=form, measure="scale")
+
+
+def _whole(numbers: NDArray[np.float64]) -> "pd.Series[Any]":
+    """Whole numbers in four bytes if they fit, else as they are; NaN is missing."""
+    absent = np.isnan(numbers)
+    known = np.where(absent, 0, numbers)
+    if len(known) and np.abs(known).max() > _LONG:
+        return pd.Series(numbers)
+    column = known.astype(np.int32)
+    return pd.Series(pd.arrays.IntegerArray(column, absent) if absent.any() else column)
+
+
+def _short(description: str) -> str:
+    """Return a description that fits."""
+    fits = len(description) <= _DESCRIPTION
+    return description if fits else f"{description[: _DESCRIPTION - 1]}…"
+
+
+def _spss_number(numbers: Sequence[float], decimals: int, ending: str) -> str:
+    """Return the format in which SPSS shows all of some numbers; in Stata they have the usual one."""
+    width = max(8, *(len(f"{number:.{decimals}f}") for number in numbers))
+    return f"F{min(width, 40)}.{decimals}" if ending == ".sav" else ""
+
+
+class _Origin(NamedTuple):
+    """Where 1970-01-01 or midnight is, and a day or a minute, in the numbers of a format."""
+
+    zero: float
+    unit: float
+
+
+_ORIGINS = {
+    "%td": _Origin(_STATA_DAYS, 1),
+    "%tcHH:MM": _Origin(0, 60_000),
+    "SDATE10": _Origin(_SPSS_DAYS * 86_400, 86_400),
+    "TIME5": _Origin(0, 60),
+}
+"""The formats of dates and times of day, without which they are other numbers."""
+
+
+def difference(path: Path, again: Path) -> str | None:
+    """Return what a file holds otherwise than the same rows written again: names, values, labels.
+
+    Descriptions are not compared: no signed schema has them.
+    """
+    file, expected = (read_statistics(one, MOST_CELLS) for one in (path, again))
+    if list(file.values.columns) != list(expected.values.columns):
+        return "the columns or their order"
+    for name in expected.values.columns:
+        if not _same_values(file.values[name], expected.values[name]):
+            return f"the values of '{name}'"
+        if file.labels.get(name) != expected.labels.get(name):
+            return f"the labels of '{name}'"
+        if expected.forms[name] in _ORIGINS and file.forms[name] != expected.forms[name]:
+            return f"the type of '{name}'"
+    return "what it declares as missing" if file.declares_missing else None
+
+
+def _same_values(one: "pd.Series[Any]", other: "pd.Series[Any]") -> bool:
+    """Return whether two columns hold the same, also in other types of numbers."""
+    if pd.api.types.is_numeric_dtype(one) and pd.api.types.is_numeric_dtype(other):
+        return one.astype(np.float64).equals(other.astype(np.float64))
+    return one.equals(other)
