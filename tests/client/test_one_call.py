@@ -10,6 +10,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -270,6 +271,22 @@ def test_a_price_beyond_the_budget_is_refused_before_anybody_is_asked(one_line, 
     with pytest.raises(errors.BudgetExceededError):
         one_line()
     assert (answers.asked, world.cards) == ([], {})
+
+
+@pytest.mark.parametrize("file", ["rows.xsl", "rows.dta", Path("a/rows.dta")])
+def test_a_file_that_cannot_hold_the_rows_is_refused_before_anybody_is_asked(
+    one_line, world, answers, monkeypatch, file
+):
+    monkeypatch.setattr(limits, "_STATA_WORDS", frozenset(["health"]))
+    with pytest.raises(errors.InvalidInputError):
+        one_line(file=file)
+    assert (answers.asked, world.cards) == ([], {})
+
+
+def test_a_file_that_can_is_not_written_yet(one_line, tmp_path):
+    release = one_line(file=tmp_path / "rows.sav", accept=True)
+    assert list(tmp_path.iterdir()) == []
+    assert (release.save(tmp_path, rows="rows.sav") / "rows.sav").exists()
 
 
 class TestShell:

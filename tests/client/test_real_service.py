@@ -53,6 +53,24 @@ def test_a_release_is_kept_verified_and_replayed_by_hand(house, card, tmp_path, 
     assert card.refresh().state is CardState.RELEASED
 
 
+@pytest.mark.parametrize("ending", [".dta", ".sav", ".xlsx"])
+def test_files_with_labels_are_verified_and_compared(house, card, tmp_path, monkeypatch, ending):
+    monkeypatch.setenv("GENCARD_CONNECTION", str(house.person("ana")))
+    (house.person("ana") / "connection.toml").write_text(f'address = "{house.address}"\n')
+    kept = tmp_path / "kept"
+    file = kept / f"rows{ending}"
+    for words in (
+        ["generate", card.name, "--rows", "400", "--seed", "5", "-o", str(kept)],
+        ["generate", card.name, "--rows", "400", "--seed", "5", "-o", str(file)],
+        ["verify", str(kept)],
+        ["replay", str(kept)],
+        ["fidelity", str(kept), "--data", str(file)],
+    ):
+        result = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+        assert result.exit_code == 0, result.output
+        assert words[0] not in ("verify", "replay") or "compared by values" in result.output
+
+
 def test_the_entry_of_a_release_is_in_the_log(ana, card):
     release = card.release(100, seed=1, progress=False)
     assert ana.log.check_entry(release.receipt.log_index, ana.checkpoint())

@@ -120,6 +120,8 @@ def difference(path: Path, again: Path) -> str | None:
         OSError: The file is no workbook.
     """
     try:
+        if _same_members(path, again):
+            return None
         with (
             closing(load_workbook(path, read_only=True)) as book,
             closing(load_workbook(again, read_only=True)) as expected,
@@ -132,6 +134,26 @@ def difference(path: Path, again: Path) -> str | None:
     except Exception:  # openpyxl passes on what XML, ZIP and its own types raise at damaged files
         raise OSError from None
     return None if number is None else line_problem(number)
+
+
+_TIMES = "docProps/core.xml"
+"""Member of the archive with the time at which it was written."""
+
+
+def _same_members(path: Path, again: Path) -> bool:
+    """Return whether two workbooks have the same bytes but for their times: much faster than values."""
+    with ZipFile(path) as one, ZipFile(again) as other:
+        names = one.namelist()
+        if names != other.namelist():
+            return False
+        for name in (name for name in names if name != _TIMES):
+            with one.open(name) as left, other.open(name) as right:
+                while block := left.read(1 << 20):
+                    if block != right.read(1 << 20):
+                        return False
+                if right.read(1):
+                    return False
+    return True
 
 
 def _known(row: Iterable[Any]) -> list[tuple[str, Any]]:
