@@ -102,6 +102,8 @@ def first_hour(records: Path, folder: Path) -> Hour:
         _first_hour(hour, records, folder)
     except FailedError as error:
         hour.failed = str(error)
+    except (LookupError, ValueError) as error:  # a column or a coefficient is missing, or nobody is left
+        hour.failed = f"not compared: {error!r}"
     return hour
 
 
@@ -189,7 +191,6 @@ def run(quick: bool, names: Sequence[str] = ()) -> bench.Result:
     chosen = names or (QUICK if quick else FILES)
     hours, skipped = dict[str, Hour](), list[tuple[str, str]]()
     for name in chosen:
-        print(name, end=" ", flush=True, file=sys.stderr)
         with tempfile.TemporaryDirectory() as folder:
             try:
                 records = FILES[name](Path(folder))
@@ -197,6 +198,7 @@ def run(quick: bool, names: Sequence[str] = ()) -> bench.Result:
                 skipped.append((name, f"not measured: {error}"))
                 continue
             hours[name] = first_hour(records, Path(folder))
+        print(name, *_figures(hours[name]).items(), sep="\n  ", flush=True, file=sys.stderr)
     refused = [] if names else [(name, *_refused(name)) for name in REFUSED]
     done = {name: hour for name, hour in hours.items() if not hour.failed}
     tables = [
