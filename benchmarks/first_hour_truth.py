@@ -94,7 +94,7 @@ def differences(
     means, shares, altered = {"": 0.0}, {"": 0.0}, []
     for one in schema["attributes"]:
         name = one["name"]
-        if name not in rows or "of" in one or "time_of" in one or "age_at" in one:
+        if name not in rows or not _is_as_stored(one):
             continue
         texts, made = file[name], rows[name]
         if "labels" in one:
@@ -110,6 +110,11 @@ def differences(
     worst = max(means, key=means.__getitem__), max(shares, key=shares.__getitem__)
     most = float(means[worst[0]]), float(shares[worst[1]])
     return Differences(*most, tuple(altered), len(shares) - 1, worst)
+
+
+def _is_as_stored(one: Declared) -> bool:
+    """Whether values are those of the column: no age, time of day or derived attribute."""
+    return not {"of", "time_of", "age_at"} & one.keys()
 
 
 def _labels(texts: pd.Series, made: pd.Series, one: Declared) -> tuple[float, bool]:
@@ -235,7 +240,8 @@ class Question:
 
 def question_of(schema: Declared) -> Question | None:
     """The first number by the next one and the first group; None without a number."""
-    numbers = [one["name"] for one in schema["attributes"] if "edges" in one and "step" in one]
+    stored = [*filter(_is_as_stored, schema["attributes"])]
+    numbers = [one["name"] for one in stored if "edges" in one and "step" in one]
     groups = [
         one["name"]
         for one in schema["attributes"]
@@ -281,6 +287,6 @@ def slope_gap(
                 design[f"Q({question.group!r})[T.{label}]"] = chosen
     frame = pd.DataFrame(design).assign(response=numbers[question.response]).dropna()
     fit = sm.OLS(frame.pop("response"), frame).fit()
-    given = dict(zip(answer["names"], answer["params"], strict=True))
-    gaps = [abs(given[name] - fit.params[name]) / fit.bse[name] for name in design]
+    given = {name.lower(): one for name, one in zip(answer["names"], answer["params"], strict=True)}
+    gaps = [abs(given[name.lower()] - fit.params[name]) / fit.bse[name] for name in design]
     return float(max(gaps))

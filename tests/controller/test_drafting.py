@@ -33,6 +33,9 @@ from gencard.core.coding import Attribute, Labels, codes_of_numbers
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
 from gencard.core.generators.registry import GENERATORS
 from gencard.core.noise import epsilon_of
+from gencard.core.statistics.formula import Analysis
+from gencard.formulas.formulas import read_factors
+from gencard.formulas.summing import AnswerRequest
 from tests.messy_files import MESSY
 
 LEFT_OUT = {
@@ -181,7 +184,7 @@ class TestFolder:
         entry = Settings.load(made.settings).datasets[0]
         policy = entry.policy
         assert (policy.largest_order, policy.largest_order_exact) == (4, 2)
-        assert policy.most_marginals == 36
+        assert policy.most_marginals == 45
         assert policy.most_per_card.statistics == 1_019
         assert policy.most_per_card.fits(entry.caps.analyst)
 
@@ -547,6 +550,19 @@ class TestFiles:
 numbers = st.floats(-1e12, 1e12, allow_nan=False, allow_subnormal=False)
 
 
+def test_a_draft_of_three_columns_permits_the_sums_of_a_regression(tmp_path):
+    """Five sums; one marginal for each pair would permit three."""
+    rng, path = np.random.default_rng(1), tmp_path / "three.csv"
+    x, group = rng.integers(0, 90, 500), rng.choice(["a", "b"], 500)
+    pd.DataFrame({"y": x + rng.integers(0, 9, 500), "x": x, "g": group}).to_csv(path, index=False)
+    made = draft(tmp_path / "controller", path, now=NOW)
+    coding = read_schema(made.schema).coding
+    written = read_factors("y ~ x + g", coding)
+    needs = AnswerRequest(written, Analysis.LINEAR, coding, {}, "", "level", {}).needs(rows=True)
+    policy = Settings.load(made.settings).datasets[0].policy
+    assert 3 < len(needs.cliques) + len(needs.sums) <= policy.most_marginals
+
+
 def test_exact_counts_histograms_and_sums_are_offered_where_that_is_wanted(tmp_path, fair):
     plain, exact = (
         Settings.load(draft(tmp_path / name, fair, now=NOW, exact=name == "exact").settings).datasets[0]
@@ -557,6 +573,7 @@ def test_exact_counts_histograms_and_sums_are_offered_where_that_is_wanted(tmp_p
     assert (plain.policy.sums, plain.policy.histograms) == ("noise", "noise")
     assert (exact.policy.sums, exact.policy.histograms) == ("exact", "exact")
     assert exact.policy.measuring(noisy=False).largest_order == 4
+    assert exact.policy.most_marginals == plain.policy.most_marginals >= 45
     more = exact.caps.analyst.statistics - plain.caps.analyst.statistics
     assert exact.policy.most_per_card.statistics - plain.policy.most_per_card.statistics == more > 0
 

@@ -32,6 +32,9 @@ docs/controllers.md has figures. Ten of them fit in the dataset's cap.
 DELTA = Decimal("0.000001")
 """Where rho is told as epsilon. Nothing is spent by it."""
 
+LEAST_MARGINALS = 45
+"""Marginals and sums of a card that every draft permits: those of a regression by eight terms."""
+
 _DATASET = """\
 [[datasets]]
 name = {name}
@@ -51,7 +54,7 @@ noise = {{ mechanism = "gaussian", neighbouring = "add-remove", rho = "{card_rho
 largest_order = 4                        # attributes in one marginal or sum
 largest_order_exact = {order}                  # the same of exact ones, and of runs without noise
 largest_marginal_cells = 10_000
-most_marginals = {pairs}
+most_marginals = {marginals}
 most_rows = 100_000
 most_per_card = {{ statistics = {statistics}, rho = {most_rho} }}  # statistics: for exact counts
 {numbers}forbidden = []                           # sets never combined, as in [["age", "occupation"]]
@@ -138,7 +141,7 @@ def dataset_text(
         schema=toml_text(schema),
         format=_format_text(drafted.format),
         generators=toml_text(BY_CONSTRUCTION),
-        pairs=len(pairs),
+        marginals=max(len(pairs), LEAST_MARGINALS),
         mechanisms=_EXACT_TOO if exact else _NOISE_ONLY,
         numbers=_NUMBERS.format(offer="exact" if exact else "noise") if with_step else "",
         columns=f", columns = {toml_text(with_step)}" if with_step else "",
