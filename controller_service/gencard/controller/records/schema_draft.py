@@ -54,6 +54,24 @@ _NO_NAME = re.compile(r"(column\d+|Unnamed: \d+)?")
 _NAMES_OF_BIRTH = re.compile(r"birth|geburt|(^|[^a-z])dob([^a-z]|$)|naissance|nacimiento", re.IGNORECASE)
 
 
+_LEVELS = frozenset(("labels", "edges", "dates", "age_at", "time_of"))
+DRAFTED_SENTENCES = {
+    r"(Labels|Edges|Periods) drafted from [^.]*\.": _LEVELS,
+    r"Ages in the classes of statistical offices\.": _LEVELS,
+    ", order recognised": _LEVELS | {"ordered"},
+    r"State a public last edge; above = 'highest' takes larger values for it\.": _LEVELS | {"above"},
+    r"Values are rounded to multiples of [0-9.E+-]*[0-9]\.": frozenset(("labels", "dates", "step")),
+    r"No day is above 12: [^.]*\.": frozenset(("labels", "edges", "age_at")),
+    r"(Dates|Text), because [^.]*\.": _LEVELS - {"labels"} | {"text"},
+}
+"""Sentences in comments of drafts, and keys of which a change makes each wrong."""
+
+
+def left_out_words(name: str) -> str:
+    """Return how the comment on a column begins that is not in a draft."""
+    return f"Left out: {name!r}: "
+
+
 @dataclass(frozen=True, slots=True)
 class DraftedAttribute:
     """One column: its draft, or why it was left out.

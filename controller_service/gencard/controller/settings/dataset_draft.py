@@ -5,21 +5,20 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from decimal import ROUND_CEILING, Decimal
-from itertools import combinations
+from math import comb
 from pathlib import Path
 from types import MappingProxyType
 
 from gencard.controller.records.declared_scale import SCALE_KEYS
 from gencard.controller.records.file_format import FileFormat
-from gencard.controller.records.schema_draft import SchemaDraft
+from gencard.controller.records.schema_draft import SchemaDraft, left_out_words
 from gencard.controller.records.schema_file import PublicSchema, table_of_schema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.settings.files import Table, toml_text
 from gencard.core.coding import Edges
-from gencard.core.domain import Clique
+from gencard.core.domain import Domain
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.noise import epsilon_of
-from gencard.core.statistics.marginals import dimension
 
 CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
 """Drafted budgets: of a card that asks for none, one analyst, one project, and everybody, for ever.
@@ -48,14 +47,14 @@ data = {data}
 # than 10 the pairs of these records have. An exact count of such a cell is a fact about those people.
 mechanisms = ["gaussian"]
 # Budget of a card for which the analyst requests none (zCDP). rho = {card_rho} is
-# epsilon = {card_epsilon} at delta = {delta}. If a card has all pairs of this schema, the noise of each
-# count has a standard deviation of about {stddev} records; with fewer pairs it has less. See
+# epsilon = {card_epsilon} at delta = {delta}. If a card has {all_pairs} pairs of this schema, the noise
+# of each count has a standard deviation of about {stddev} records; with fewer pairs it has less. See
 # docs/controllers.md.
 noise = {{ mechanism = "gaussian", neighbouring = "add-remove", rho = "{card_rho}", delta = "{delta}" }}
 largest_order = 4                        # attributes in one marginal or sum
 largest_order_exact = 2                  # the same of exact ones, and of runs without noise
 largest_marginal_cells = 10_000
-most_marginals = {pairs}
+most_marginals = {marginals}
 most_rows = 100_000
 most_per_card = {{ statistics = {dimension}, rho = {most_rho} }}  # statistics: for exact counts
 {numbers}forbidden = []                           # sets never combined, as in [["age", "occupation"]]
@@ -109,28 +108,34 @@ sums = "noise"
 """
 
 
-def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: SchemaDraft) -> str:
-    """The table of a dataset, with policy and caps for all pairs of attributes.
+def dataset_text(
+    name: str, data: Path | TableAddress, schema: str, drafted: SchemaDraft, *, most_statistics: int
+) -> str:
+    """The table of a dataset, with policy and caps for as many pairs of attributes as a card may have.
 
     Args:
         schema: Name of its schema file.
+        most_statistics: Limit of the statistics of a card, ``limits.marginals``.
     """
     domain, with_step = drafted.schema.coding.domain, drafted.schema.coding.with_step
-    pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
+    pairs = max(comb(len(domain.attributes), 2), 1)
+    # a card of all columns has a histogram and a total of each number, too, of as many as it has pairs
+    marginals = min(pairs, max(most_statistics - 2 * len(with_step), most_statistics // 3, 1))
     return _DATASET.format(
         name=toml_text(name),
         data=toml_text(os.path.abspath(data) if isinstance(data, Path) else data.text),
         schema=toml_text(schema),
         format=_format_text(drafted.format),
         generators=toml_text(BY_CONSTRUCTION),
-        pairs=len(pairs),
+        all_pairs="all" if marginals == pairs else f"{marginals:,} of the {pairs:,}",
+        marginals=marginals,
         numbers=_NUMBERS if with_step else "",
         columns=f", columns = {toml_text(with_step)}" if with_step else "",
-        dimension=dimension(domain, pairs),
+        dimension=_dimension_of_pairs(domain),
         card_rho=CARD_RHO,
         card_epsilon=_epsilon_text(CARD_RHO),
         delta=f"{DELTA:e}",
-        stddev=round(math.sqrt(len(pairs) / (2 * float(CARD_RHO)))),
+        stddev=round(math.sqrt(marginals / (2 * float(CARD_RHO)))),
         most_rho=ANALYST_RHO,
         project_rho=PROJECT_RHO,
         dataset_rho=DATASET_RHO,
@@ -138,9 +143,19 @@ def dataset_text(name: str, data: Path | TableAddress, schema: str, drafted: Sch
     )
 
 
+def _dimension_of_pairs(domain: Domain) -> int:
+    """Return the price of all pairs in statistics, without a list of them: there may be millions.
+
+    >>> _dimension_of_pairs(Domain.of({"activity": 10, "occupation": 10, "sex": 2}))
+    119
+    """
+    own = [size - 1 for size in domain.sizes]
+    return 1 + sum(own) + (sum(own) ** 2 - sum(size**2 for size in own)) // 2
+
+
 def drafted_schema_text(drafted: SchemaDraft) -> str:
     """The schema file, with a comment on each attribute and on what was left out."""
-    comments = [*_REVIEW, *(f"Left out: {one.name!r}: {one.note}" for one in drafted.left_out)]
+    comments = [*_REVIEW, *(left_out_words(one.name) + one.note for one in drafted.left_out)]
     notes = {one.name: one.note for one in drafted.attributes if one.note}
     text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n"
     scales = {

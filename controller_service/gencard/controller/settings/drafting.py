@@ -25,6 +25,7 @@ from gencard.controller.records.tables.address import TableAddress, name_of
 from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
 from gencard.controller.settings.disk import check_new, whole_folder
 from gencard.controller.settings.files import listened_on, toml_text
+from gencard.controller.settings.settings import Limits
 from gencard.core.errors import InvalidInputError, StorageError
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -189,7 +190,8 @@ def _write_credentials(folder: Path, authority: KeyPair, now: datetime, hosts: t
 
 
 def _write_texts(folder: Path, data: Path | TableAddress, drafted: SchemaDraft, address: str) -> None:
-    dataset = dataset_text(_resource_name(name_of(data)), data, "schema.toml", drafted)
+    name, most = _resource_name(name_of(data)), Limits().marginals  # the drafted settings state no other
+    dataset = dataset_text(name, data, "schema.toml", drafted, most_statistics=most)
     settings = _SETTINGS.format(
         address=toml_text(address),
         trust_domain=toml_text(TRUST_DOMAIN),

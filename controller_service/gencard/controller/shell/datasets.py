@@ -70,7 +70,8 @@ def add(
     if not re.fullmatch(NAME, name):
         problem = "must be a letter and at most 62 more of a-z, 0-9, _ and -"
         raise InvalidInputError(field="name", problem=problem)
-    if name in {entry.name for entry in Settings.load(config).datasets} or schema_file.exists():
+    settings = Settings.load(config)
+    if name in {entry.name for entry in settings.datasets} or schema_file.exists():
         problem = f"{name!r} is taken by a dataset or by {schema_file.name}; choose another"
         raise InvalidInputError(field="name", problem=problem)
     with console.status("Reading the records") as status:
@@ -82,7 +83,8 @@ def add(
         )
     write_new(schema_file, drafted_schema_text(drafted).encode(), private=False)
     try:
-        add_dataset(config, dataset_text(name, records, schema_file.name, drafted))
+        most = settings.limits.marginals
+        add_dataset(config, dataset_text(name, records, schema_file.name, drafted, most_statistics=most))
     except GencardError:
         schema_file.unlink()
         raise

@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 
 from gencard.controller.records.catalogue import PREFIX
+from gencard.controller.records.code_list import are_texts, codes_in
 from gencard.controller.records.declared_scale import SCALE_KEYS
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_draft import DraftedAttribute
@@ -51,6 +52,13 @@ def set_attribute(
     labels: Annotated[
         str | None,
         typer.Option(help='All labels, such as "low,mid,high"; put a label with a comma in quotes.'),
+    ] = None,
+    labels_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="All labels from a file, in its order: a .txt with one a line, or a .csv or .tsv with "
+            "a header, codes, and in words what they are."
+        ),
     ] = None,
     add_label: Annotated[
         list[str] | None, typer.Option(help="One more label, after the others. Repeatable.")
@@ -124,17 +132,21 @@ def set_attribute(
     config: ConfigFile = HERE,
 ) -> None:
     """Change an attribute of a schema file; comments are kept. The schema then needs a new review."""
-    values = _levels(labels, edges)
+    if labels_from is not None and (labels, edges) != (None, None):
+        raise InvalidInputError(field="--labels-from", problem="goes without --labels and --edges")
+    codes, words = ([], []) if labels_from is None else codes_in(labels_from)
+    values = _replacing(codes) if codes else _levels(labels, edges)
+    values |= {"text": True} if are_texts(codes) else {}
     values |= {"age_at": _day(age_at), "step": 1} if age_at else {}
     values |= _scale(step, points, fine, fine_points) | _clamps(above, below)
     options: Table = {"ordered": ordered, "integer": integer, "text": text, "missing": missing}
-    options |= {"integer": False} if text else {}
+    options |= {"integer": False} if text or values.get("text") else {}
     values |= {name: flag or None for name, flag in options.items() if flag is not None}
     texts: Table = {"decimals": decimals, "other": other, "description": description}
     values |= {name: value for name, value in texts.items() if value is not None}
     zones = {"zone": zone, "time_of": time_of}  # an empty one takes the key away
     values |= {name: value or None for name, value in zones.items() if value is not None}
-    edit = AttributeEdit(attribute, values, add_label or (), absent or (), leave_out, new)
+    edit = AttributeEdit(attribute, values, words, add_label or (), absent or (), leave_out, new)
     if not (values or add_label or absent or leave_out):
         raise InvalidInputError(field="attribute", problem="nothing to change was given; see --help")
     _change(dataset_entry(config, dataset), edit, config)
@@ -182,15 +194,19 @@ def review(
     say_in_force(config)
 
 
+def _replacing(labels: Sequence[str]) -> Table:
+    """The keys of labels, in place of those of numbers and dates."""
+    others = ("decimals", "age_at", "drafted", "zone", "time_of", *SCALE_KEYS)
+    return {"labels": [*labels]} | dict.fromkeys(others)
+
+
 def _levels(labels: str | None, edges: str | None) -> Table:
     """The keys of labels or edges, in place of those of other kinds."""
     if labels is not None and edges is not None:
         raise InvalidInputError(field="labels", problem="cannot be given together with edges")
     if labels is not None:
         (split,) = csv.reader([labels], skipinitialspace=True)
-        return {"labels": split} | dict.fromkeys(
-            ("decimals", "age_at", "drafted", "zone", "time_of", *SCALE_KEYS)
-        )
+        return _replacing(split)
     if edges is None:
         return {}
     parts = [part.strip() for part in edges.split(",")]
