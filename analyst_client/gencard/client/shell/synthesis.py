@@ -14,6 +14,7 @@ from gencard.client.files.rows import has_apostrophes
 from gencard.client.release import Release
 from gencard.client.shell.terminal import (
     HERE,
+    AimKind,
     AsJson,
     CardName,
     DatasetName,
@@ -21,7 +22,6 @@ from gencard.client.shell.terminal import (
     Epsilon,
     Folder,
     Generator,
-    Kind,
     PlannedFormula,
     Relation,
     Rho,
@@ -29,6 +29,7 @@ from gencard.client.shell.terminal import (
     connected,
     console,
     measured,
+    needs,
     say,
     say_json,
     say_table,
@@ -80,7 +81,7 @@ def synthesize(
     rows: Annotated[int, typer.Option(help="Number of rows.")],
     output: Output,
     formula: PlannedFormula = None,
-    kind: Kind = Analysis.LOGISTIC,
+    kind: AimKind = None,
     purpose: Annotated[
         str | None, typer.Option(help="What the data will be used for. Default: the plan in words.")
     ] = None,
@@ -106,13 +107,14 @@ def synthesize(
     """
     folder.check_free(output, replace=replace)
     folder.make_folder(output.parent)
+    needs("--kind", kind, "a formula", formula)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         release = analyst.synthesize(
             dataset,
             formula,
             rows=rows,
-            kind=kind,
+            kind=kind or Analysis.LOGISTIC,
             purpose=purpose,
             generator=generator,
             seed=seed,

@@ -14,6 +14,7 @@ from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import SchemaDraft, left_out_words
 from gencard.controller.records.schema_file import PublicSchema, table_of_schema
 from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.units import NO_WEIGHT, Unit
 from gencard.controller.settings.files import Table, toml_text
 from gencard.core.coding import Edges
 from gencard.core.domain import Domain
@@ -121,6 +122,7 @@ def dataset_text(
     pairs = max(comb(len(domain.attributes), 2), 1)
     # a card of all columns has a histogram and a total of each number, too, of as many as it has pairs
     marginals = min(pairs, max(most_statistics - 2 * len(with_step), most_statistics // 3, 1))
+    of_person = max(drafted.schema.most_records, 1)
     return _DATASET.format(
         name=toml_text(name),
         data=toml_text(os.path.abspath(data) if isinstance(data, Path) else data.text),
@@ -135,7 +137,7 @@ def dataset_text(
         card_rho=CARD_RHO,
         card_epsilon=_epsilon_text(CARD_RHO),
         delta=f"{DELTA:e}",
-        stddev=round(math.sqrt(marginals / (2 * float(CARD_RHO)))),
+        stddev=round(of_person * math.sqrt(marginals / (2 * float(CARD_RHO)))),
         most_rho=ANALYST_RHO,
         project_rho=PROJECT_RHO,
         dataset_rho=DATASET_RHO,
@@ -155,7 +157,8 @@ def _dimension_of_pairs(domain: Domain) -> int:
 
 def drafted_schema_text(drafted: SchemaDraft) -> str:
     """The schema file, with a comment on each attribute and on what was left out."""
-    comments = [*_REVIEW, *(left_out_words(one.name) + one.note for one in drafted.left_out)]
+    questions = [*map(unit_words, drafted.units), *map(weight_words, drafted.weights)]
+    comments = [*_REVIEW, *questions, *(left_out_words(one.name) + one.note for one in drafted.left_out)]
     notes = {one.name: one.note for one in drafted.attributes if one.note}
     text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n"
     scales = {
@@ -164,6 +167,23 @@ def drafted_schema_text(drafted: SchemaDraft) -> str:
         if one.scale is not None and isinstance(one.coding, Edges)
     }
     return text + schema_text(drafted.schema, notes, drafted.remark, scales)
+
+
+def unit_words(unit: Unit) -> str:
+    """Ask whether a column says whose a record is, in a comment of the schema file."""
+    return (
+        f"Does {unit.column!r} say whose a record is ({unit.why})? If so, leave the attribute out, and "
+        f"write before the attributes: person = {toml_text(unit.column)} and most_records = "
+        f"{unit.most_records}, or another number of records of one person that count."
+    )
+
+
+def weight_words(column: str) -> str:
+    """Ask whether a column is a weight, in a comment of the schema file."""
+    return (
+        f"Is {column!r} a weight? It is not used as one: statistics count records. If it is, say so: "
+        f"description = {toml_text(NO_WEIGHT)}"
+    )
 
 
 _MARKS = ("delimiter", "quote", "escape", "comment", "header", "skip")

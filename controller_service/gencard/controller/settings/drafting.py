@@ -19,7 +19,6 @@ from gencard.controller.people.certificates import (
 )
 from gencard.controller.people.enrolment import PEOPLE, PROJECT, make_people
 from gencard.controller.people.identities import health_check
-from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import DraftedAttribute, SchemaDraft, draft_schema
 from gencard.controller.records.tables.address import TableAddress, name_of
 from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
@@ -101,16 +100,19 @@ class Draft:
 
     Args:
         people: Folders of the demonstration's people; none unless they were wanted.
-        columns: What was drafted for each column, or why it was left out.
-        format: How the file of records is written.
+        drafted: Schema, format of the file, and what nothing decided.
     """
 
     folder: Path
     settings: Path
     schema: Path
     people: tuple[Path, ...]
-    columns: tuple[DraftedAttribute, ...]
-    format: FileFormat
+    drafted: SchemaDraft
+
+    @property
+    def columns(self) -> tuple[DraftedAttribute, ...]:
+        """What was drafted for each column, or why it was left out."""
+        return self.drafted.attributes
 
 
 def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
@@ -124,6 +126,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
     address: str = ADDRESS,
     authority_key: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    settled: Callable[[SchemaDraft], SchemaDraft] = lambda drafted: drafted,
 ) -> Draft:
     """Make the folder of a new controller that offers one file or table of records: all, or nothing.
 
@@ -134,6 +137,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
         address: ``host:port`` of the service, for its settings and certificate, and for people.
         authority_key: A new file for the authority's private key; in the folder where not given.
         progress: Told the name of each column before it is read.
+        settled: Answers what the draft asks about persons and weights.
 
     Raises:
         InvalidInputError: The folder or ``authority_key`` holds something already, the file of
@@ -145,7 +149,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
     check_new(folder)
     hosts = _hosts(address)
     everybody = {**(PEOPLE if demo_people else {}), **people}
-    drafted = draft_schema(data, name_of(data), today=now.date(), progress=progress)
+    drafted = settled(draft_schema(data, name_of(data), today=now.date(), progress=progress))
     try:
         with whole_folder(folder) as draft_folder:
             authority = new_authority(TRUST_DOMAIN, now)
@@ -160,8 +164,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
         folder / "controller.toml",
         folder / "schema.toml",
         tuple(folder / "people" / name for name in everybody),
-        drafted.attributes,
-        drafted.format,
+        drafted,
     )
 
 

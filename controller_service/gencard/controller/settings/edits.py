@@ -70,8 +70,18 @@ def edit_attribute(file: Path, edit: AttributeEdit) -> PublicSchema:
     else:
         _apply(attributes[place], edit)
     document["reviewed"] = False
-    left_out = re.escape(f"# {left_out_words(edit.name)}")
-    return _write_schema(file, document, f"(?m)^{left_out}.*\n" if edit.new else "")
+    return _write_schema(file, document, _answered(edit))
+
+
+def _answered(edit: AttributeEdit) -> str:
+    """Return a pattern of the comments above all attributes that an edit has answered; "" if none."""
+    comments = {
+        left_out_words(edit.name): edit.new,
+        f"Does {edit.name!r} say whose a record is": edit.leave_out,
+        f"Is {edit.name!r} a weight?": edit.leave_out or "description" in edit.values,
+    }
+    lines = [re.escape(f"# {begin}") for begin, answered in comments.items() if answered]
+    return f"(?m)^(?:{'|'.join(lines)}).*\n" if lines else ""
 
 
 def mark_reviewed(file: Path, declared_by: str | None = None) -> PublicSchema:

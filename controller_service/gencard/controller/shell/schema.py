@@ -2,7 +2,8 @@
 
 import csv
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -10,13 +11,20 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.status import Status
 
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.records.code_list import are_texts, codes_in
 from gencard.controller.records.declared_scale import SCALE_KEYS
 from gencard.controller.records.file_format import USUAL, FileFormat
-from gencard.controller.records.schema_draft import DraftedAttribute
+from gencard.controller.records.schema_draft import (
+    DraftedAttribute,
+    SchemaDraft,
+    with_person,
+    with_weights,
+)
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema, read_schema
+from gencard.controller.records.units import NO_WEIGHT
 from gencard.controller.settings.edits import (
     AttributeEdit,
     describe_schema,
@@ -349,8 +357,107 @@ def dataset_entry(config: Path, name: str | None) -> DatasetTable:
     return entries[plain]
 
 
-def say_columns(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> None:
+Person = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says whose a record is, in panels and households; it is no attribute."
+    ),
+]
+MostRecords = Annotated[
+    int | None, typer.Option(help="With --person: records of one person that count.")
+]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--weight", help="Column of weights: the schema says that they are not used. Repeatable."
+    ),
+]
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def settling(
+    person: str | None, most_records: int | None, weights: Sequence[str] | None, status: Status
+) -> Callable[[SchemaDraft], SchemaDraft]:
+    """Return the function that answers what a draft asks, by options or in a terminal.
+
+    Args:
+        status: Stopped while a question is asked.
+
+    Raises:
+        InvalidInputError: ``most_records`` is given without ``person``.
+    """
+    if most_records is not None and person is None:
+        raise InvalidInputError(field="--most-records", problem="needs --person")
+
+    def settled(drafted: SchemaDraft) -> SchemaDraft:
+        asks = _is_terminal()
+        status.stop()
+        if person is not None:
+            drafted = with_person(drafted, person, most_records)
+        elif asks:
+            drafted = _asked_of_person(drafted)
+        if weights is None and asks:
+            chosen = [
+                name
+                for name in drafted.weights
+                if typer.confirm(f"Is {name} a weight, such as one of a sample?", default=False)
+            ]
+            drafted = replace(with_weights(drafted, chosen), weights=())
+        elif weights is not None:
+            drafted = with_weights(drafted, weights)
+        status.start()
+        return drafted
+
+    return settled
+
+
+def _asked_of_person(drafted: SchemaDraft) -> SchemaDraft:
+    """Ask for each column that may say whose a record is, until one does."""
+    for unit in drafted.units:
+        say(f"{unit.column} may say whose a record is, as in panels and households: {unit.why}.")
+        if typer.confirm("Does it? Noise then protects a person with all records", default=False):
+            number = typer.prompt("Records of one person that count", unit.most_records, type=int)
+            return with_person(drafted, unit.column, number)
+    return replace(drafted, units=())
+
+
+def say_questions(drafted: SchemaDraft) -> None:
+    """Print what nothing decided of persons and weights, and what the schema says of them."""
+    for unit in drafted.units:
+        say(
+            f"Does {unit.column} say whose a record is ({unit.why})? Nothing was assumed: each record "
+            f"counts by itself. If so, draft it anew with --person {shlex.quote(unit.column)} "
+            f"--most-records {unit.most_records}, or edit the schema as its comment says."
+        )
+    for name in drafted.weights:
+        say(
+            f"Is {name} a weight? Nothing was assumed. Weights are not used: statistics count records. "
+            f"If it is one, draft it anew with --weight {shlex.quote(name)}, or edit the schema as its "
+            "comment says: everybody then knows."
+        )
+    schema = drafted.schema
+    if schema.person:
+        say(
+            f"{schema.person} says whose a record is: at most {schema.most_records} records of each "
+            "count, and noise protects all of them together."
+        )
+    say_weights(schema)
+
+
+def say_weights(schema: PublicSchema, dataset: str = "") -> None:
+    """Print which attributes are weights, which nothing uses until they can be."""
+    weights = [one.name for one in schema.coding.attributes if one.description == NO_WEIGHT]
+    if weights:
+        where = f"{dataset}: " if dataset else ""
+        say(f"{where}{', '.join(weights)}: not used as a weight; statistics count records.")
+
+
+def say_columns(drafted: SchemaDraft) -> None:
     """What was drafted: for the steward alone, with counts of what stands for missing values."""
+    file_format, drafts = drafted.format, drafted.attributes
     if file_format != USUAL:  # that of Parquet and tables, which have no encoding to say
         say(f"  The file is read as {_format_words(file_format)}.")
     columns = table("Columns", "column", "drafted as", "proposed as missing")
@@ -363,6 +470,7 @@ def say_columns(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> 
     for column in drafts:
         if column.influence:  # the drafted policy measures with noise
             say(column.influence)
+    say_questions(drafted)
 
 
 def questions_of_dates(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> list[str]:

@@ -14,6 +14,7 @@ from gencard.controller.records.profiles import (
     INTERVALS,
     MOST_LABELS,
     Profile,
+    Repeats,
     check_enough,
     profile_of,
 )
@@ -238,6 +239,20 @@ class _TableLook:
         rows = _rows(self.run, groups.filter(groups.n >= least))
         heaps = [(float(row["v"]), int(row["n"])) for row in rows]
         return tuple(sorted(heaps, key=lambda one: (-one[1], one[0])))
+
+    def repeats(self, marks: dict[str, int]) -> Repeats:
+        """Return how often values occur."""
+        groups = self._grouped(self._text, ~self._absent(marks))
+        (row,) = _rows(
+            self.run,
+            groups.aggregate(
+                values=groups.count(),
+                repeated=(groups.n > 1).sum(),
+                usual=groups.n.cast("float64").quantile(0.95),
+                most=groups.n.max(),
+            ),
+        )
+        return Repeats(*(int(row[name] or 0) for name in Repeats._fields))
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
         """Return the least number of decimals of which each number is the nearest float."""
