@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from gencard.controller.records.detection import detect
 from gencard.controller.records.profiles import profiles
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.records.units import may_be_weight, units_of
+from gencard.controller.settings.units import may_be_weight, units_of
 from gencard.controller.shell.main import app
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from tests.shared_data import shared_file

@@ -102,6 +102,27 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> Numbe
     return NumberedRows(dataset, numbers.get)
 
 
+def unread_columns(path: Path, domain: Domain) -> tuple[str, ...]:
+    """Return the columns of a .csv or .parquet that are no attributes, so that nothing reads them.
+
+    Raises:
+        InvalidInputError: The file cannot be read, or has another ending than .csv or .parquet.
+    """
+    known = {*domain.attributes, *map(neutral, domain.attributes)}
+    try:
+        if _ending(path) == ".parquet":
+            heads: list[str] = _parquet().names_of_columns(path)
+        else:
+            with open_text(path, "file", "utf-8-sig") as file:
+                too_long = InvalidInputError(
+                    field="file", problem=f"has a line that is too long: {path}"
+                )
+                heads = next(csv.reader(lines_of(file, too_long), strict=True), [])
+    except (*_UNREADABLE, csv.Error):
+        return ()  # the reader of the rows says why
+    return tuple(head for head in heads if head not in known)
+
+
 def is_parquet(path: Path) -> bool:
     """By the name; raises InvalidInputError where it is neither .csv nor .parquet."""
     return _ending(path) == ".parquet"

@@ -331,6 +331,10 @@ def most_decimals(quantiles: Sequence[float]) -> int:
     return min(_FINEST, floor(log10(MOST_STEPS / span)))
 
 
+_NESTED = ("struct", "map", "union")
+NESTED = "values of its type cannot be declared"
+"""Why columns of lists or records of their own are left out."""
+
 _BY_RECORD = "looked_at"
 """Name of the view that has a row for each record."""
 
@@ -481,6 +485,8 @@ class _Look:
 
     def _kind_of_texts(self, here: str, present: int) -> tuple[str, str]:
         """Return "text", and why if all look like numbers; no kind, and why, for what makes no level."""
+        if self.column.kind.endswith("]") or self.column.kind.lower().startswith(_NESTED):
+            return "", NESTED
         if self.column.is_number:
             return "", INFINITE
         if self.column.kind.startswith(("DATE", "TIMESTAMP")):

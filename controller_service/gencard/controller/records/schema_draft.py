@@ -19,7 +19,7 @@ from gencard.controller.records.profiles import MOST_LABELS, Profile, in_order, 
 from gencard.controller.records.round_edges import drafted_scale
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
 from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.units import NO_WEIGHT, Unit, may_be_weight, units_of
+from gencard.controller.settings.units import NO_WEIGHT, Unit, may_be_weight, units_of
 from gencard.core.card.budget import check_most_records, decimal_text
 from gencard.core.coding import (
     BOOLEANS,
@@ -52,6 +52,11 @@ _NAMES_OF_PEOPLE = re.compile(
 _NO_NAME = re.compile(r"(column\d+|Unnamed: \d+)?")
 """What programs call a column that has no name; most often it numbers the rows."""
 
+_DROPPED_TIME = {
+    "": "",
+    "local": " Times of day are left out.",
+    "offset": " Times of day are left out; days are those in UTC.",
+}
 _NAMES_OF_BIRTH = re.compile(r"birth|geburt|(^|[^a-z])dob([^a-z]|$)|naissance|nacimiento", re.IGNORECASE)
 
 
@@ -62,6 +67,7 @@ DRAFTED_SENTENCES = {
     ", order recognised": _LEVELS | {"ordered"},
     r"State a public last edge; above = 'highest' takes larger values for it\.": _LEVELS | {"above"},
     r"Values are rounded to multiples of [0-9.E+-]*[0-9]\.": frozenset(("labels", "dates", "step")),
+    r"Times of day are left out[^.]*\.": _LEVELS,
     r"No day is above 12: [^.]*\.": frozenset(("labels", "edges", "age_at")),
     r"(Dates|Text), because [^.]*\.": _LEVELS - {"labels"} | {"text"},
 }
@@ -253,6 +259,7 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
             coding = scale.edges_of(missing=profile.missing, dates=False)
             reading = Reading(tuple(profile.marks), age_at=_age_day(profile, today))
             note = "Ages in the classes of statistical offices."
+            note += _DROPPED_TIME[profile.instants]
         case "date":
             scale, note = _dates(profile), "Periods drafted from the records."
             coding = scale.edges_of(missing=profile.missing, dates=True)

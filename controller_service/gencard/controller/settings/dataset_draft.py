@@ -14,8 +14,8 @@ from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import SchemaDraft, left_out_words
 from gencard.controller.records.schema_file import PublicSchema, table_of_schema
 from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.units import NO_WEIGHT, Unit
 from gencard.controller.settings.files import Table, toml_text
+from gencard.controller.settings.units import NO_WEIGHT, Unit
 from gencard.core.coding import Edges
 from gencard.core.domain import Domain
 from gencard.core.generators.registry import BY_CONSTRUCTION

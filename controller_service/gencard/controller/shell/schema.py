@@ -14,7 +14,6 @@ from rich.markup import escape
 from rich.status import Status
 
 from gencard.controller.records.catalogue import PREFIX
-from gencard.controller.records.code_list import are_texts, codes_in
 from gencard.controller.records.declared_scale import SCALE_KEYS
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_draft import (
@@ -24,7 +23,7 @@ from gencard.controller.records.schema_draft import (
     with_weights,
 )
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema, read_schema
-from gencard.controller.records.units import NO_WEIGHT
+from gencard.controller.settings.code_list import are_texts, codes_in
 from gencard.controller.settings.edits import (
     AttributeEdit,
     describe_schema,
@@ -33,6 +32,7 @@ from gencard.controller.settings.edits import (
 )
 from gencard.controller.settings.files import Table, read_table, toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.settings.units import NO_WEIGHT
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, say_in_force, table
 from gencard.core.card.budget import decimal_text
 from gencard.core.coding import Attribute, Edges, Labels
@@ -519,7 +519,8 @@ def _coding_words(column: DraftedAttribute) -> str:
 
 def _words_of_numbers(column: DraftedAttribute, coding: Edges) -> str:
     if column.reading.age_at:
-        return f"ages on {column.reading.age_at}"
+        dropped = ", times of day are left out" if "Times of day" in column.note else ""
+        return f"ages on {column.reading.age_at}{dropped}"
     levels = several(coding.size - coding.missing, "level")
     if column.scale is None:
         return levels

@@ -13,6 +13,7 @@ from gencard.controller.records.file_format import silently
 from gencard.controller.records.profiles import (
     INTERVALS,
     MOST_LABELS,
+    NESTED,
     Profile,
     Repeats,
     check_enough,
@@ -91,7 +92,7 @@ def _profile(
             or kind.is_unknown()
         ):
             return profile_of(look, name, count, progress, nullable=nullable)
-        declared = Declaration(reason="values of its type cannot be declared")
+        declared = Declaration(reason=NESTED)
     numbers = [float(label) for label in declared.labels] if kind.is_numeric() else []
     bounds = declared.bounds or ((min(numbers), max(numbers)) if numbers else None)
     return Profile(
