@@ -185,4 +185,4 @@ def test_kinds_of_runs_are_given_together_or_one_by_one():
     both = runs(["linear", "logistic"], 3)
     assert both == runs(["linear,logistic"], 3) == runs(["logistic, linear", "linear"], 3)
     assert both == {"kinds": ["linear", "logistic"], "checked_runs": 3}
-    assert runs(None, 3) is None
+    assert runs(None, None) is None

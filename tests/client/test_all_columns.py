@@ -1,7 +1,9 @@
 """Plans for all columns: what they ask for, by the policy, and rows of all columns in one call."""
 
+import tomllib
 from dataclasses import fields, replace
 from decimal import Decimal
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,7 +15,11 @@ from gencard.client.catalogue import CatalogueEntry, ShownPolicy
 from gencard.client.shell.main import app
 from gencard.client.terms import all_columns, proposed
 from gencard.controller.policy.judgement import judge
+from gencard.controller.records.file_format import USUAL
+from gencard.controller.records.schema_draft import SchemaDraft
 from gencard.controller.records.schema_file import schema_of_text
+from gencard.controller.settings.dataset_draft import dataset_text
+from gencard.controller.settings.settings import DatasetTable, Limits
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CounterOffer
 from gencard.core.card.noise import gaussian
@@ -50,11 +56,11 @@ def labelled(sizes):
     return [Attribute(f"a{index}", Labels(names)) for index, names in enumerate(levels)]
 
 
-def answered(entry, policy, measured):
-    words = {"purpose": "x", "generator": "ipf", "rows": 10, "audit": USUAL_AUDIT}
+def answered(entry, policy, measured, *, generator="ipf", **limits):
+    words = {"purpose": "x", "generator": generator, "rows": 10, "audit": USUAL_AUDIT}
     proposal = proposed(entry, all_columns(entry, measured), measured, **words)
-    limits = replace(LIMITS, model_cells=10**12)
-    return judge(proposal, policy, entry.coding.domain, limits, {}, coding=entry.coding)
+    bounds = replace(LIMITS, model_cells=10**12, **limits)
+    return judge(proposal, policy, entry.coding.domain, bounds, {}, coding=entry.coding)
 
 
 @given(
@@ -100,6 +106,31 @@ def test_all_pairs_where_they_fit_and_those_of_neighbours_where_not():
     assert sorted(all_columns(fewest, {})) == [("a0", "a1"), ("a2", "a3"), ("a3", "a4")]
     two = entry_of(labelled([2] * 5), replace(POLICY, most_marginals=2))
     assert sorted(all_columns(two, {})) == [("a0", "a1"), ("a2", "a3"), ("a4",)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "numbers", "most"),
+    [(10, 2, 45), (70, 9, 1_982), (100, 0, 2_000), (300, 300, 1_400), (900, 900, 666)],
+)
+def test_all_columns_of_a_wide_file_are_offered_under_the_drafted_policy(columns, numbers, most):
+    """A policy of more marginals than ``limits.marginals`` would be refused for its own plan."""
+    kinds = [f'name = "a{index}"\nlabels = ["x", "y"]' for index in range(columns - numbers)]
+    kinds += [f'name = "n{index}"\nedges = [0, 9]\nstep = 1' for index in range(numbers)]
+    head = ['title = "Wide"', 'declared_by = "the tests"']
+    schema = schema_of_text("\n".join([*head, *(f"[[attributes]]\n{kind}" for kind in kinds)]), "x")
+    drafted = SchemaDraft(schema, USUAL, (), 1_000)
+    limit = Limits().marginals
+    text = dataset_text("wide", Path("x.parquet"), "x.toml", drafted, most_statistics=limit)
+    policy = DatasetTable.model_validate(tomllib.loads(text)["datasets"][0]).policy
+    assert policy.most_marginals == most
+    entry, noise = entry_of(schema.coding.attributes, policy), NOISE | {"rho": "0.05"}
+    statistics = all_columns(entry, noise)
+    assert {*entry.coding.domain.attributes} == {
+        name for one in statistics if isinstance(one, tuple) for name in one
+    }
+    answer = answered(entry, policy, noise, generator="support-raking", marginals=limit)
+    assert isinstance(answer, CounterOffer), answer
+    assert answer.changes == ()
 
 
 def test_under_a_condition_all_statistics_have_its_attributes():

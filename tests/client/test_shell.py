@@ -450,3 +450,35 @@ def test_errors_name_options_and_commands_as_they_are_typed():
     assert {place: text for place, text in typed.items() if _PYTHON.search(text)} == {}
     assert as_typed("Write, for example, rows=1000.") == "Write, for example, --rows 1000."
     assert as_typed("have a run answer it (card.run)") == "have a run answer it (`gencard run`)"
+
+
+IGNORED = [
+    (
+        ["propose", "survey", "--purpose", "x", "--marginal", "sex", "--kind", "linear"],
+        "without --formula",
+    ),
+    (
+        ["propose", "survey", "--purpose", "x", "--marginal", "sex", "--missing", "drop"],
+        "without --formula",
+    ),
+    (["price", "survey", "--marginal", "sex", "--missing", "level"], "without --formula"),
+    (["price", "survey", "--marginal", "sex", "--reviewed-runs", "2"], "without --program"),
+    (["propose", "survey", "--purpose", "x", "--marginal", "sex", "--checked-runs", "2"], "--analyses"),
+    (["price", "survey", "--marginal", "sex", "--attributes", "age"], "without --marginals-of-order"),
+    (["counter", "datasets/a/cards/b", "--attributes", "age"], "without --marginals-of-order"),
+    (["accept", "datasets/a/cards/b", "--kind", "linear"], "without --formula"),
+    (["plan", "survey", "--kind", "linear"], "without a formula"),
+    (["plan", "survey", "--missing", "drop"], "without a formula"),
+    (["synthesize", "survey", "--rows", "9", "-o", "x.csv", "--kind", "linear"], "without a formula"),
+    (["cards", "datasets/a/cards/b", "--timeout", "5"], "without --wait or --for"),
+]
+
+
+@pytest.mark.parametrize(("words", "problem"), IGNORED, ids=str)
+def test_an_option_that_would_be_ignored_is_refused(words, problem, tmp_path, monkeypatch):
+    """Before anything is connected: no service is running."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("INVALID_INPUT")
+    assert problem in result.stderr

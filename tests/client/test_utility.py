@@ -4,6 +4,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -102,6 +103,23 @@ class TestShell:
         assert shown.exit_code == 0, shown.stderr
         assert "S_pMSE" in shown.stdout
         assert "Similarity" in shown.stdout
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    def test_columns_that_the_schema_lacks_are_named(self, run, files, tmp_path, ending):
+        rows, records, schema = files
+        more = pd.read_parquet(records).astype(str).assign(note="x", pay="1")
+        path = tmp_path / f"more.{ending}"
+        more.to_csv(path, index=False) if ending == "csv" else more.to_parquet(path)
+        words = ("utility", rows, path, "--schema", schema)
+        shown = run(*words)
+        expected = "Not compared, since the schema has no such attribute: note, pay"
+        assert shown.exit_code == 0, shown.stderr
+        assert shown.stdout.count("Not compared") == 1
+        assert expected in shown.stdout
+        printed = run(*words, "--json")
+        assert expected in printed.stderr
+        json.loads(printed.stdout)
+        assert "Not compared" not in run("utility", rows, records, "--schema", schema).stdout
 
     def test_as_json_it_is_the_same_every_time(self, run, files, tmp_path):
         rows, records, schema = files

@@ -600,3 +600,35 @@ def test_a_draft_of_numbers_holds_every_value_in_few_levels(quantiles, decimals,
     codes = codes_of_numbers("x", coding, np.array(quantiles))
     assert list(codes) == sorted(codes)
     assert 1 <= coding.size <= 60
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_what_a_draft_drops_is_said_in_its_comment(tmp_path, ending):
+    rng = np.random.default_rng(4)
+    times = pd.Timestamp("1960-01-01") + pd.to_timedelta(rng.integers(0, 10**9, 300), unit="s")
+    frame = pd.DataFrame(
+        {
+            "birth": times,
+            "date_of_birth": times.tz_localize("UTC"),
+            "born": times.normalize(),
+            "amount": rng.normal(0, 10**6, 300),
+            "list": [[1, 2]] * 300,
+            "sex": rng.choice(["f", "m"], 300),
+        }
+    )
+    if ending == "csv":
+        frame = frame.drop(columns="list")
+        frame["birth"] = times.strftime("%Y-%m-%d %H:%M:%S")
+        frame["date_of_birth"] = times.strftime("%Y-%m-%dT%H:%M:%S+02:00")
+        frame.to_csv(tmp_path / "a.csv", index=False)
+    else:
+        frame.to_parquet(tmp_path / "a.parquet")
+    drafted = draft_schema(tmp_path / f"a.{ending}", "t", today=date(2026, 1, 1))
+    notes = {one.name: one.note for one in drafted.attributes}
+    assert notes["birth"].endswith("Times of day are left out.")
+    assert notes["date_of_birth"].endswith("Times of day are left out; days are those in UTC.")
+    assert "Times" not in notes["born"]
+    assert "Values are rounded to multiples of" in notes["amount"]
+    assert ending == "csv" or notes["list"] == "values of its type cannot be declared"
+    text = drafted_schema_text(drafted)
+    assert all(note in text for note in notes.values())

@@ -49,6 +49,12 @@ def write_parquet(dataset: Dataset, coding: Coding, path: Path, values: Values |
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
 
 
+def names_of_columns(path: Path) -> list[str]:
+    """Return the names of the columns; raises OSError or ValueError: no Parquet."""
+    _check_size(path)
+    return list(parquet.ParquetFile(path).schema_arrow.names)
+
+
 def read_parquet(path: Path, coding: Coding, domain: Domain, numbered: Clique = ()) -> list[ReadColumn]:
     """Raises DomainMismatchError, UndeclaredLevelError, or OSError or ValueError: no Parquet."""
     _check_size(path)

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import islice, zip_longest
 from math import isnan
@@ -30,7 +30,12 @@ from gencard.core.coding import (
 )
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+from gencard.core.errors import (
+    DomainMismatchError,
+    GencardError,
+    InvalidInputError,
+    UndeclaredLevelError,
+)
 from gencard.core.types import FloatArray
 from gencard.core.values import day_of, float_of
 from gencard.files import lines_of, size_of
@@ -139,12 +144,32 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> Numbe
     return NumberedRows(dataset, numbers.get)
 
 
+def unread_columns(path: Path, domain: Domain) -> tuple[str, ...]:
+    """Return the columns of a file that are no attributes, so that nothing reads them.
+
+    Raises:
+        InvalidInputError: The file has another ending than ``ENDINGS``.
+    """
+    known = {*domain.attributes, *map(neutral, domain.attributes)}
+    try:
+        if ending_to_read(path) in PARQUET:
+            heads: list[str] = _parquet().names_of_columns(path)
+        elif is_stored(path):
+            heads = read_stored(path, "file", most_bytes=_MOST_BYTES).table.column_names
+        else:
+            with _opened_text(path) as reader:
+                heads = next(reader, [])
+    except (*_UNREADABLE, csv.Error, GencardError):
+        return ()  # the reader of the rows says why
+    return tuple(head for head in heads if head not in known)
+
+
 def _columns_of(path: Path, coding: Coding) -> dict[str, Any]:
     """Return columns of a workbook, or a file of a statistical package: labels, texts and numbers.
 
     Dates are days since 1970-01-01, times of day minutes.
     """
-    table = read_stored(path, "file", most_bytes=MOST_CELLS * 8).table
+    table = read_stored(path, "file", most_bytes=_MOST_BYTES).table
     here = [one for one in coding.attributes if one.name in table.column_names]
     return {one.name: _series_of(table.column(one.name), one.coding) for one in here}
 
@@ -250,6 +275,8 @@ BATCH_ROWS = 100_000
 MOST_CELLS = 500_000_000
 """Cells of rows that are read into memory: 2 GB of codes."""
 
+_MOST_BYTES = 8 * MOST_CELLS
+
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 """How a text begins that a spreadsheet may run, or that was neutralised already."""
@@ -327,13 +354,18 @@ def cells_of(dataset: Dataset, coding: Coding, values: Values | None) -> list[tu
     return list(zip(*columns, strict=True))
 
 
+@contextmanager
+def _opened_text(path: Path) -> Iterator[Iterator[list[str]]]:
+    """Open a text file, which may be packed, and return its lines as values."""
+    too_long = InvalidInputError(field="file", problem=f"has a line that is too long: {path}")
+    delimiter = "\t" if ".tsv" in ending_of(path) else ","
+    with open_text_content(path, "file", "utf-8-sig", _MOST_BYTES) as file:
+        yield csv.reader(lines_of(file, too_long), delimiter=delimiter, strict=True)
+
+
 def read_csv(path: Path, coding: Coding, domain: Domain, numbered: Clique = ()) -> list["ReadColumn"]:
     """Raises DomainMismatchError, UndeclaredLevelError, or ValueError, IndexError, csv.Error."""
-    too_long = InvalidInputError(field="file", problem=f"has a line that is too long: {path}")
-    most_bytes = MOST_CELLS * 8
-    with open_text_content(path, "file", "utf-8-sig", most_bytes) as file:
-        delimiter = "\t" if ".tsv" in ending_of(path) else ","
-        reader = csv.reader(lines_of(file, too_long), delimiter=delimiter, strict=True)
+    with _opened_text(path) as reader:
         heads = next(reader, [])
         columns = [
             _Column(coding.attribute(name), name in numbered, heads) for name in domain.attributes

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from math import isnan
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from numpy.typing import NDArray
 from openpyxl import Workbook, load_workbook

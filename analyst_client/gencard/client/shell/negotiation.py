@@ -11,6 +11,8 @@ from gencard.client.planning import Consent, Plan
 from gencard.client.shell.terminal import (
     HERE,
     AimFormula,
+    AimKind,
+    AimMissing,
     AsJson,
     Attributes,
     CardName,
@@ -20,11 +22,9 @@ from gencard.client.shell.terminal import (
     Epsilon,
     Folder,
     Generator,
-    Kind,
     Libraries,
     Marginal,
     Measures,
-    Missing,
     Moments,
     Order,
     Part,
@@ -37,10 +37,12 @@ from gencard.client.shell.terminal import (
     RunKinds,
     Weight,
     WithoutUniques,
+    aim,
     connected,
     console,
     is_interactive,
     measured,
+    needs,
     number_option,
     requested_statistics,
     runs,
@@ -53,7 +55,6 @@ from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError, NotAcceptedError
-from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.card_document import json_of
 from gencard.wire.signatures.canonical import Document
 
@@ -76,13 +77,13 @@ def propose(
     without_uniques: WithoutUniques = False,
     where: Part = None,
     analyses: RunKinds = None,
-    checked_runs: CheckedRuns = 1,
+    checked_runs: CheckedRuns = None,
     program: Programs = None,
     library: Libraries = None,
-    reviewed_runs: ReviewedRuns = 1,
+    reviewed_runs: ReviewedRuns = None,
     formula: AimFormula = None,
-    kind: Kind = Analysis.LOGISTIC,
-    missing: Missing = "level",
+    kind: AimKind = None,
+    missing: AimMissing = None,
     accept: Annotated[
         bool,
         typer.Option(
@@ -98,6 +99,7 @@ def propose(
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"measures": measure, "without_uniques": without_uniques, "where": where}
     how |= {"analyses": runs(analyses, checked_runs, program, library, reviewed_runs)}
+    analysis = aim(formula, kind, missing)
     with connected(connection) as analyst:
         card = analyst.propose(
             dataset,
@@ -105,9 +107,7 @@ def propose(
             purpose=purpose,
             generator=generator,
             rows=rows,
-            formula=formula,
-            kind=kind,
-            missing=missing,
+            **analysis,
             **how,
         )
         if accept and card.state is CardState.OFFERED:
@@ -137,13 +137,13 @@ def price(
     without_uniques: WithoutUniques = False,
     where: Part = None,
     analyses: RunKinds = None,
-    checked_runs: CheckedRuns = 1,
+    checked_runs: CheckedRuns = None,
     program: Programs = None,
     library: Libraries = None,
-    reviewed_runs: ReviewedRuns = 1,
+    reviewed_runs: ReviewedRuns = None,
     formula: AimFormula = None,
-    kind: Kind = Analysis.LOGISTIC,
-    missing: Missing = "level",
+    kind: AimKind = None,
+    missing: AimMissing = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -152,6 +152,7 @@ def price(
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"measures": measure, "without_uniques": without_uniques, "where": where}
     how |= {"analyses": runs(analyses, checked_runs, program, library, reviewed_runs)}
+    analysis = aim(formula, kind, missing)
     with connected(connection) as analyst:
         card = analyst.propose(
             dataset,
@@ -160,9 +161,7 @@ def price(
             generator=generator,
             rows=rows,
             dry_run=True,
-            formula=formula,
-            kind=kind,
-            missing=missing,
+            **analysis,
             **how,
         )
         _say(card, as_json)
@@ -188,6 +187,7 @@ def cards(
     waits = wait or wait_for is not None
     if name is None and (waits or timeout is not None):
         raise InvalidInputError(field="--wait", problem="needs the name of a card")
+    needs("--timeout", timeout, "--wait or --for", waits or None)
     with connected(connection) as analyst:
         if name is not None:
             card = analyst.card(name)
@@ -208,8 +208,8 @@ def accept(
     name: CardName,
     yes: Annotated[bool, typer.Option("--yes", help="Sign without confirmation.")] = False,
     formula: AimFormula = None,
-    kind: Kind = Analysis.LOGISTIC,
-    missing: Missing = "level",
+    kind: AimKind = None,
+    missing: AimMissing = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -218,10 +218,11 @@ def accept(
     If the offer differs from the proposal, a terminal shows the differences and asks for confirmation.
     Without a question, no other mechanism is signed than the one that was asked for.
     """
+    analysis = aim(formula, kind, missing)
     with connected(connection) as analyst:
         card = analyst.card(name)
         if formula is not None:
-            card.for_analysis(formula, kind, missing)
+            card.for_analysis(**analysis)
         if card.state is CardState.OFFERED and card.changes and not yes and is_interactive():
             console.print(card)
             typer.confirm("Sign this offer?", abort=True)
@@ -248,6 +249,7 @@ def counter(
     as_json: AsJson = False,
 ) -> None:
     """Answer an offer with other terms. Options that are not given keep the offered value."""
+    needs("--attributes", attributes, "--marginals-of-order", marginals_of_order)
     has_statistics = marginal or moment or marginals_of_order is not None
     marginals = (
         requested_statistics(marginal, marginals_of_order, attributes, moment)
@@ -342,9 +344,9 @@ _NO_OFFER: Document = {
 def plan(
     dataset: DatasetName,
     formula: PlannedFormula = None,
-    kind: Kind = Analysis.LOGISTIC,
+    kind: AimKind = None,
     where: Part = None,
-    missing: Missing = "level",
+    missing: AimMissing = None,
     generator: Generator = AUTO,
     rows: Rows = None,
     epsilon: Epsilon = None,
@@ -357,11 +359,10 @@ def plan(
 ) -> None:
     """Show the marginals that an analysis, or all columns, need, and their price. Stores nothing."""
     how = measured(epsilon, rho, delta, neighbouring, weight)
+    how |= {"where": where}
+    analysis = aim(formula, kind, missing, name="a formula")
     with connected(connection) as analyst:
-        how |= {"where": where}
-        answer = analyst.plan(
-            dataset, formula, kind=kind, missing=missing, generator=generator, rows=rows, **how
-        )
+        answer = analyst.plan(dataset, generator=generator, rows=rows, **analysis, **how)
     if as_json:
         say_json(_plan_document(answer))
         return

@@ -9,7 +9,7 @@ import typer
 from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.bundle import Bundle
 from gencard.client.files.folder import make_folder
-from gencard.client.files.rows import read_numbered
+from gencard.client.files.rows import read_numbered, unread_columns
 from gencard.client.release import Release
 from gencard.client.report.fidelity import FidelityReport
 from gencard.client.report.utility import UtilityOptions, UtilityReport, utility_report
@@ -21,6 +21,7 @@ from gencard.core.statistics.formula import Analysis, analysis_of
 from gencard.core.utility.fidelity import fidelity as fidelity_to
 from gencard.core.utility.gap import GapWords
 from gencard.core.utility.numbers import compare_with_records
+from gencard.shell import visible
 
 
 def fidelity(
@@ -38,7 +39,11 @@ def fidelity(
 ) -> None:
     """Compare rows with psi, the released statistics, allowing for sampling error. Always exits 0."""
     folder = Path(target)
-    compared = _of_folder(folder, data) if folder.is_dir() else _of_card(target, data, connection)
+    compared = (
+        _of_folder(folder, data, as_json=as_json)
+        if folder.is_dir()
+        else _of_card(target, data, connection, as_json=as_json)
+    )
     _shown(compared, page, report, as_json=as_json)
 
 
@@ -56,7 +61,7 @@ def _shown(
         say(f"Written: {', '.join(paths)}")
 
 
-def _of_folder(folder: Path, data: Path | None) -> FidelityReport:
+def _of_folder(folder: Path, data: Path | None, *, as_json: bool) -> FidelityReport:
     """Offline; does not check that psi and rows belong to the card, which ``gencard verify`` does."""
     bundle = Bundle.of([folder])
     coding, released = bundle.schema(), bundle.psi()
@@ -65,16 +70,26 @@ def _of_folder(folder: Path, data: Path | None) -> FidelityReport:
         raise DomainMismatchError(problem="psi does not have the attributes that the schema declares")
     file = data or bundle.one("rows").path
     rows = read_numbered(file, coding, domain)
+    _say_unread(file, domain, as_json=as_json)
     facts = fidelity_to(released, rows.dataset, coding=coding, numbers=rows.numbers)
     return FidelityReport(facts, coding, str(file))
 
 
-def _of_card(name: str, data: Path | None, connection: Path) -> FidelityReport:
+def _of_card(name: str, data: Path | None, connection: Path, *, as_json: bool) -> FidelityReport:
     with connected(connection) as analyst:
         agreement = analyst.card(name).agreement
         if data is None:
             return agreement.fidelity(_newest(agreement))
-        return agreement.fidelity(read_numbered(data, agreement.coding, agreement.domain))
+        rows = read_numbered(data, agreement.coding, agreement.domain)
+        _say_unread(data, agreement.domain, as_json=as_json)
+        return agreement.fidelity(rows)
+
+
+def _say_unread(path: Path, domain: Domain, *, as_json: bool) -> None:
+    """Name the columns of a file that are not compared; on standard error beside JSON."""
+    if names := unread_columns(path, domain):
+        text = f"Not compared, since the schema has no such attribute: {', '.join(names)} ({path})."
+        typer.echo(visible(text), err=True) if as_json else say(text)
 
 
 def _newest(agreement: Agreement) -> Release:
@@ -175,6 +190,8 @@ def utility(
     """Compare rows with records that you have: numbers, tables, propensity, predictions. Offline."""
     rows, coding, domain = _described(synthetic, schema)
     ours, theirs = read_numbered(rows, coding, domain), read_numbered(records, coding, domain)
+    for file in (rows, records):
+        _say_unread(file, domain, as_json=as_json)
     comparison = utility_report(
         ours.dataset,
         theirs.dataset,

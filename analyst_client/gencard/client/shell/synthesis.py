@@ -15,6 +15,7 @@ from gencard.client.files.rows import check_rows_fit, has_apostrophes
 from gencard.client.release import Release
 from gencard.client.shell.terminal import (
     HERE,
+    AimKind,
     AsJson,
     CardName,
     DatasetName,
@@ -22,7 +23,6 @@ from gencard.client.shell.terminal import (
     Epsilon,
     Folder,
     Generator,
-    Kind,
     PlannedFormula,
     Relation,
     Rho,
@@ -30,6 +30,7 @@ from gencard.client.shell.terminal import (
     connected,
     console,
     measured,
+    needs,
     say,
     say_json,
     say_table,
@@ -83,7 +84,7 @@ def synthesize(
     rows: Annotated[int, typer.Option(help="Number of rows.")],
     output: Output,
     formula: PlannedFormula = None,
-    kind: Kind = Analysis.LOGISTIC,
+    kind: AimKind = None,
     purpose: Annotated[
         str | None, typer.Option(help="What the data will be used for. Default: the plan in words.")
     ] = None,
@@ -109,13 +110,14 @@ def synthesize(
     """
     file = _file_of(output, replace=replace)
     folder.make_folder(output.parent)
+    needs("--kind", kind, "a formula", formula)
     how = measured(epsilon, rho, delta, neighbouring, weight)
     with connected(connection) as analyst:
         release = analyst.synthesize(
             dataset,
             formula,
             rows=rows,
-            kind=kind,
+            kind=kind or Analysis.LOGISTIC,
             purpose=purpose,
             generator=generator,
             seed=seed,

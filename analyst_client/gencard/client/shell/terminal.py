@@ -95,7 +95,6 @@ PlannedFormula = Annotated[
     str | None,
     typer.Argument(help="Model formula, such as 'health ~ sex + age * work'. Default: all columns."),
 ]
-Kind = Annotated[Analysis, typer.Option(help="Type of analysis.")]
 Marginal = Annotated[list[str] | None, typer.Option(help="A marginal, such as sex,health. Repeatable.")]
 Order = Annotated[
     int | None, typer.Option("--marginals-of-order", help="All marginals of this number of attributes.")
@@ -128,7 +127,9 @@ RunKinds = Annotated[
         help="Analyses to run on the records with `gencard run`, such as linear,crosstab. Repeatable.",
     ),
 ]
-CheckedRuns = Annotated[int, typer.Option(help="With --analyses: most runs under the card.")]
+CheckedRuns = Annotated[
+    int | None, typer.Option(help="With --analyses: most runs under the card. Default: 1.")
+]
 Programs = Annotated[
     list[Path] | None,
     typer.Option("--program", help="Program to run on the records, each answer reviewed. Repeatable."),
@@ -136,7 +137,9 @@ Programs = Annotated[
 Libraries = Annotated[
     list[str] | None, typer.Option("--library", help="Library that a program imports. Repeatable.")
 ]
-ReviewedRuns = Annotated[int, typer.Option(help="With --program: most runs under the card.")]
+ReviewedRuns = Annotated[
+    int | None, typer.Option(help="With --program: most runs under the card. Default: 1.")
+]
 Generator = Annotated[
     str, typer.Option(help="Generator, as `gencard generators` lists it, or auto, by the sizes.")
 ]
@@ -148,6 +151,17 @@ AimFormula = Annotated[
     typer.Option(
         "--formula",
         help="Analysis that the card is for: the offer says what noise and levels do to it.",
+    ),
+]
+AimKind = Annotated[
+    Analysis | None, typer.Option("--kind", help="With a formula: type of analysis. Default: logistic.")
+]
+AimMissing = Annotated[
+    str | None,
+    typer.Option(
+        "--missing",
+        help="With a formula: 'level', the default, makes missing values a level of their own, 'drop' "
+        "leaves them out.",
     ),
 ]
 Missing = Annotated[
@@ -185,26 +199,54 @@ def measured(
     )
 
 
+def needs(option: str, value: object, other: str, given: object) -> None:
+    """Refuse an option that would be ignored without another one.
+
+    Raises:
+        InvalidInputError: ``value`` is given, and ``given``, the value of ``other``, is not.
+    """
+    if value is not None and given in (None, []):
+        raise InvalidInputError(field=option, problem=f"is given without {other}, and would be ignored")
+
+
+def aim(
+    formula: str | None, kind: Analysis | None, missing: str | None, *, name: str = "--formula"
+) -> dict[str, Any]:
+    """The analysis that a card is for, as arguments of the library.
+
+    Raises:
+        InvalidInputError: Its kind, or what to do with missing values, is given without a formula.
+    """
+    needs("--kind", kind, name, formula)
+    needs("--missing", missing, name, formula)
+    return {"formula": formula, "kind": kind or Analysis.LOGISTIC, "missing": missing or "level"}
+
+
 def runs(
     kinds: list[str] | None,
-    checked_runs: int,
+    checked_runs: int | None,
     programs: list[Path] | None = None,
     libraries: list[str] | None = None,
-    reviewed_runs: int = 1,
+    reviewed_runs: int | None = None,
 ) -> Mapping[str, Any] | None:
     """The runs on the records that a proposal asks for; None where it names neither kind nor program.
 
     Raises:
-        InvalidInputError: A program cannot be read, or libraries are named without one.
+        InvalidInputError: A program cannot be read, or libraries or a number of runs are given without
+            what they are for.
     """
+    needs("--checked-runs", checked_runs, "--analyses", kinds)
+    needs("--reviewed-runs", reviewed_runs, "--program", programs)
     granted: dict[str, Any] = {}
     if kinds:
         names = {name for text in kinds for name in names_in(text)}
-        granted |= {"kinds": sorted(names), "checked_runs": checked_runs}
+        granted |= {"kinds": sorted(names), "checked_runs": 1 if checked_runs is None else checked_runs}
     if programs:
         from gencard.client.answers.programs import granting  # noqa: PLC0415 - loads pandas
 
-        granted |= granting(programs, libraries or ()) | {"reviewed_runs": reviewed_runs}
+        granted |= granting(programs, libraries or ()) | {
+            "reviewed_runs": 1 if reviewed_runs is None else reviewed_runs
+        }
     elif libraries:
         raise InvalidInputError(field="--library", problem="needs a --program that imports it")
     return granted or None
@@ -218,6 +260,7 @@ def requested_statistics(
         raise InvalidInputError(
             field="marginals", problem="give either --marginal or --marginals-of-order"
         )
+    needs("--attributes", attributes, "--marginals-of-order", order)
     statistics: list[Statistic] = [names_in(names) for names in marginal or ()]
     if order is not None:
         statistics.append(all_marginals(order, None if attributes is None else names_in(attributes)))

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor, inf, log10
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gencard.controller.records.detection import DAY_OR_MONTH_FIRST, MOST_COLUMNS
 from gencard.controller.records.encoding import Column
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
 from gencard.controller.records.vault import Records
-from gencard.core.errors import EmptyDatasetError, InvalidInputError, TooLargeError
+from gencard.core.card.budget import MOST_RECORDS
+from gencard.core.errors import DatasetError, EmptyDatasetError, InvalidInputError, TooLargeError
 from gencard.core.scale import MOST_STEPS
 from gencard.core.values import (
     AS_DAYS,
@@ -41,6 +42,14 @@ _LEAST_RECORDS = 8
 
 LEAST_HEAP = 0.02
 """Least share of the records that a number has to be worth a cell of its own."""
+
+_LEAST_UNITS, _LEAST_REPEATED = 20, 10
+"""Least number of persons or households, and of those with several records, to be recognised."""
+
+_SAME, _COMMON = 0.95, 0.8
+"""A column belongs to units if it is the same within so large a share of them. A column of which one
+value has a larger share of the records than this would be by chance.
+"""
 
 _FINEST = 20
 """Most decimals of a drafted step."""
@@ -81,6 +90,8 @@ class Profile:
         mean: Of numbers; None if no record was read for it.
         description: Label of the variable, as the file declares it.
         remark: Sentences on the reading of its values.
+        repeats: How often values occur; None where it was not looked at.
+        shared: Names of columns that are the same in nearly all records of a value of this one.
     """
 
     name: str
@@ -105,6 +116,8 @@ class Profile:
     why: str = ""
     description: str = ""
     remark: str = ""
+    repeats: "Repeats | None" = None
+    shared: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
@@ -113,6 +126,31 @@ class Profile:
     @property
     def missing(self) -> bool:
         return self.nullable or self.present < self.records
+
+
+class Repeats(NamedTuple):
+    """How many records the values of a column have.
+
+    Args:
+        values: Number of different values.
+        repeated: Number of values of two or more records.
+        usual: Records that 95 % of the values have at most.
+        most: Records of the most frequent value.
+    """
+
+    values: int
+    repeated: int
+    usual: int
+    most: int
+
+    @property
+    def may_be_of_units(self) -> bool:
+        """Whether the values may name persons or households: many values, of few records each."""
+        return (
+            self.values >= _LEAST_UNITS
+            and self.repeated >= _LEAST_REPEATED
+            and (self.most <= MOST_RECORDS)
+        )
 
 
 class Look(Protocol):
@@ -144,6 +182,8 @@ class Look(Protocol):
 
     def mean(self, marks: dict[str, int]) -> float: ...
 
+    def repeats(self, marks: dict[str, int]) -> Repeats | None: ...
+
 
 def profiles(
     path: Path, file_format: FileFormat, progress: Callable[[str], None] = lambda _: None
@@ -166,9 +206,13 @@ def profiles(
             if not count:
                 ((count,),) = records.rows("SELECT count(*) FROM records")
                 check_enough(count)
-            for column in part:
-                look = _profile(records, column, count, progress)
-                looks.append(_with_description(look, records.described.get(column.name)))
+            of_part = [
+                _with_description(
+                    _profile(records, column, count, progress), records.described.get(column.name)
+                )
+                for column in part
+            ]
+            looks += [_with_shared(records, part, of_part, place) for place in range(len(part))]
         return looks
 
 
@@ -195,6 +239,47 @@ def _profile(records: Records, column: Column, count: int, progress: Callable[[s
         return profile_of(_Look.of_values(records, column), column.name, count, progress)
     records.uncopy()
     return profile_of(_Look.of_records(records, column), column.name, count, progress)
+
+
+def _with_shared(
+    records: Records, part: Sequence[Column], looks: Sequence[Profile], place: int
+) -> Profile:
+    """Return the profile of a column with the columns that are the same in all records of a value."""
+    profile = looks[place]
+    if not may_name_units(profile):
+        return profile
+    others = {
+        look.name: column.sql
+        for column, look in zip(part, looks, strict=True)
+        if look is not profile
+        and look.repeats
+        and look.repeats.most <= _COMMON * look.records <= 2 * _COMMON * look.present
+    }
+    if not others:
+        return profile
+    axes = range(len(others))
+    tests = [f"low{axis} IS NOT DISTINCT FROM high{axis} AND n{axis} IN (0, records)" for axis in axes]
+    same = [f"avg(CASE WHEN {test} THEN 1 ELSE 0 END)" for test in tests]
+    parts = [
+        f"min({sql}) AS low{axis}, max({sql}) AS high{axis}, count({sql}) AS n{axis}"
+        for axis, sql in enumerate(others.values())
+    ]
+    groups = (
+        f"SELECT count(*) AS records, {', '.join(parts)} FROM records "  # noqa: S608 - quoted
+        f"GROUP BY {part[place].sql} HAVING count(*) > 1"
+    )
+    with suppress(DatasetError, MemoryError):  # of a type without an order, or too many
+        (shares,) = records.rows(f"SELECT {', '.join(same)} FROM ({groups})")  # noqa: S608
+        names = [name for name, share in zip(others, shares, strict=True) if share and share >= _SAME]
+        return replace(profile, shared=tuple(names))
+    return profile
+
+
+def may_name_units(profile: Profile) -> bool:
+    """Whether a column repeats as one of persons or households does, by its own values."""
+    codes = profile.kind == "text" or (profile.kind == "number" and profile.decimals == 0)
+    repeats = profile.repeats
+    return bool(codes and profile.present == profile.records and repeats and repeats.may_be_of_units)
 
 
 _NARROWER = "Leave out columns that no analysis needs, or split the file."
@@ -225,9 +310,11 @@ def profile_of(
     present = look.present(marks)
     if not kind:
         return Profile(name, records, present, marks, 0, (), 0, 0, "text", reason=why)
-    common = look.common(marks, kind)
+    common, repeats = look.common(marks, kind), look.repeats(marks)
     if kind not in ("number", "date"):
-        return Profile(name, records, present, marks, *common, kind, nullable=nullable, why=why)
+        return Profile(
+            name, records, present, marks, *common, kind, nullable=nullable, why=why, repeats=repeats
+        )
     quantiles = look.quantiles(marks, kind, _EIGHTHS)
     is_number, decimals = kind == "number", most_decimals(quantiles)
     return Profile(
@@ -246,6 +333,7 @@ def profile_of(
         mean=look.mean(marks) if is_number and present else None,
         nullable=nullable,
         why=why,
+        repeats=repeats,
     )
 
 
@@ -270,6 +358,10 @@ def most_decimals(quantiles: Sequence[float]) -> int:
     span = max(high - low, abs(high) * 1e-9, 1e-12)
     return min(_FINEST, floor(log10(MOST_STEPS / span)))
 
+
+_NESTED = ("struct", "map", "union")
+NESTED = "values of its type cannot be declared"
+"""Why columns of lists or records of their own are left out."""
 
 _BY_RECORD = "looked_at"
 """Name of the view that has a row for each record."""
@@ -421,6 +513,8 @@ class _Look:
 
     def _kind_of_texts(self, here: str, present: int) -> tuple[str, str]:
         """Return "text", and why if all look like numbers; no kind, and why, for what makes no level."""
+        if self.column.kind.endswith("]") or self.column.kind.lower().startswith(_NESTED):
+            return "", NESTED
         if self.column.is_number:
             return "", INFINITE
         if self.column.kind.startswith(("DATE", "TIMESTAMP")):
@@ -485,6 +579,18 @@ class _Look:
         total = f"sum({self.column.number} * n) / sum(n)"
         ((mean,),) = self._rows(f"SELECT {total} FROM {self.table} WHERE NOT {self.absent(marks)}")  # noqa: S608
         return float(mean)
+
+    def repeats(self, marks: dict[str, int]) -> Repeats | None:
+        """Return how often values occur; None if they are too many to be counted in memory."""
+        # hashes take less memory than texts
+        here = f"FROM {self.table} WHERE NOT {self.absent(marks)} GROUP BY hash({self.column.text})"
+        numbers = (
+            "count(*), count(*) FILTER (n > 1), coalesce(quantile_disc(n, 0.95), 0), coalesce(max(n), 0)"
+        )
+        with suppress(MemoryError):
+            (row,) = self._rows(f"SELECT {numbers} FROM (SELECT {self._times} AS n {here})")  # noqa: S608
+            return Repeats(*map(int, row))
+        return None
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
         """Return the least number of decimals of which each number is the nearest float."""

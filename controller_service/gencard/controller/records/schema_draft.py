@@ -6,8 +6,8 @@ and no value of it is copied.
 
 import re
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +19,8 @@ from gencard.controller.records.profiles import MOST_LABELS, Profile, in_order, 
 from gencard.controller.records.round_edges import drafted_scale
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
 from gencard.controller.records.tables.address import TableAddress
-from gencard.core.card.budget import decimal_text
+from gencard.controller.settings.units import NO_WEIGHT, Unit, may_be_weight, units_of
+from gencard.core.card.budget import check_most_records, decimal_text
 from gencard.core.coding import (
     BOOLEANS,
     PLAIN,
@@ -51,7 +52,31 @@ _NAMES_OF_PEOPLE = re.compile(
 _NO_NAME = re.compile(r"(column\d+|Unnamed: \d+)?")
 """What programs call a column that has no name; most often it numbers the rows."""
 
+_DROPPED_TIME = {
+    "": "",
+    "local": " Times of day are left out.",
+    "offset": " Times of day are left out; days are those in UTC.",
+}
 _NAMES_OF_BIRTH = re.compile(r"birth|geburt|(^|[^a-z])dob([^a-z]|$)|naissance|nacimiento", re.IGNORECASE)
+
+
+_LEVELS = frozenset(("labels", "edges", "dates", "age_at", "time_of"))
+DRAFTED_SENTENCES = {
+    r"(Labels|Edges|Periods) drafted from [^.]*\.": _LEVELS,
+    r"Ages in the classes of statistical offices\.": _LEVELS,
+    ", order recognised": _LEVELS | {"ordered"},
+    r"State a public last edge; above = 'highest' takes larger values for it\.": _LEVELS | {"above"},
+    r"Values are rounded to multiples of [0-9.E+-]*[0-9]\.": frozenset(("labels", "dates", "step")),
+    r"Times of day are left out[^.]*\.": _LEVELS,
+    r"No day is above 12: [^.]*\.": frozenset(("labels", "edges", "age_at")),
+    r"(Dates|Text), because [^.]*\.": _LEVELS - {"labels"} | {"text"},
+}
+"""Sentences in comments of drafts, and keys of which a change makes each wrong."""
+
+
+def left_out_words(name: str) -> str:
+    """Return how the comment on a column begins that is not in a draft."""
+    return f"Left out: {name!r}: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +120,16 @@ class SchemaDraft:
 
     Args:
         records: How many the file has, for the steward alone: nothing declares it.
+        units: Columns that may say whose a record is, to be asked about.
+        weights: Columns that may be weights, to be asked about.
     """
 
     schema: PublicSchema
     format: FileFormat
     attributes: tuple[DraftedAttribute, ...]
     records: int
+    units: tuple[Unit, ...] = ()
+    weights: tuple[str, ...] = ()
 
     @property
     def remark(self) -> str:
@@ -111,6 +140,62 @@ class SchemaDraft:
     @property
     def left_out(self) -> tuple[DraftedAttribute, ...]:
         return tuple(one for one in self.attributes if one.coding is None)
+
+
+def with_person(drafted: SchemaDraft, column: str, most_records: int | None) -> SchemaDraft:
+    """Return a draft in which a column says whose a record is; it is no attribute.
+
+    Args:
+        most_records: Records of one person that count; None for the number that was proposed.
+
+    Raises:
+        InvalidInputError: There is no such column or no proposal, or it would be the only attribute.
+        InvalidNumberError: The number is not from 1 to 1,000.
+    """
+    if column not in {one.name for one in drafted.attributes}:
+        names = ", ".join(one.column for one in drafted.units) or "none"
+        problem = f"there is no column {column!r}; columns that repeat as persons do: {names}"
+        raise InvalidInputError(field="--person", problem=problem)
+    proposed = {unit.column: unit.most_records for unit in drafted.units}
+    number = proposed.get(column) if most_records is None else most_records
+    if number is None:
+        problem = f"is needed: nothing can be proposed from the values of {column}"
+        raise InvalidInputError(field="--most-records", problem=problem)
+    check_most_records(number)
+    coding = drafted.schema.coding
+    left = tuple(one for one in coding.attributes if one.name != column)
+    if not left:
+        raise InvalidInputError(field="--person", problem="would leave no attribute")
+    schema = replace(
+        drafted.schema,
+        coding=Coding(left),
+        readings={name: how for name, how in drafted.schema.readings.items() if name != column},
+        person=column,
+        most_records=number,
+    )
+    note = f"it says whose a record is; {number} of one person count"
+    attributes = tuple(
+        DraftedAttribute(column, None, note) if one.name == column else one for one in drafted.attributes
+    )
+    weights = tuple(name for name in drafted.weights if name != column)
+    return replace(drafted, schema=schema, attributes=attributes, units=(), weights=weights)
+
+
+def with_weights(drafted: SchemaDraft, columns: Sequence[str]) -> SchemaDraft:
+    """Return a draft that says publicly of some attributes that they are weights, which nothing uses.
+
+    Raises:
+        InvalidInputError: The draft has no such attribute.
+    """
+    coding = drafted.schema.coding
+    for column in columns:
+        if column not in coding.domain:
+            problem = f"there is no attribute {column!r} in the draft"
+            raise InvalidInputError(field="--weight", problem=problem)
+    attributes = tuple(
+        replace(one, description=NO_WEIGHT) if one.name in columns else one for one in coding.attributes
+    )
+    return replace(drafted, schema=replace(drafted.schema, coding=Coding(attributes)), weights=())
 
 
 def draft_schema(
@@ -156,15 +241,17 @@ def draft_schema(
     ]
     if not attributes:
         raise InvalidInputError(field="data", problem="has no column that a schema could declare")
+    coding = Coding(tuple(attributes))
     schema = PublicSchema(
         title=title,
         description="",
         declared_by=UNDECLARED,
         reviewed=False,
-        coding=Coding(tuple(attributes)),
+        coding=coding,
         readings={one.name: one.reading for one in drafts if one.coding and one.reading != PLAIN},
     )
-    return SchemaDraft(schema, file_format, drafts, looks[0].records)
+    weights = tuple(look.name for look in looks if may_be_weight(look) and look.name in coding.domain)
+    return SchemaDraft(schema, file_format, drafts, looks[0].records, units_of(looks), weights)
 
 
 def _drafted(profile: Profile, today: date) -> DraftedAttribute:
@@ -182,6 +269,7 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
             coding = scale.edges_of(missing=profile.missing, dates=False)
             reading = Reading(tuple(profile.marks), age_at=_age_day(profile, today))
             note = "Ages in the classes of statistical offices."
+            note += _DROPPED_TIME[profile.instants]
         case "date":
             scale, note = _dates(profile), "Periods drafted from the records."
             coding = scale.edges_of(missing=profile.missing, dates=True)

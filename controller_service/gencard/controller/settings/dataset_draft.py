@@ -5,21 +5,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from decimal import ROUND_CEILING, Decimal
-from itertools import combinations
+from math import comb
 from pathlib import Path
 from types import MappingProxyType
 
 from gencard.controller.records.declared_scale import SCALE_KEYS
 from gencard.controller.records.file_format import FileFormat
-from gencard.controller.records.schema_draft import SchemaDraft
+from gencard.controller.records.schema_draft import SchemaDraft, left_out_words
 from gencard.controller.records.schema_file import PublicSchema, table_of_schema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.settings.files import Table, toml_text
+from gencard.controller.settings.units import NO_WEIGHT, Unit
 from gencard.core.coding import Coding, Edges
-from gencard.core.domain import Clique
+from gencard.core.domain import Domain
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.noise import epsilon_of
-from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.unit_sums import fine_cells
 
 CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
@@ -47,8 +47,8 @@ data = {data}
 
 [datasets.policy]                        # review this: what a card may contain
 {mechanisms}# Budget of a card for which the analyst requests none (zCDP). rho = {card_rho} is
-# epsilon = {card_epsilon} at delta = {delta}. If a card has all pairs of this schema, the noise of each
-# count has a standard deviation of about {stddev} records; with fewer pairs it has less. See
+# epsilon = {card_epsilon} at delta = {delta}. If a card has {all_pairs} pairs of this schema, the noise
+# of each count has a standard deviation of about {stddev} records; with fewer pairs it has less. See
 # docs/controllers.md.
 noise = {{ mechanism = "gaussian", neighbouring = "add-remove", rho = "{card_rho}", delta = "{delta}" }}
 largest_order = 4                        # attributes in one marginal or sum
@@ -124,34 +124,45 @@ mechanisms = ["exact", "gaussian"]
 
 
 def dataset_text(
-    name: str, data: Path | TableAddress, schema: str, drafted: SchemaDraft, *, exact: bool = False
+    name: str,
+    data: Path | TableAddress,
+    schema: str,
+    drafted: SchemaDraft,
+    *,
+    most_statistics: int,
+    exact: bool = False,
 ) -> str:
-    """The table of a dataset, with policy and caps for all pairs of attributes.
+    """The table of a dataset, with policy and caps for as many pairs of attributes as a card may have.
 
     Args:
         schema: Name of its schema file.
+        most_statistics: Limit of the statistics of a card, ``limits.marginals``.
         exact: Offer exact counts, too, and of numbers exact histograms and sums by groups.
     """
     coding = drafted.schema.coding
     domain, with_step = coding.domain, coding.with_step
-    pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
+    pairs = max(comb(len(domain.attributes), 2), 1)
+    # a card of all columns has a histogram and a total of each number, too, of as many as it has pairs
+    marginals = min(pairs, max(most_statistics - 2 * len(with_step), most_statistics // 3, 1))
+    of_person = max(drafted.schema.most_records, 1)
     return _DATASET.format(
         name=toml_text(name),
         data=toml_text(os.path.abspath(data) if isinstance(data, Path) else data.text),
         schema=toml_text(schema),
         format=_format_text(drafted.format),
         generators=toml_text(BY_CONSTRUCTION),
-        marginals=max(len(pairs), LEAST_MARGINALS),
+        all_pairs="all" if marginals == pairs else f"{marginals:,} of the {pairs:,}",
+        marginals=max(marginals, LEAST_MARGINALS),
         mechanisms=_EXACT_TOO if exact else _NOISE_ONLY,
         numbers=_NUMBERS.format(offer="exact" if exact else "noise") if with_step else "",
         columns=f", columns = {toml_text(with_step)}" if with_step else "",
         order=4 if exact else 2,
-        statistics=dimension(domain, pairs) + (_statistics_of_numbers(coding) if exact else 0),
+        statistics=_dimension_of_pairs(domain) + (_statistics_of_numbers(coding) if exact else 0),
         covered=", histograms and sums by one attribute" if exact and with_step else "",
         card_rho=CARD_RHO,
         card_epsilon=_epsilon_text(CARD_RHO),
         delta=f"{DELTA:e}",
-        stddev=round(math.sqrt(len(pairs) / (2 * float(CARD_RHO)))),
+        stddev=round(of_person * math.sqrt(marginals / (2 * float(CARD_RHO)))),
         most_rho=ANALYST_RHO,
         project_rho=PROJECT_RHO,
         dataset_rho=DATASET_RHO,
@@ -167,9 +178,20 @@ def _statistics_of_numbers(coding: Coding) -> int:
     return histograms + 2 * sums  # also of the records that have another number
 
 
+def _dimension_of_pairs(domain: Domain) -> int:
+    """Return the price of all pairs in statistics, without a list of them: there may be millions.
+
+    >>> _dimension_of_pairs(Domain.of({"activity": 10, "occupation": 10, "sex": 2}))
+    119
+    """
+    own = [size - 1 for size in domain.sizes]
+    return 1 + sum(own) + (sum(own) ** 2 - sum(size**2 for size in own)) // 2
+
+
 def drafted_schema_text(drafted: SchemaDraft) -> str:
     """The schema file, with a comment on each attribute and on what was left out."""
-    comments = [*_REVIEW, *(f"Left out: {one.name!r}: {one.note}" for one in drafted.left_out)]
+    questions = [*map(unit_words, drafted.units), *map(weight_words, drafted.weights)]
+    comments = [*_REVIEW, *questions, *(left_out_words(one.name) + one.note for one in drafted.left_out)]
     notes = {one.name: one.note for one in drafted.attributes if one.note}
     text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n"
     scales = {
@@ -178,6 +200,23 @@ def drafted_schema_text(drafted: SchemaDraft) -> str:
         if one.scale is not None and isinstance(one.coding, Edges)
     }
     return text + schema_text(drafted.schema, notes, drafted.remark, scales)
+
+
+def unit_words(unit: Unit) -> str:
+    """Ask whether a column says whose a record is, in a comment of the schema file."""
+    return (
+        f"Does {unit.column!r} say whose a record is ({unit.why})? If so, leave the attribute out, and "
+        f"write before the attributes: person = {toml_text(unit.column)} and most_records = "
+        f"{unit.most_records}, or another number of records of one person that count."
+    )
+
+
+def weight_words(column: str) -> str:
+    """Ask whether a column is a weight, in a comment of the schema file."""
+    return (
+        f"Is {column!r} a weight? It is not used as one: statistics count records. If it is, say so: "
+        f"description = {toml_text(NO_WEIGHT)}"
+    )
 
 
 _MARKS = ("delimiter", "quote", "escape", "comment", "header", "skip")

@@ -19,12 +19,12 @@ from gencard.controller.people.certificates import (
 )
 from gencard.controller.people.enrolment import PEOPLE, PROJECT, make_people
 from gencard.controller.people.identities import health_check
-from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_draft import DraftedAttribute, SchemaDraft, draft_schema
 from gencard.controller.records.tables.address import TableAddress, name_of
 from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
 from gencard.controller.settings.disk import check_new, whole_folder
 from gencard.controller.settings.files import listened_on, toml_text
+from gencard.controller.settings.settings import Limits
 from gencard.core.errors import InvalidInputError, StorageError
 from gencard.wire.signatures.identity import Identity, Role
 
@@ -100,16 +100,19 @@ class Draft:
 
     Args:
         people: Folders of the demonstration's people; none unless they were wanted.
-        columns: What was drafted for each column, or why it was left out.
-        format: How the file of records is written.
+        drafted: Schema, format of the file, and what nothing decided.
     """
 
     folder: Path
     settings: Path
     schema: Path
     people: tuple[Path, ...]
-    columns: tuple[DraftedAttribute, ...]
-    format: FileFormat
+    drafted: SchemaDraft
+
+    @property
+    def columns(self) -> tuple[DraftedAttribute, ...]:
+        """What was drafted for each column, or why it was left out."""
+        return self.drafted.attributes
 
 
 def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
@@ -126,6 +129,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
     skip: int = 0,
     exact: bool = False,
     progress: Callable[[str], None] = lambda _: None,
+    settled: Callable[[SchemaDraft], SchemaDraft] = lambda drafted: drafted,
 ) -> Draft:
     """Make the folder of a new controller that offers one file or table of records: all, or nothing.
 
@@ -138,6 +142,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
         sheet, skip: As in ``draft_schema``.
         exact: Offer exact counts, histograms and sums, too.
         progress: Told the name of each column before it is read.
+        settled: Answers what the draft asks about persons and weights.
 
     Raises:
         InvalidInputError: The folder or ``authority_key`` holds something already, the file of
@@ -149,8 +154,8 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
     check_new(folder)
     hosts = _hosts(address)
     everybody = {**(PEOPLE if demo_people else {}), **people}
-    drafted = draft_schema(
-        data, name_of(data), today=now.date(), sheet=sheet, skip=skip, progress=progress
+    drafted = settled(
+        draft_schema(data, name_of(data), today=now.date(), sheet=sheet, skip=skip, progress=progress)
     )
     try:
         with whole_folder(folder) as draft_folder:
@@ -158,7 +163,12 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
             _write_credentials(draft_folder, authority, now, hosts)
             make_people(draft_folder, authority, everybody, project, address=address, now=now)
             dataset = dataset_text(
-                _resource_name(name_of(data)), data, "schema.toml", drafted, exact=exact
+                _resource_name(name_of(data)),
+                data,
+                "schema.toml",
+                drafted,
+                most_statistics=Limits().marginals,  # the drafted settings state no other
+                exact=exact,
             )
             _write_texts(draft_folder, dataset, drafted, address)
             write_new(authority_key or draft_folder / "authority" / "key.pem", authority.key_pem)
@@ -169,8 +179,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
         folder / "controller.toml",
         folder / "schema.toml",
         tuple(folder / "people" / name for name in everybody),
-        drafted.attributes,
-        drafted.format,
+        drafted,
     )
 
 

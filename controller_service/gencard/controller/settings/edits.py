@@ -18,6 +18,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
+from gencard.controller.records.schema_draft import DRAFTED_SENTENCES, left_out_words
 from gencard.controller.records.schema_file import PublicSchema, schema_of_text
 from gencard.controller.settings.boxes import ReviewTable
 from gencard.controller.settings.disk import write_whole
@@ -32,6 +33,7 @@ class AttributeEdit:
 
     Args:
         values: Keys and their new values; None takes a key away.
+        words: Of the labels in ``values``, what each is: a comment beside it.
         add_labels, add_absent: Appended to the labels, and to the values that stand for missing.
         leave_out: Take the whole attribute away.
         new: The attribute is not in the schema yet.
@@ -39,6 +41,7 @@ class AttributeEdit:
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    words: Sequence[str] = ()
     add_labels: Sequence[str] = ()
     add_absent: Sequence[str] = ()
     leave_out: bool = False
@@ -67,7 +70,18 @@ def edit_attribute(file: Path, edit: AttributeEdit) -> PublicSchema:
     else:
         _apply(attributes[place], edit)
     document["reviewed"] = False
-    return _write_schema(file, document)
+    return _write_schema(file, document, _answered(edit))
+
+
+def _answered(edit: AttributeEdit) -> str:
+    """Return a pattern of the comments above all attributes that an edit has answered; "" if none."""
+    comments = {
+        left_out_words(edit.name): edit.new,
+        f"Does {edit.name!r} say whose a record is": edit.leave_out,
+        f"Is {edit.name!r} a weight?": edit.leave_out or "description" in edit.values,
+    }
+    lines = [re.escape(f"# {begin}") for begin, answered in comments.items() if answered]
+    return f"(?m)^(?:{'|'.join(lines)}).*\n" if lines else ""
 
 
 def mark_reviewed(file: Path, declared_by: str | None = None) -> PublicSchema:
@@ -145,20 +159,47 @@ def edit_caps(
 
 
 def _apply(table: Any, edit: AttributeEdit) -> None:
+    before = table.unwrap()
     for name, value in edit.values.items():
         if value is None:
             table.pop(name, None)
         elif not (value is True and table.get(name)):  # a list of what counts as missing stays
             table[name] = _value(toml_text(value))
+    if edit.words:
+        lines = zip(edit.values["labels"], edit.words, strict=True)
+        listed = "".join(f"    {toml_text(label)},  # {words}\n" for label, words in lines)
+        table["labels"] = _value(f"[\n{listed}]")
     other = edit.values.get("other")
     add_labels = [*edit.add_labels, *([other] if other and other not in table.get("labels", ()) else [])]
-    if add_labels:
-        labels = [*table.get("labels", ()), *add_labels]
-        table["labels"] = _value(toml_text([str(label) for label in labels]))
+    for label in add_labels:  # comments beside other labels stay
+        table.setdefault("labels", _value("[]")).append(str(label))
     if edit.add_absent:
         absent = table.get("missing", [])
         marks = [*(absent if isinstance(absent, list) else ()), *edit.add_absent]
         table["missing"] = _value(toml_text([str(mark) for mark in marks]))
+    _say_edited(table, before)
+
+
+_CHANGED = ", then changed by a steward."
+
+
+def _say_edited(table: Any, before: Mapping[str, Any]) -> None:
+    """Take sentences of the draft that a change has made wrong out of the comment of an attribute."""
+    after = table.unwrap()
+    changed = {name for name in (*before, *after) if before.get(name) != after.get(name)}
+    labels, comment = before.get("labels", []), table.trivia.comment
+    stale = changed - ({"labels"} if labels == after.get("labels", [])[: len(labels)] else set())
+    for sentence, keys in DRAFTED_SENTENCES.items():
+        if stale & keys:
+            comment = re.sub(sentence, "", comment)
+    if changed - {"description", "groups"}:
+        comment = re.sub(
+            r"( drafted from [^.]*?)\.", lambda it: it[1].removesuffix(_CHANGED[:-1]) + _CHANGED, comment
+        )
+    comment = re.sub("  +", " ", comment).strip()
+    table.trivia.comment = "" if comment == "#" else comment
+    if not table.trivia.comment:
+        table.trivia.comment_ws = ""
 
 
 def _new_attribute(attributes: AoT, name: str) -> Any:
@@ -195,8 +236,8 @@ def _document(file: Path) -> tomlkit.TOMLDocument:
     raise InvalidInputError(field=file.name, problem="is not valid TOML")
 
 
-def _write_schema(file: Path, document: tomlkit.TOMLDocument) -> PublicSchema:
-    text = document.as_string()
+def _write_schema(file: Path, document: tomlkit.TOMLDocument, without: str = "") -> PublicSchema:
+    text = re.sub(without, "", document.as_string()) if without else document.as_string()
     schema = schema_of_text(text, file.name)
     _replace(file, text)
     return schema

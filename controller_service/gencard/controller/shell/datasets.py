@@ -20,7 +20,14 @@ from gencard.controller.settings.boxes import NAME
 from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
 from gencard.controller.settings.edits import add_dataset, edit_caps, remove_dataset
 from gencard.controller.settings.settings import DatasetTable, Settings
-from gencard.controller.shell.schema import dataset_entry, say_columns
+from gencard.controller.shell.schema import (
+    MostRecords,
+    Person,
+    Weights,
+    dataset_entry,
+    say_columns,
+    settling,
+)
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -65,6 +72,9 @@ def add(
     ],
     sheet: SheetName = "",
     skip: SkippedRows = 0,
+    person: Person = None,
+    most_records: MostRecords = None,
+    weight: Weights = None,
     steward: StewardName = None,
     config: ConfigFile = HERE,
 ) -> None:
@@ -74,26 +84,31 @@ def add(
     if not re.fullmatch(NAME, name):
         problem = "must be a letter and at most 62 more of a-z, 0-9, _ and -"
         raise InvalidInputError(field="name", problem=problem)
-    if name in {entry.name for entry in Settings.load(config).datasets} or schema_file.exists():
+    settings = Settings.load(config)
+    if name in {entry.name for entry in settings.datasets} or schema_file.exists():
         problem = f"{name!r} is taken by a dataset or by {schema_file.name}; choose another"
         raise InvalidInputError(field="name", problem=problem)
     with console.status("Reading the records") as status:
-        drafted = draft_schema(
-            records,
-            name_of(records),
-            today=datetime.now(UTC).date(),
-            sheet=sheet,
-            skip=skip,
-            progress=lambda column: status.update(f"Reading {escape(column)}"),
+        settled = settling(person, most_records, weight, status)
+        drafted = settled(
+            draft_schema(
+                records,
+                name_of(records),
+                today=datetime.now(UTC).date(),
+                sheet=sheet,
+                skip=skip,
+                progress=lambda column: status.update(f"Reading {escape(column)}"),
+            )
         )
     write_new(schema_file, drafted_schema_text(drafted).encode(), private=False)
     try:
-        add_dataset(config, dataset_text(name, records, schema_file.name, drafted))
+        most = settings.limits.marginals
+        add_dataset(config, dataset_text(name, records, schema_file.name, drafted, most_statistics=most))
     except GencardError:
         schema_file.unlink()
         raise
     note_rules(config, steward)
-    say_columns(drafted.format, drafted.attributes)
+    say_columns(drafted)
     options = f"--dataset {name} --config {shlex.quote(str(config))}"
     say("\nNext:")
     say(f"  1. Read {schema_file} line by line; change it with gencard-controller schema set ATTRIBUTE")

@@ -2,7 +2,8 @@
 
 import csv
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -10,12 +11,19 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.status import Status
 
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.records.declared_scale import SCALE_KEYS
 from gencard.controller.records.file_format import USUAL, FileFormat
-from gencard.controller.records.schema_draft import DraftedAttribute
+from gencard.controller.records.schema_draft import (
+    DraftedAttribute,
+    SchemaDraft,
+    with_person,
+    with_weights,
+)
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema, read_schema
+from gencard.controller.settings.code_list import are_texts, codes_in
 from gencard.controller.settings.edits import (
     AttributeEdit,
     describe_schema,
@@ -24,6 +32,7 @@ from gencard.controller.settings.edits import (
 )
 from gencard.controller.settings.files import Table, read_table, toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.settings.units import NO_WEIGHT
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, say_in_force, table
 from gencard.core.card.budget import decimal_text
 from gencard.core.coding import Attribute, Edges, Labels
@@ -51,6 +60,13 @@ def set_attribute(
     labels: Annotated[
         str | None,
         typer.Option(help='All labels, such as "low,mid,high"; put a label with a comma in quotes.'),
+    ] = None,
+    labels_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="All labels from a file, in its order: a .txt with one a line, or a .csv or .tsv with "
+            "a header, codes, and in words what they are."
+        ),
     ] = None,
     add_label: Annotated[
         list[str] | None, typer.Option(help="One more label, after the others. Repeatable.")
@@ -124,17 +140,21 @@ def set_attribute(
     config: ConfigFile = HERE,
 ) -> None:
     """Change an attribute of a schema file; comments are kept. The schema then needs a new review."""
-    values = _levels(labels, edges)
+    if labels_from is not None and (labels, edges) != (None, None):
+        raise InvalidInputError(field="--labels-from", problem="goes without --labels and --edges")
+    codes, words = ([], []) if labels_from is None else codes_in(labels_from)
+    values = _replacing(codes) if codes else _levels(labels, edges)
+    values |= {"text": True} if are_texts(codes) else {}
     values |= {"age_at": _day(age_at), "step": 1} if age_at else {}
     values |= _scale(step, points, fine, fine_points) | _clamps(above, below)
     options: Table = {"ordered": ordered, "integer": integer, "text": text, "missing": missing}
-    options |= {"integer": False} if text else {}
+    options |= {"integer": False} if text or values.get("text") else {}
     values |= {name: flag or None for name, flag in options.items() if flag is not None}
     texts: Table = {"decimals": decimals, "other": other, "description": description}
     values |= {name: value for name, value in texts.items() if value is not None}
     zones = {"zone": zone, "time_of": time_of}  # an empty one takes the key away
     values |= {name: value or None for name, value in zones.items() if value is not None}
-    edit = AttributeEdit(attribute, values, add_label or (), absent or (), leave_out, new)
+    edit = AttributeEdit(attribute, values, words, add_label or (), absent or (), leave_out, new)
     if not (values or add_label or absent or leave_out):
         raise InvalidInputError(field="attribute", problem="nothing to change was given; see --help")
     _change(dataset_entry(config, dataset), edit, config)
@@ -182,15 +202,19 @@ def review(
     say_in_force(config)
 
 
+def _replacing(labels: Sequence[str]) -> Table:
+    """The keys of labels, in place of those of numbers and dates."""
+    others = ("decimals", "age_at", "drafted", "zone", "time_of", *SCALE_KEYS)
+    return {"labels": [*labels]} | dict.fromkeys(others)
+
+
 def _levels(labels: str | None, edges: str | None) -> Table:
     """The keys of labels or edges, in place of those of other kinds."""
     if labels is not None and edges is not None:
         raise InvalidInputError(field="labels", problem="cannot be given together with edges")
     if labels is not None:
         (split,) = csv.reader([labels], skipinitialspace=True)
-        return {"labels": split} | dict.fromkeys(
-            ("decimals", "age_at", "drafted", "zone", "time_of", *SCALE_KEYS)
-        )
+        return _replacing(split)
     if edges is None:
         return {}
     parts = [part.strip() for part in edges.split(",")]
@@ -333,8 +357,107 @@ def dataset_entry(config: Path, name: str | None) -> DatasetTable:
     return entries[plain]
 
 
-def say_columns(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> None:
+Person = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says whose a record is, in panels and households; it is no attribute."
+    ),
+]
+MostRecords = Annotated[
+    int | None, typer.Option(help="With --person: records of one person that count.")
+]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--weight", help="Column of weights: the schema says that they are not used. Repeatable."
+    ),
+]
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def settling(
+    person: str | None, most_records: int | None, weights: Sequence[str] | None, status: Status
+) -> Callable[[SchemaDraft], SchemaDraft]:
+    """Return the function that answers what a draft asks, by options or in a terminal.
+
+    Args:
+        status: Stopped while a question is asked.
+
+    Raises:
+        InvalidInputError: ``most_records`` is given without ``person``.
+    """
+    if most_records is not None and person is None:
+        raise InvalidInputError(field="--most-records", problem="needs --person")
+
+    def settled(drafted: SchemaDraft) -> SchemaDraft:
+        asks = _is_terminal()
+        status.stop()
+        if person is not None:
+            drafted = with_person(drafted, person, most_records)
+        elif asks:
+            drafted = _asked_of_person(drafted)
+        if weights is None and asks:
+            chosen = [
+                name
+                for name in drafted.weights
+                if typer.confirm(f"Is {name} a weight, such as one of a sample?", default=False)
+            ]
+            drafted = replace(with_weights(drafted, chosen), weights=())
+        elif weights is not None:
+            drafted = with_weights(drafted, weights)
+        status.start()
+        return drafted
+
+    return settled
+
+
+def _asked_of_person(drafted: SchemaDraft) -> SchemaDraft:
+    """Ask for each column that may say whose a record is, until one does."""
+    for unit in drafted.units:
+        say(f"{unit.column} may say whose a record is, as in panels and households: {unit.why}.")
+        if typer.confirm("Does it? Noise then protects a person with all records", default=False):
+            number = typer.prompt("Records of one person that count", unit.most_records, type=int)
+            return with_person(drafted, unit.column, number)
+    return replace(drafted, units=())
+
+
+def say_questions(drafted: SchemaDraft) -> None:
+    """Print what nothing decided of persons and weights, and what the schema says of them."""
+    for unit in drafted.units:
+        say(
+            f"Does {unit.column} say whose a record is ({unit.why})? Nothing was assumed: each record "
+            f"counts by itself. If so, draft it anew with --person {shlex.quote(unit.column)} "
+            f"--most-records {unit.most_records}, or edit the schema as its comment says."
+        )
+    for name in drafted.weights:
+        say(
+            f"Is {name} a weight? Nothing was assumed. Weights are not used: statistics count records. "
+            f"If it is one, draft it anew with --weight {shlex.quote(name)}, or edit the schema as its "
+            "comment says: everybody then knows."
+        )
+    schema = drafted.schema
+    if schema.person:
+        say(
+            f"{schema.person} says whose a record is: at most {schema.most_records} records of each "
+            "count, and noise protects all of them together."
+        )
+    say_weights(schema)
+
+
+def say_weights(schema: PublicSchema, dataset: str = "") -> None:
+    """Print which attributes are weights, which nothing uses until they can be."""
+    weights = [one.name for one in schema.coding.attributes if one.description == NO_WEIGHT]
+    if weights:
+        where = f"{dataset}: " if dataset else ""
+        say(f"{where}{', '.join(weights)}: not used as a weight; statistics count records.")
+
+
+def say_columns(drafted: SchemaDraft) -> None:
     """What was drafted: for the steward alone, with counts of what stands for missing values."""
+    file_format, drafts = drafted.format, drafted.attributes
     if file_format != USUAL:  # that of Parquet and tables, which have no encoding to say
         say(f"  The file is read as {_format_words(file_format)}.")
     columns = table("Columns", "column", "drafted as", "proposed as missing")
@@ -350,6 +473,7 @@ def say_columns(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> 
     for column in drafts:
         if column.influence:  # the drafted policy measures with noise
             say(column.influence)
+    say_questions(drafted)
 
 
 def questions_of_dates(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> list[str]:
@@ -400,7 +524,8 @@ def _coding_words(column: DraftedAttribute) -> str:
 
 def _words_of_numbers(column: DraftedAttribute, coding: Edges) -> str:
     if column.reading.age_at:
-        return f"ages on {column.reading.age_at}"
+        dropped = ", times of day are left out" if "Times of day" in column.note else ""
+        return f"ages on {column.reading.age_at}{dropped}"
     levels = several(coding.size - coding.missing, "level")
     if column.scale is None:
         return levels

@@ -35,7 +35,14 @@ from gencard.controller.settings.drafting import ADDRESS, Draft, draft
 from gencard.controller.settings.files import listened_on, toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell import say_error
-from gencard.controller.shell.schema import say_columns
+from gencard.controller.shell.schema import (
+    MostRecords,
+    Person,
+    Weights,
+    say_columns,
+    say_weights,
+    settling,
+)
 from gencard.controller.shell.terminal import (
     AHEAD_ADVICE,
     HERE,
@@ -102,6 +109,9 @@ def init(
     auditor: Annotated[list[str] | None, typer.Option(help=_TRIAL.format("auditor"))] = None,
     steward: Annotated[list[str] | None, typer.Option(help=_TRIAL.format("steward"))] = None,
     project: Annotated[str, typer.Option(help="Project of these people.")] = PROJECT,
+    person: Person = None,
+    most_records: MostRecords = None,
+    weight: Weights = None,
     address: Annotated[
         str,
         typer.Option(
@@ -145,9 +155,10 @@ def init(
             skip=skip,
             exact=exact,
             progress=lambda name: status.update(f"Reading {escape(name)}"),
+            settled=settling(person, most_records, weight, status),
         )
     console.print(f"Made [bold]{escape(str(drafted.folder))}[/]")
-    say_columns(drafted.format, drafted.columns)
+    say_columns(drafted.drafted)
     _say_next_steps(drafted)
 
 
@@ -234,6 +245,7 @@ def check(
     datasets = table("Datasets", "dataset", "attributes", "schema", "records")
     for entry in settings.datasets:
         schema = read_schema(entry.schema_file)
+        say_weights(schema, entry.name)
         reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: `serve` will refuse it[/]"
         datasets.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
     console.print(datasets)

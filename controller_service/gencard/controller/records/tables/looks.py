@@ -13,7 +13,9 @@ from gencard.controller.records.file_format import silently
 from gencard.controller.records.profiles import (
     INTERVALS,
     MOST_LABELS,
+    NESTED,
     Profile,
+    Repeats,
     check_enough,
     profile_of,
 )
@@ -90,7 +92,7 @@ def _profile(
             or kind.is_unknown()
         ):
             return profile_of(look, name, count, progress, nullable=nullable)
-        declared = Declaration(reason="values of its type cannot be declared")
+        declared = Declaration(reason=NESTED)
     numbers = [float(label) for label in declared.labels] if kind.is_numeric() else []
     bounds = declared.bounds or ((min(numbers), max(numbers)) if numbers else None)
     return Profile(
@@ -238,6 +240,20 @@ class _TableLook:
         rows = _rows(self.run, groups.filter(groups.n >= least))
         heaps = [(float(row["v"]), int(row["n"])) for row in rows]
         return tuple(sorted(heaps, key=lambda one: (-one[1], one[0])))
+
+    def repeats(self, marks: dict[str, int]) -> Repeats:
+        """Return how often values occur."""
+        groups = self._grouped(self._text, ~self._absent(marks))
+        (row,) = _rows(
+            self.run,
+            groups.aggregate(
+                values=groups.count(),
+                repeated=(groups.n > 1).sum(),
+                usual=groups.n.cast("float64").quantile(0.95),
+                most=groups.n.max(),
+            ),
+        )
+        return Repeats(*(int(row[name] or 0) for name in Repeats._fields))
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
         """Return the least number of decimals of which each number is the nearest float."""
