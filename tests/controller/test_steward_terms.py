@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gencard.controller.stewards.cards import without_attributes
+from gencard.core.card.analyses import Analyses
 from gencard.core.card.noise import gaussian
 from gencard.core.card.sums import Sum
 from gencard.core.card.terms import Proposal
@@ -42,6 +43,12 @@ def test_statistics_about_an_attribute_go_with_their_weights(
     assert without_attributes(TERMS, frozenset(left_out)) == replace(
         TERMS, marginals=marginals, histograms=histograms, sums=sums, weights=weights
     )
+
+
+def test_programs_do_not_get_the_numbers_of_an_attribute_that_is_left_out():
+    analyses = Analyses(programs=("a" * 64,), reviewed_runs=2, columns=("c", "d"))
+    offered = without_attributes(replace(TERMS, analyses=analyses), frozenset({"d"}))
+    assert offered.analyses == replace(analyses, columns=("c",))
 
 
 def test_an_attribute_that_no_statistic_is_about():

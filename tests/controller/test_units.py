@@ -1,7 +1,9 @@
 """Panels, households and weights: recognised in drafts, asked about, never assumed."""
 
 import re
+from datetime import date
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,9 @@ from typer.testing import CliRunner
 
 from gencard.controller.records.detection import detect
 from gencard.controller.records.profiles import profiles
+from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import read_schema
+from gencard.controller.records.tables.address import records_at
 from gencard.controller.settings.units import may_be_weight, units_of
 from gencard.controller.shell.main import app
 from gencard.core.errors import InvalidInputError, InvalidNumberError
@@ -98,6 +102,17 @@ def test_real_panels_and_households():
         path = shared_file(f"{name}.parquet")
         units = units_of(profiles(path, detect(path)[0]))
         assert [(one.column, one.most_records) for one in units] == ([unit] if unit else []), name
+
+
+def test_a_panel_in_a_database_is_recognised_by_its_name(tmp_path):
+    """Which columns belong to persons is looked at in files alone."""
+    pytest.importorskip("ibis")
+    frame = panel().rename(columns={"nummer": "pid"})  # noqa: F841 - DuckDB reads it by its name
+    with duckdb.connect(tmp_path / "a.duckdb") as database:
+        database.execute("CREATE TABLE people AS SELECT * FROM frame")
+    place = records_at(f"duckdb:///{tmp_path}/a.duckdb?table=people", "data")
+    (unit,) = draft_schema(place, "t", today=date(2026, 1, 1)).units
+    assert (unit.column, unit.most_records) == ("pid", 4)
 
 
 @pytest.mark.parametrize(

@@ -54,13 +54,14 @@ def _altered(fit: bytes) -> bytes:
 
 def test_a_fit_ends_with_its_card(house):
     state = house.controller.controller_state
+    state.fits.keep("datasets/survey/cards/gone", "key", b"fit")  # of no card
     with house.analyst() as ana:
         cards = [agreed(ana, purpose) for purpose in ("given up", "revoked", "stays")]
         for card in cards:
             card.release(rows=10, seed=1, progress=False)
-        assert state.fits.cards == tuple(card.name for card in cards)
+        assert state.fits.cards[1:] == tuple(card.name for card in cards)
         cards[0].terminate()
-        assert state.fits.cards == tuple(card.name for card in cards[1:])
+        assert state.fits.cards[1:] == tuple(card.name for card in cards[1:])
         words = ["revoke", cards[1].name, "--remark", "wrong", "--steward", "sam", "--yes"]
         result = CliRunner().invoke(steward_app, [*words, "--config", str(house.settings_file)])
         assert result.exit_code == 0, result.output

@@ -1,6 +1,7 @@
 """State and cards as the settings say: what a steward works at, with or without a running service."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,7 @@ from gencard.controller.stewards.reading import LogReader
 from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
 from gencard.controller.stewards.risk import Risks
 from gencard.core.card.card import USABLE
+from gencard.core.errors import NotFoundError
 from gencard.core.generators.model_file import KeptFits
 from gencard.wire.documents.key_history import CARDS, LOG
 
@@ -66,12 +68,21 @@ class ControllerState:
         return self.cards.log
 
     def drop_ended_fits(self) -> None:
-        """Drop fits of cards that have ended without this process: expired, or revoked in a shell."""
+        """Drop fits of cards that have ended without this process: expired, revoked in a shell, or gone.
+
+        Raises:
+            StorageError: The state cannot be read. Fits of cards that were looked at before are dropped.
+        """
         if names := self.fits.cards:
             with self.database.reading() as tx:
                 for name in names:
-                    if self.cards.card(tx, name).state not in USABLE:
+                    if not self._is_usable(tx, name):
                         self.fits.drop(name)
+
+    def _is_usable(self, tx: Connection, name: str) -> bool:
+        with suppress(NotFoundError):
+            return self.cards.card(tx, name).state in USABLE
+        return False
 
     @property
     def files(self) -> StateFiles:

@@ -198,7 +198,7 @@ def without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
 
 
 def without_attributes(proposed: Proposal, left_out: frozenset[str]) -> Proposal:
-    """The terms without the statistics about these attributes, and without their weights.
+    """The terms without the statistics about these attributes, their weights, and columns of programs.
 
     Raises:
         InvalidInputError: No statistic is about one of them, or no marginal or moment is left.
@@ -206,7 +206,11 @@ def without_attributes(proposed: Proposal, left_out: frozenset[str]) -> Proposal
     cliques = (*proposed.cliques, *proposed.number_cliques)
     if not left_out <= {name for clique in cliques for name in clique}:
         raise InvalidInputError(field="without", problem="names an attribute of no proposed statistic")
-    return _only(proposed, [left_out.isdisjoint(clique) for clique in cliques])
+    columns = tuple(name for name in proposed.analyses.columns if name not in left_out)
+    analyses = replace(proposed.analyses, columns=columns)
+    return _only(
+        replace(proposed, analyses=analyses), [left_out.isdisjoint(clique) for clique in cliques]
+    )
 
 
 def _only(proposed: Proposal, kept: Sequence[bool]) -> Proposal:
