@@ -51,3 +51,11 @@ def test_what_is_named_fits_and_what_is_not_does_not(sizes, step, max_cells):
     for name in ("ipf", "graphical", "support-raking"):
         generator = generator_named(name, structural_zeros=(), max_cells=max_cells)
         assert (name in named) == fits(generator, cliques, covered)
+
+
+def test_a_large_tree_comes_after_drawn_records():
+    """All pairs of eleven attributes of a panel: 42 million cells, for which a job lacks memory."""
+    sizes = (9, 6, 6, 12, 2, 2, 2, 2, 8, 12, 7)
+    domain = Domain.of({f"a{place}": size for place, size in enumerate(sizes)})
+    pairs = [*combinations(domain.attributes, 2)]
+    assert names(pairs, domain) == ("support-raking", "graphical", "ipf")

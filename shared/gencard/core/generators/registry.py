@@ -136,6 +136,9 @@ BY_CONSTRUCTION = tuple(name for name, entry in GENERATORS.items() if entry.tier
 _FITTED_WHOLE = 1_000_000
 """Cells of a table that is fitted as a whole although a smaller model might do."""
 
+_FITTED_IN_TREE = 10_000_000
+"""Cells of a junction tree above which drawn records are fitted in less time and memory."""
+
 
 def generator_named(name: str, *, structural_zeros: Zeros, max_cells: int) -> Generator:
     """A generator, ready to fit.
@@ -154,7 +157,8 @@ def suited(
     """Return the names of generators that can fit some marginals, the most suitable first.
 
     Exact methods come first. A table of all attributes with at most a million cells is fitted as a
-    whole, which is fast; of a larger one, a junction tree is smaller if the marginals allow it.
+    whole, which is fast; of a larger one, a junction tree of at most ten million cells. Above that,
+    drawn records come first.
 
     Args:
         domain: Attributes of the card.
@@ -163,14 +167,18 @@ def suited(
         moments: Whether moments are fitted besides the marginals.
     """
     inside = zeros_inside(zeros, domain)
-    names = ("graphical", "ipf", "support-raking")
-    if domain.cells <= _FITTED_WHOLE:
+
+    def fit(name: str, most: int) -> bool:
+        return fits(generator_named(name, structural_zeros=inside, max_cells=most), cliques, domain)
+
+    names: tuple[str, ...] = ("support-raking", "graphical", "ipf")
+    if moments:
+        names = ("maximum-entropy", "reduced-space")
+    elif domain.cells <= _FITTED_WHOLE:
         names = ("ipf", "graphical", "support-raking")
-    return tuple(
-        name
-        for name in (("maximum-entropy", "reduced-space") if moments else names)
-        if fits(generator_named(name, structural_zeros=inside, max_cells=max_cells), cliques, domain)
-    )
+    elif fit("graphical", min(max_cells, _FITTED_IN_TREE)):
+        names = ("graphical", "ipf", "support-raking")
+    return tuple(name for name in names if fit(name, max_cells))
 
 
 def fits(generator: Generator, cliques: Sequence[Clique], domain: Domain) -> bool:
