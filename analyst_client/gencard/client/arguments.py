@@ -390,7 +390,7 @@ CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("release", "black_box", "address", "attribute", "by", "one", "other"), text),
     **dict.fromkeys(("resume", "role", "project"), optional_text),
     **dict.fromkeys(("folder", "certificate", "key", "authority", "signing_key"), path),
-    **dict.fromkeys(("controller_key", "log_key", "scratch", "path", "program"), path),
+    **dict.fromkeys(("controller_key", "log_key", "scratch", "path", "program", "file"), path),
     **dict.fromkeys(("accept", "dry_run", "measure", "replace", "again", "without_uniques"), flag),
     **dict.fromkeys(("epsilon", "rho", "delta"), number),
     **dict.fromkeys(("names", "measures", "attributes", "libraries", "present"), names_only),

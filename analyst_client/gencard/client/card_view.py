@@ -213,7 +213,7 @@ def _of_sums(terms: Proposal, entry: CatalogueEntry) -> Iterator[str]:
                 question = Question(formula, kind, where=terms.where, missing="drop")
                 aim = PlannedAnalysis.of(question, entry.coding)
                 prediction = aim.prediction(terms, entry)
-            if prediction is not None:
+            if prediction is not None and prediction.names:
                 yield f"{formula} ({kind}): {prediction}"
                 break
 
