@@ -4,9 +4,11 @@ Each maps a name to a function that writes the file into a folder and returns it
 files that no reading is right for.
 """
 
+import gzip
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pandas as pd
@@ -195,50 +197,51 @@ def tabs(folder: Path) -> Path:
     return path
 
 
-def stata(folder: Path) -> Path:
-    """A file of Stata, with value labels."""
-    import pyreadstat  # noqa: PLC0415 - not everywhere
-
-    path, frame = folder / "people.dta", people()
-    frame["sex"] = (frame["sex"] == "m").astype(int)
-    pyreadstat.write_dta(frame, str(path), variable_value_labels={"sex": {0: "f", 1: "m"}})
-    return path
-
-
-def spss(folder: Path) -> Path:
-    """A file of SPSS, with value labels."""
-    import pyreadstat  # noqa: PLC0415 - not everywhere
-
-    path, frame = folder / "people.sav", people()
-    frame["sex"] = (frame["sex"] == "m").astype(int)
-    pyreadstat.write_sav(frame, str(path), variable_value_labels={"sex": {0: "f", 1: "m"}})
-    return path
-
-
-def excel(folder: Path) -> Path:
-    """A workbook of one sheet."""
-    path = folder / "people.xlsx"
-    people().to_excel(path, index=False, engine="openpyxl")
-    return path
-
-
-FILES: dict[str, Write] = {
-    **{name: partial(_public, name, "csv") for name in PUBLIC},
-    **{f"{name}.parquet": partial(_public, name, "parquet") for name in PUBLIC if "numbers" in name},
-    **MESSY,
-    **{add.__name__.strip("_"): partial(_people_with, add, add.__name__.strip("_")) for add in _ODD},
-    **{write.__name__: write for write in (one_column, tabs, million, stata, spss, excel)},
-    **{f"columns_{count}": partial(columns, count) for count in (100, 300)},
-}
-
-
 def _written(name: str, content: bytes, folder: Path) -> Path:
     path = folder / name
     path.write_bytes(content)
     return path
 
 
+def zipped(folder: Path) -> Path:
+    """An archive with one text file."""
+    path = folder / "people.zip"
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        archive.writestr("people.csv", _PLAIN)
+    return path
+
+
+def two_names(folder: Path) -> Path:
+    """Two columns whose names differ by case alone."""
+    return _written("names.csv", _PLAIN.replace(b"income", b"AGE", 1), folder)
+
+
+def an_error(folder: Path) -> Path:
+    """A workbook with a formula that was never computed."""
+    path = folder / "error.xlsx"
+    frame = people().astype(object)
+    frame.loc[0, "age"] = "=1/0"
+    frame.to_excel(path, index=False, engine="openpyxl")
+    return path
+
+
 _PLAIN = people().to_csv(index=False).encode()
+_LINES = _PLAIN.split(b"\n")
+_ENDS = b"\r\n".join(_LINES[:99]) + b"\r\n" + b"\n".join(_LINES[99:])
+
+FILES: dict[str, Write] = {
+    **{name: partial(_public, name, "csv") for name in PUBLIC},
+    **{f"{name}.parquet": partial(_public, name, "parquet") for name in PUBLIC if "numbers" in name},
+    **MESSY,
+    **{add.__name__.strip("_"): partial(_people_with, add, add.__name__.strip("_")) for add in _ODD},
+    **{write.__name__: write for write in (one_column, tabs, million, zipped)},
+    "gzip": partial(_written, "people.csv.gz", gzip.compress(_PLAIN)),
+    "tsv": partial(_written, "people.tsv", _PLAIN.replace(b",", b"\t")),
+    "comments": partial(_written, "comments.csv", b"# made in 2020\n# by a program, here\n" + _PLAIN),
+    "line ends": partial(_written, "ends.csv", _ENDS),
+    **{f"columns_{count}": partial(columns, count) for count in (100, 300)},
+}
+
 
 REFUSED: dict[str, Write] = {
     "empty file": partial(_written, "empty.csv", b""),
@@ -246,6 +249,8 @@ REFUSED: dict[str, Write] = {
     "NUL bytes": partial(_written, "nul.csv", _PLAIN.replace(b"f", b"\x00", 1)),
     "ragged lines": partial(_written, "ragged.csv", _PLAIN + b"1,f\n2,m,3,4,5\n"),
     "unknown ending": partial(_written, "people.json", b"{}"),
+    "names that differ by case": two_names,
+    "an error in a workbook": an_error,
     "Parquet cut off": partial(_written, "cut.parquet", b"PAR1" + b"\x00" * 400),
 }
 """Files that ``init`` refuses."""

@@ -4,6 +4,7 @@ Nothing here uses Gencard's own readers: values are texts as pandas reads them, 
 of them are numbers, dates, labels and missing.
 """
 
+import io
 import math
 import re
 from collections import Counter
@@ -58,9 +59,12 @@ def read_file(path: Path, written: Mapping[str, Any]) -> pd.DataFrame:
         import pyreadstat  # noqa: PLC0415 - not everywhere
 
         read = pyreadstat.read_dta if path.suffix == ".dta" else pyreadstat.read_sav
-        return _as_texts(read(str(path), apply_value_formats=True)[0])
+        return _as_texts(read(str(path), apply_value_formats=True, formats_as_category=False)[0])
+    content: Any = path
+    if written.get("line_ends"):  # pandas takes the first end for all
+        content = io.BytesIO(b"\n".join(path.read_bytes().splitlines()))
     frame = pd.read_csv(
-        path,
+        content,
         dtype=str,
         keep_default_na=False,
         sep=written.get("delimiter") or ",",
