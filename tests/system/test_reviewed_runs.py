@@ -127,7 +127,7 @@ def test_the_shell_proposes_a_program_by_its_file(house, tmp_path):
         analyses = analyst.card(json.loads(result.stdout)["name"]).terms.analyses
     assert (analyses.programs, analyses.reviewed_runs) == ((sha256(GOOD.encode()),), 3)
     with pytest.raises(InvalidInputError, match="--program"):
-        runs(None, 1, None, ["lifelines"])
+        runs(None, None, None, ["lifelines"])
 
 
 @pytest.fixture(scope="module")
