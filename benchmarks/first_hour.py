@@ -5,7 +5,9 @@
 For each file: `init`, `schema review`, `check` and `serve` on loopback, rows of all columns, and a
 linear regression answered from exact psi, all by the programs and over TLS. The rows are compared with
 the file as pandas reads it, the coefficients with those of statsmodels. ``ROWS`` rows have a standard
-error of 0.0032 standard deviations in a mean, and at most 0.0016 in a share. ``--quick``: three files.
+error of 0.0032 standard deviations in a mean, and at most 0.0016 in a share. The mean of a number that
+fewer than a quarter of the rows have is compared in standard errors of the rows. ``--quick``: three
+files.
 """
 
 import json
@@ -40,7 +42,7 @@ from benchmarks.first_hour_truth import (
 ROWS = 100_000
 """As many as the drafted policy permits."""
 
-LEAST_FILES, MOST_MEAN = 40, 0.02
+LEAST_FILES, MOST_MEAN, MOST_SPARSE = 40, 0.02, 4.0
 QUICK = ("german", "codes", "numbers_wage.parquet")
 
 _PROGRAMS = Path(sys.executable).parent
@@ -64,7 +66,7 @@ class Hour:
         declared: Columns in the schema.
         found: Differences of rows and records.
         slope: Largest difference of a coefficient, in standard errors; None without a number.
-        with_sums: The number for whose mean a second card had sums, too; "" where rows of all columns,
+        with_sums: The numbers for whose means another card had sums, too; "" if rows of all columns,
             which rest on histograms, were near enough.
         rules_off: The number whose sums were released only with the rules for sums off.
         failed: The last line of a command that failed.
@@ -123,34 +125,41 @@ def _first_hour(hour: Hour, records: Path, folder: Path) -> None:
     (dataset,) = tomllib.loads(settings.read_text())["datasets"]
     hour.declared, name = len(schema["attributes"]), dataset["name"]
     file = read_file(records, dataset.get("format", {}))
-    rows, release, question = folder / "rows.csv", folder / "release", question_of(schema)
-    signed = ("--yes", "--connection", controller / "people" / "ana")
-    text = question.formula if question else ""
-    asked = (name, text, "--kind", "linear", "--rows", 1_000, "--output", release, *signed)
-    written = dataset.get("format", {})
-    with _served(settings, hour):
-        hour.typed("gencard", "synthesize", name, "--rows", ROWS, "--output", rows, *signed)
-        hour.found = _compared(rows, file, schema, written)
-        if hour.found.mean > MOST_MEAN:
-            hour.with_sums = hour.found.worst[0]
-            _type_sums(hour, name, rows, schema, signed[1:])
-            hour.found = _compared(rows, file, schema, written)
-        try:
-            if question:
-                hour.typed("gencard", "synthesize", *asked)
-        except FailedError as error:
-            if _REFUSED not in str(error) or question is None:
-                raise
-            hour.rules_off = question.number or question.response
-    if hour.rules_off:
-        text_before = settings.read_text()
-        settings.write_text(text_before.replace("# analyses = {", _RULES_OFF + "# analyses = {", 1))
+    question, written = question_of(schema), dataset.get("format", {})
+
+    def asked(purpose: str) -> None:
+        """Ask for rows and a regression, by cards of a purpose of their own: refused ones stay so."""
+        rows, signed = folder / "rows.csv", ("--yes", "--connection", controller / "people" / "ana")
+        to_sign = ("--purpose", purpose, *signed)
         with _served(settings, hour):
-            hour.typed("gencard", "synthesize", *asked)
-    if question:
-        told = json.loads(hour.typed("gencard", "answer", release, text, "--kind", "linear", "--json"))
+            wanted = ("--rows", ROWS, "--output", rows, "--replace")
+            hour.typed("gencard", "synthesize", name, *wanted, *to_sign)
+            hour.found = _compared(rows, file, schema, written)
+            summed: list[str] = []
+            while hour.found.mean > MOST_MEAN and hour.found.worst[0] not in summed:
+                summed.append(hour.found.worst[0])
+                hour.with_sums = ", ".join(summed)
+                _type_sums(hour, name, summed, wanted, signed[1:])
+                hour.found = _compared(rows, file, schema, written)
+            if question is None:
+                return
+            text = (question.formula, "--kind", "linear")
+            release = folder / purpose.replace(" ", "-")
+            out = ("--rows", 1_000, "--output", release)
+            hour.typed("gencard", "synthesize", name, *text, *out, *to_sign)
+        told = json.loads(hour.typed("gencard", "answer", release, *text, "--json"))
         coefficients = told["answer"]["coefficients"]
         hour.slope = slope_gap(question, coefficients, file, schema, written)
+
+    try:
+        asked("as drafted")
+    except FailedError as error:
+        if _REFUSED not in str(error) or question is None:
+            raise
+        hour.rules_off = hour.with_sums.rpartition(", ")[2] or question.number or question.response
+        text_before = settings.read_text()
+        settings.write_text(text_before.replace("# analyses = {", _RULES_OFF + "# analyses = {", 1))
+        asked("rules off")
 
 
 def _compared(rows: Path, file: pd.DataFrame, schema: Declared, written: Declared) -> Differences:
@@ -159,30 +168,24 @@ def _compared(rows: Path, file: pd.DataFrame, schema: Declared, written: Declare
 
 
 def _type_sums(
-    hour: Hour, name: str, rows: Path, schema: Declared, connection: Sequence[object]
+    hour: Hour,
+    name: str,
+    numbers: Sequence[str],
+    wanted: Sequence[object],
+    connection: Sequence[object],
 ) -> None:
-    """Rows again, of a card that has the sum of each number, too; raises FailedError."""
-    numbers = [one["name"] for one in schema["attributes"] if "step" in one and "labels" not in one]
+    """Rows again, of a card that has the sums of some numbers, too; raises FailedError."""
     kinds = [
         word
         for one in numbers
         for kind in ("histogram", "sum")
         for word in ("--moment", f"{kind}={one}")
     ]
-    terms = (
-        "--marginals-of-order",
-        2,
-        "--purpose",
-        "Means of numbers",
-        "--rows",
-        ROWS,
-        "--generator",
-        "auto",
-    )
-    proposed = hour.typed("gencard", "propose", name, *terms, *kinds, "--json", *connection)
-    card = json.loads(proposed)["name"]
+    terms = ("--marginals-of-order", 2, "--purpose", "Means of numbers", *wanted[:2])
+    words = (*terms, "--generator", "auto", *kinds, "--json", *connection)
+    card = json.loads(hour.typed("gencard", "propose", name, *words))["name"]
     hour.typed("gencard", "accept", card, "--yes", *connection)
-    hour.typed("gencard", "generate", card, "--rows", ROWS, "--output", rows, "--replace", *connection)
+    hour.typed("gencard", "generate", card, *wanted, *connection)
 
 
 def _free_port() -> int:
@@ -303,6 +306,13 @@ def _targets(
         bench.Target(
             "means", largest(one.found.mean for one in done.values()), MOST_MEAN, "at most", "sd"
         ),
+        bench.Target(
+            "means of columns with few values",
+            largest(one.found.sparse for one in done.values()),
+            MOST_SPARSE,
+            "at most",
+            "se of the rows",
+        ),
         bench.Target("shares", largest(one.found.share for one in done.values()), 0.01, "at most"),
         bench.Target("slopes", largest(one.slope or 0.0 for one in done.values()), 0.5, "at most", "se"),
         bench.Target("files not refused as they must", unrefused, 0, "at most"),
@@ -318,6 +328,7 @@ def _figures(hour: Hour) -> dict[str, Any]:
         "seconds": hour.seconds,
         "columns": hour.declared,
         "mean": hour.found.mean,
+        "sparse": hour.found.sparse,
         "share": hour.found.share,
         "slope": hour.slope,
         "altered": hour.found.altered,

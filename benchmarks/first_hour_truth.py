@@ -17,6 +17,8 @@ import numpy as np
 import pandas as pd
 import statsmodels.api as sm
 
+MANY = 25_000
+
 Declared = Mapping[str, Any]
 """One attribute of ``schema.toml``."""
 
@@ -29,6 +31,7 @@ class Differences:
 
     Args:
         mean: Of means, in standard deviations of the file.
+        sparse: Of means of numbers that fewer than ``MANY`` rows have, in standard errors of the rows.
         share: Of shares of a label, or of missing values.
         altered: Columns with a value in the rows that the file has not and the schema does not declare.
         compared: Number of columns.
@@ -40,6 +43,7 @@ class Differences:
     altered: tuple[str, ...]
     compared: int
     worst: tuple[str, str]
+    sparse: float = 0.0
 
 
 NOTHING = Differences(0.0, 0.0, (), 0, ("", ""))
@@ -96,6 +100,7 @@ def differences(
 ) -> Differences:
     """Compare all columns of the rows with the file."""
     means, shares, altered = {"": 0.0}, {"": 0.0}, []
+    sparse = [0.0]
     for one in schema["attributes"]:
         name = one["name"]
         if name not in rows or not _is_as_stored(one):
@@ -108,12 +113,16 @@ def differences(
             shares[name] = abs(own.isna().mean() - theirs.isna().mean())
             known = _are_on_grid(theirs, made, one)
             spread = own.std()
-            means[name] = abs(own.mean() - theirs.mean()) / spread if spread > 0 else 0.0
+            gap, present = abs(own.mean() - theirs.mean()), theirs.notna().sum()
+            if present >= MANY or not spread > 0:
+                means[name] = gap / spread if spread > 0 else 0.0
+            else:
+                sparse.append(gap / spread * math.sqrt(present) if present else 0.0)
         if not known:
             altered.append(name)
     worst = max(means, key=means.__getitem__), max(shares, key=shares.__getitem__)
     most = float(means[worst[0]]), float(shares[worst[1]])
-    return Differences(*most, tuple(altered), len(shares) - 1, worst)
+    return Differences(*most, tuple(altered), len(shares) - 1, worst, float(max(sparse)))
 
 
 def _is_as_stored(one: Declared) -> bool:
