@@ -17,8 +17,6 @@ import numpy as np
 import pandas as pd
 import statsmodels.api as sm
 
-MANY = 25_000
-
 Declared = Mapping[str, Any]
 """One attribute of ``schema.toml``."""
 
@@ -31,7 +29,7 @@ class Differences:
 
     Args:
         mean: Of means, in standard deviations of the file.
-        sparse: Of means of numbers that fewer than ``MANY`` rows have, in standard errors of the rows.
+        sparse: Of means of numbers that fewer than a quarter of the rows have, in standard errors of these.
         share: Of shares of a label, or of missing values.
         altered: Columns with a value in the rows that the file has not and the schema does not declare.
         compared: Number of columns.
@@ -114,7 +112,7 @@ def differences(
             known = _are_on_grid(theirs, made, one)
             spread = own.std()
             gap, present = abs(own.mean() - theirs.mean()), theirs.notna().sum()
-            if present >= MANY or not spread > 0:
+            if 4 * present >= len(made) or not spread > 0:
                 means[name] = gap / spread if spread > 0 else 0.0
             else:
                 sparse.append(gap / spread * math.sqrt(present) if present else 0.0)
