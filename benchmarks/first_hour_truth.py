@@ -29,7 +29,7 @@ class Differences:
 
     Args:
         mean: Of means, in standard deviations of the file.
-        sparse: Of means of numbers that fewer than a quarter of the rows have, in standard errors of these.
+        sparse: The same of numbers that less than a quarter of the rows have, in their standard errors.
         share: Of shares of a label, or of missing values.
         altered: Columns with a value in the rows that the file has not and the schema does not declare.
         compared: Number of columns.
