@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,8 +66,10 @@ class Hour:
         declared: Columns in the schema.
         found: Differences of rows and records.
         slope: Largest difference of a coefficient, in standard errors; None without a number.
-        with_sums: The numbers for whose means another card had sums, too; "" if rows of all columns,
-            which rest on histograms, were near enough.
+        with_sums: The numbers for whose means another card had sums, too: rows of all columns rest on
+            histograms.
+        refused: Numbers whose sums the rules refuse, so that means of rows are those by histograms; and
+            "slopes", if those of the regression are refused with the rule of influence off, too.
         rules_off: The number whose sums were released only with the rules for sums off.
         failed: The last line of a command that failed.
     """
@@ -79,7 +81,8 @@ class Hour:
     declared: int = 0
     found: Differences = NOTHING
     slope: float | None = None
-    with_sums: str = ""
+    with_sums: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     rules_off: str = ""
     failed: str = ""
 
@@ -127,39 +130,51 @@ def _first_hour(hour: Hour, records: Path, folder: Path) -> None:
     file = read_file(records, dataset.get("format", {}))
     question, written = question_of(schema), dataset.get("format", {})
 
-    def asked(purpose: str) -> None:
-        """Ask for rows and a regression, by cards of a purpose of their own: refused ones stay so."""
-        rows, signed = folder / "rows.csv", ("--yes", "--connection", controller / "people" / "ana")
-        to_sign = ("--purpose", purpose, *signed)
-        with _served(settings, hour):
-            wanted = ("--rows", ROWS, "--output", rows, "--replace")
-            hour.typed("gencard", "synthesize", name, *wanted, *to_sign)
-            hour.found = _compared(rows, file, schema, written)
-            summed: list[str] = []
-            while hour.found.mean > MOST_MEAN and hour.found.worst[0] not in summed:
-                summed.append(hour.found.worst[0])
-                hour.with_sums = ", ".join(summed)
-                _type_sums(hour, name, summed, wanted, signed[1:])
-                hour.found = _compared(rows, file, schema, written)
-            if question is None:
-                return
-            text = (question.formula, "--kind", "linear")
-            release = folder / purpose.replace(" ", "-")
-            out = ("--rows", 1_000, "--output", release)
-            hour.typed("gencard", "synthesize", name, *text, *out, *to_sign)
+    rows, signed = folder / "rows.csv", ("--yes", "--connection", controller / "people" / "ana")
+    wanted = ("--rows", ROWS, "--output", rows, "--replace")
+
+    def regression(purpose: str) -> None:
+        """Ask for what a regression needs, by a card of its own purpose: a refused one stays so."""
+        if question is None:
+            return
+        text, release = (question.formula, "--kind", "linear"), folder / purpose.replace(" ", "-")
+        out = ("--rows", 1_000, "--output", release, "--purpose", purpose)
+        hour.typed("gencard", "synthesize", name, *text, *out, *signed)
         told = json.loads(hour.typed("gencard", "answer", release, *text, "--json"))
         coefficients = told["answer"]["coefficients"]
         hour.slope = slope_gap(question, coefficients, file, schema, written)
 
+    with _served(settings, hour):
+        is_refused = _is_refused(partial(regression, "as drafted"))
+        hour.typed("gencard", "synthesize", name, *wanted, *signed)
+        hour.found = _compared(rows, file, schema, written)
+        while (gap := hour.found.without(hour.refused))[1] > MOST_MEAN and gap[0] not in hour.with_sums:
+            typed = partial(_type_sums, hour, name, [*hour.with_sums, gap[0]], wanted, signed[1:])
+            if _is_refused(typed):
+                hour.refused.append(gap[0])
+                continue
+            hour.with_sums.append(gap[0])
+            hour.found = _compared(rows, file, schema, written)
+    if not is_refused or question is None:
+        return
+    hour.rules_off = question.number or question.response
+    text_before = settings.read_text()
+    settings.write_text(text_before.replace("# analyses = {", _RULES_OFF + "# analyses = {", 1))
+    with _served(settings, hour):
+        if _is_refused(partial(regression, "rules off")):
+            hour.rules_off = ""
+            hour.refused.append("slopes")
+
+
+def _is_refused(typed: Callable[[], None]) -> bool:
+    """Type commands, and return whether rules refused the sums that they ask for."""
     try:
-        asked("as drafted")
+        typed()
     except FailedError as error:
-        if _REFUSED not in str(error) or question is None:
+        if _REFUSED not in str(error):
             raise
-        hour.rules_off = hour.with_sums.rpartition(", ")[2] or question.number or question.response
-        text_before = settings.read_text()
-        settings.write_text(text_before.replace("# analyses = {", _RULES_OFF + "# analyses = {", 1))
-        asked("rules off")
+        return True
+    return False
 
 
 def _compared(rows: Path, file: pd.DataFrame, schema: Declared, written: Declared) -> Differences:
@@ -267,19 +282,25 @@ def _refused(name: str) -> tuple[str, bool]:
 
 _COLUMNS = (
     *("file", "cols", "typed", "edits", "s", "mean, sd", "share", "slope, se"),
-    *("sums of", "off for"),
+    *("sums of", "off for", "refused"),
 )
 """Of the files: attributes, commands, edits by hand, seconds, differences with the column that has most,
-the number of which sums were needed, and the one for which the rules for sums were off."""
+the numbers of which sums were needed, the one for which the rule of influence was off, and those whose
+sums are refused."""
 
 
 def _rows(hours: dict[str, Hour]) -> list[tuple[bench.Cell, ...]]:
     return [
         (
             *(name[:20], hour.declared, hour.commands, hour.edits, round(sum(hour.seconds.values()))),
-            f"{hour.found.worst[0][:8]} {hour.found.mean:.4f}",
+            "{:.8} {:.4f}".format(*hour.found.without(hour.refused)),
             f"{hour.found.worst[1][:8]} {hour.found.share:.4f}",
-            *("" if hour.slope is None else f"{hour.slope:.1e}", hour.with_sums[:7], hour.rules_off[:7]),
+            *(
+                "" if hour.slope is None else f"{hour.slope:.1e}",
+                ", ".join(hour.with_sums)[:12],
+                hour.rules_off[:7],
+                ", ".join(hour.refused)[:16],
+            ),
         )
         for name, hour in hours.items()
     ]
@@ -304,7 +325,11 @@ def _targets(
         bench.Target("edits by hand", sum(hour.edits for hour in every), 0, "at most"),
         bench.Target("columns with altered values", _altered(done), 0, "at most"),
         bench.Target(
-            "means", largest(one.found.mean for one in done.values()), MOST_MEAN, "at most", "sd"
+            "means, but of refused sums",
+            largest(one.found.without(one.refused)[1] for one in done.values()),
+            MOST_MEAN,
+            "at most",
+            "sd",
         ),
         bench.Target(
             "means of columns with few values",
@@ -334,6 +359,7 @@ def _figures(hour: Hour) -> dict[str, Any]:
         "altered": hour.found.altered,
         "sums for": hour.with_sums,
         "rules off": hour.rules_off,
+        "refused": {name: hour.found.means.get(name) for name in hour.refused},
         "failed": hour.failed,
     }
 

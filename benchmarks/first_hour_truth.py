@@ -8,8 +8,9 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ class Differences:
         altered: Columns with a value in the rows that the file has not and the schema does not declare.
         compared: Number of columns.
         worst: Column of the largest mean difference, and of the largest difference of shares.
+        means: The difference of each number that ``mean`` is the largest of.
     """
 
     mean: float
@@ -42,6 +44,12 @@ class Differences:
     compared: int
     worst: tuple[str, str]
     sparse: float = 0.0
+    means: Mapping[str, float] = field(default_factory=dict)
+
+    def without(self, names: Collection[str]) -> tuple[str, float]:
+        """The largest difference of means of other numbers than these, after its name."""
+        others = {name: gap for name, gap in self.means.items() if name not in names}
+        return max(others.items(), key=itemgetter(1), default=("", 0.0))
 
 
 NOTHING = Differences(0.0, 0.0, (), 0, ("", ""))
@@ -120,7 +128,7 @@ def differences(
             altered.append(name)
     worst = max(means, key=means.__getitem__), max(shares, key=shares.__getitem__)
     most = float(means[worst[0]]), float(shares[worst[1]])
-    return Differences(*most, tuple(altered), len(shares) - 1, worst, float(max(sparse)))
+    return Differences(*most, tuple(altered), len(shares) - 1, worst, float(max(sparse)), means)
 
 
 def _is_as_stored(one: Declared) -> bool:
