@@ -283,8 +283,8 @@ class DatasetTable(Section):
     name: Name
     """Name, as in ``datasets/NAME``: a letter, then up to 62 of a-z, 0-9, ``_`` and ``-``."""
     data: Place
-    """Records: a file of text, Parquet, Excel, Stata, SPSS or SAS, a folder of Parquet files, or the address of
-    a table: ``postgresql://role@host/database?table=name``, ``duckdb:///file?table=name``,
+    """Records: a file of text, Parquet, Excel, Stata, SPSS or SAS, a folder of Parquet files, or the
+    address of a table: ``postgresql://role@host/database?table=name``, ``duckdb:///file?table=name``,
     ``spark://local?table=name`` or ``sc://host:port?table=name``."""
     schema_file: Path = Field(alias="schema")
     """TOML file that declares the attributes and their levels. It must be reviewed before the dataset is
