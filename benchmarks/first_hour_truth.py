@@ -305,7 +305,13 @@ def slope_gap(
             if chosen.any():
                 design[f"Q({question.group!r})[T.{label}]"] = chosen
     frame = pd.DataFrame(design).assign(response=numbers[question.response]).dropna()
-    fit = sm.OLS(frame.pop("response"), frame).fit()
+    # by standardised columns, or floats lose the slope of numbers such as 19647336097927
+    centred = frame.drop(columns="Intercept") - frame.drop(columns="Intercept").mean()
+    response, scale = centred.pop("response"), centred.std()
+    fit = sm.OLS(response, centred / scale).fit()
+    # the constant is a coefficient, too
+    errors = fit.bse / scale * math.sqrt(fit.df_resid / max(fit.df_resid - 1, 1))
+    slopes = fit.params / scale
     given = {name.lower(): one for name, one in zip(answer["names"], answer["params"], strict=True)}
-    gaps = [abs(given[name.lower()] - fit.params[name]) / fit.bse[name] for name in design]
-    return float(max(gaps))
+    gaps = [abs(given[name.lower()] - slopes[name]) / errors[name] for name in map(str, centred)]
+    return float(max(gaps, default=0.0))
