@@ -105,6 +105,13 @@ def test_quoted_line_ends_are_values(tmp_path):
         assert draft.schema.coding.attribute("a").coding.labels == ("x\ny", "x\r\ny", "x\ry")
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.zip"])
+def test_a_header_may_have_several_lines(tmp_path, name):
+    draft = drafted(packed(tmp_path, name, b'"a\nz",b\n' + b"1,x\n2,y\n" * 9))
+    assert draft.records == 18
+    assert draft.schema.coding.domain.attributes == ("a\nz", "b")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
 def test_an_empty_line_of_one_column_is_a_missing_value(tmp_path, encoding, name):
@@ -167,6 +174,7 @@ def test_an_archive_holds_one_text_file(tmp_path, names):
 
 
 def test_names_inside_lead_nowhere(tmp_path):
+    assert same_as_plain(tmp_path, archive_of(tmp_path, "x.csv", "__MACOSX/._x.csv"))
     assert same_as_plain(tmp_path, archive_of(tmp_path, "../../etc/x.csv"))
     assert same_as_plain(tmp_path, archive_of(tmp_path, "folder/x.csv"))
 

@@ -1,7 +1,9 @@
 """Files of Excel, Stata and SPSS as users see them, and files that are refused with the cell."""
 
 import datetime as dt
+import re
 import subprocess
+import unicodedata
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
-from gencard.files.stored import read_stored
+from gencard.files.stored import distinct_labels, read_stored
 
 pyreadstat = pytest.importorskip("pyreadstat")
 
@@ -389,3 +391,50 @@ def test_pspp_reads_the_same(tmp_path, survey):
         theirs = [text.strip() for text in by_pspp[name]]
         numbers = [float(text) if text and name in ("income", "n") else text for text in theirs]
         assert ours == numbers, name
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 9), st.sampled_from(["", "1", "a", "a (1)", "a (2)", "caf\u00e9", "cafe\u0301"])
+    )
+)
+def test_codes_have_different_labels(labels):
+    shown = distinct_labels(labels)
+    forms = [unicodedata.normalize("NFC", label) for label in shown.values()]
+    assert len({*forms}) == len(labels)
+    assert all(forms)
+
+
+def test_one_far_cell_does_not_take_the_memory(tmp_path):
+    path = book_of(PEOPLE, tmp_path / "a.xlsx", with_cell("XFD1048576", 1))
+    with pytest.raises(InvalidInputError, match="unpacks to far more"):
+        read(path)
+
+
+def test_a_formula_may_give_the_empty_text(tmp_path):
+    path = book_of([["a", "b"], ["x", 1.5], ["y", 2.5]], tmp_path / "a.xlsx", with_cell("C2", None))
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    parts[sheet] = re.sub(
+        rb'<c r="A2"[^>]*>.*?</c>', b'<c r="A2" t="str"><f>IF(1,"","")</f><v></v></c>', parts[sheet]
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    assert columns(path) == {"a": [None, "y"], "b": [1.5, 2.5]}
+
+
+def test_a_transport_file_of_sas_is_whole_and_holds_one_data_set(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0] * 40})
+    for name in ("a", "b"):
+        pyreadstat.write_xport(frame, tmp_path / f"{name}.xpt", table_name=name, file_format_version=5)
+    content = (tmp_path / "a.xpt").read_bytes()
+    assert columns(tmp_path / "a.xpt")["a"] == frame["a"].tolist()
+    (tmp_path / "cut.xpt").write_bytes(content[:-33])
+    with pytest.raises(InvalidInputError, match="is cut off"):
+        read(tmp_path / "cut.xpt")
+    more = content.index(b"HEADER RECORD*******MEMBER ")
+    (tmp_path / "two.xpt").write_bytes(content + content[more:])
+    with pytest.raises(InvalidInputError, match="several data sets"):
+        read(tmp_path / "two.xpt")

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import lzma
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -13,7 +14,10 @@ from gencard.files import open_file
 from gencard.files.endings import ending_of
 
 _INSIDE = (".csv", ".tsv", ".txt")
-_DAMAGES = (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, ValueError)
+_DAMAGES = (
+    *(OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+    *(NotImplementedError, RuntimeError, ValueError),
+)
 _DAMAGED = "Check that the archive is whole, and pack the file again."
 
 
@@ -50,7 +54,7 @@ def open_content(path: Path, field: str, most_bytes: int) -> BinaryIO:
     except BaseException:
         file.close()
         raise
-    return io.BufferedReader(_Bounded(inside, field, most_bytes), buffer_size=1 << 20)
+    return io.BufferedReader(_Bounded(inside, field, most_bytes, file), buffer_size=1 << 20)
 
 
 def open_text_content(path: Path, field: str, encoding: str, most_bytes: int) -> TextIO:
@@ -68,7 +72,11 @@ def too_many_bytes(most_bytes: int) -> TooLargeError:
 
 
 def _only_file(archive: zipfile.ZipFile, field: str) -> Any:
-    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    entries = [
+        entry
+        for entry in archive.infolist()
+        if not entry.is_dir() and not entry.filename.startswith("__MACOSX/")
+    ]
     if len(entries) != 1:
         raise _wrong(field, "must hold exactly one file", "Pack one file, or give the files unpacked.")
     (entry,) = entries
@@ -87,8 +95,8 @@ def _wrong(field: str, problem: str, advice: str) -> InvalidInputError:
 class _Bounded(io.RawIOBase):
     """A stream of at most so many bytes, whose errors are ours."""
 
-    def __init__(self, stream: Any, field: str, most_bytes: int) -> None:
-        self._stream, self._field, self._most = stream, field, most_bytes
+    def __init__(self, stream: Any, field: str, most_bytes: int, file: BinaryIO | None = None) -> None:
+        self._stream, self._field, self._most, self._file = stream, field, most_bytes, file
         self._left = most_bytes
 
     def readable(self) -> bool:
@@ -109,6 +117,8 @@ class _Bounded(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._stream.close()
+            if self._file is not None:
+                self._file.close()
         super().close()
 
 

@@ -7,6 +7,7 @@ and texts by the format of their variable.
 
 import datetime as dt
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -87,9 +88,10 @@ _SAS = _Calendar(
     dates=(
         *("date", "day", "ddmmyy", "mmddyy", "yymmdd", "julian", "julday", "weekdate", "weekdatx"),
         *("worddate", "worddatx", "monyy", "mmyy", "yymm", "yymon", "yyq", "e8601da", "b8601da"),
+        *("is8601da", "nldate"),
     ),
-    instants=("datetime", "dateampm", "e8601dt", "b8601dt", "dtdate", "mdyampm"),
-    times=("time", "hhmm", "tod", "e8601tm", "b8601tm"),
+    instants=("datetime", "dateampm", "e8601dt", "b8601dt", "dtdate", "mdyampm", "is8601dt"),
+    times=("time", "hhmm", "tod", "e8601tm", "b8601tm", "timeampm", "is8601tm"),
     date_unit=_DAY,
     instant_unit=1.0,
 )
@@ -139,6 +141,8 @@ def _main(path: Path, field: str, most_bytes: int) -> int:
 
 def _read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
     ending = ending_of(path)
+    if ending == ".xpt":
+        _check_transport(path, field)
     meta = _metadata(path, ending)
     names = list(meta.column_names)
     check_names(names, field, [f"in column {place}" for place, _ in enumerate(names, 1)])
@@ -158,6 +162,21 @@ def _read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
         columns.append(described)
         arrays.append(array)
     return StoredTable(pa.table(dict(zip(names, arrays, strict=True))), tuple(columns))
+
+
+def _check_transport(path: Path, field: str) -> None:
+    """Refuse a transport file of SAS that is cut, or holds several data sets: both are read wrongly."""
+    content = path.read_bytes()
+    if len(content) % _TRANSPORT_BLOCK:
+        raise InvalidInputError(field=field, problem="is cut off", advice="Copy the file again.")
+    members = [one for one in _MEMBER.finditer(content) if not one.start() % _TRANSPORT_BLOCK]
+    if len(members) > 1:
+        problem, advice = "holds several data sets", "Export one data set to each file."
+        raise InvalidInputError(field=field, problem=problem, advice=advice)
+
+
+_TRANSPORT_BLOCK = 80
+_MEMBER = re.compile(rb"HEADER RECORD\*{7}MEMB(?:ER|V8) ")
 
 
 def _metadata(path: Path, ending: str) -> Any:
@@ -214,7 +233,9 @@ def _column(
         shown = _labelled(values, labels)
         return StoredColumn(name, description, tuple(labels.values()), missing), shown
     if shown is values and not _is_text(meta, name):
-        shown = whole_or_float(values)
+        shown, form = whole_or_float(values), meta.original_variable_types.get(name) or ""
+        if not note and _DATE_LIKE.search(form):
+            note = f"Its values are numbers of the package's calendar, with the format {form}."
     if labels:
         note = "Some of its values have no label, so values are shown without labels."
     return StoredColumn(name, description, missing=missing, note=note), shown
@@ -310,9 +331,16 @@ def _times(seconds: np.ndarray[Any, Any], absent: np.ndarray[Any, Any]) -> pa.Ar
     return pa.array(time_texts(times), pa.string(), mask=absent)
 
 
+_SEPARATED = re.compile(r"^(ddmmyy|mmddyy|yymmdd|yymm|mmyy|yyq)[bcdnps]$")
+"""Formats of SAS whose last letter names the separator."""
+
+_DATE_LIKE = re.compile(r"date|yy|%t|moyr|qyr|wkyr|nengo|eurdf|8601|julian|pdjul", re.IGNORECASE)
+
+
 def _kind_of(form: str, calendar: _Calendar) -> str:
     """Return "date", "instant", "time" or nothing for the format of a variable, such as ``DATE11``."""
     plain = form if form.startswith("%") else form.lower().rstrip("0123456789.")
+    plain = _SEPARATED.sub(r"\1", plain)
     kinds = {"instant": calendar.instants, "date": calendar.dates, "time": calendar.times}
     if form.startswith("%"):
         tests = [(kind, any(plain.startswith(one) for one in forms)) for kind, forms in kinds.items()]

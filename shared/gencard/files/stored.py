@@ -6,7 +6,8 @@ formats are the extra ``files``.
 
 import datetime as dt
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -146,13 +147,21 @@ def distinct_labels(labels: dict[Any, str]) -> dict[Any, str]:
     >>> distinct_labels({1: "yes", 8: "other", 9: "other", 10: ""})
     {1: 'yes', 8: 'other (8)', 9: 'other (9)', 10: '10'}
     """
-    texts = list(labels.values())
-    return {
-        code: (label if texts.count(label) == 1 else f"{label} ({_code(code)})")
-        if label
-        else _code(code)
-        for code, label in labels.items()
-    }
+    plain = {code: label or _code(code) for code, label in labels.items()}
+    while repeated := _repeated(plain.values()):  # a label with its code may be another one's label
+        plain = {
+            code: f"{label} ({_code(code)})" if _form(label) in repeated else label
+            for code, label in plain.items()
+        }
+    return plain
+
+
+def _repeated(labels: Iterable[str]) -> set[str]:
+    return {form for form, times in Counter(map(_form, labels)).items() if times > 1}
+
+
+def _form(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def _code(code: object) -> str:

@@ -19,6 +19,7 @@ import python_calamine as calamine
 
 from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_text
+from gencard.files import ParquetSize
 from gencard.files.content import too_many_bytes
 from gencard.files.endings import ending_of
 from gencard.files.stored import (
@@ -42,6 +43,8 @@ def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> S
     """Read a sheet; see ``stored.read_stored``."""
     if ending_of(path) != ".xls":
         _check_size(path, most_bytes)
+    if ending_of(path) == ".xlsx":
+        _check_rectangles(path, field)
     try:
         book = calamine.CalamineWorkbook.from_path(str(path))
     except calamine.PasswordError:
@@ -185,7 +188,7 @@ class _Sheet:
             second = cells if second is None else second
             self._check_outside(row, number, first, len(names))
             batch.append(cells)
-            if len(batch) == _ROWS_AT_ONCE:
+            if len(batch) >= _ROWS_AT_ONCE:
                 self._add(columns, batch, last=False)
         self._add(columns, batch, last=True)
         self._check_second(second, columns, head, first)
@@ -279,13 +282,36 @@ def _cell(row: int, column: int) -> str:
     return f"{letters}{row + 1}"
 
 
-_CELL = re.compile(rb"<(?:\w+:)?c\s([^>]*)>")
-_REFERENCE = re.compile(rb"\br=\"([A-Z]+[0-9]+)\"")
-_ERROR = re.compile(rb"<(?:\w+:)?c\s[^>]*\bt=\"e\"[^>]*>")
-_NOT_COMPUTED = re.compile(
-    rb"<(?:\w+:)?c\s[^>]*>\s*<(?:\w+:)?f(?:\s[^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)\s*"
+_REFERENCE = re.compile(rb"\br=[\"']([A-Z]+[0-9]+)[\"']")
+_ERROR = re.compile(rb"<(?:\w+:)?c\s[^>]*\bt=[\"']e[\"'][^>]*>")
+_NOT_COMPUTED = re.compile(  # the result of t="str" may be the empty text
+    rb"<(?:\w+:)?c\s(?![^>]*\bt=[\"']str[\"'])[^>]*>"
+    rb"\s*<(?:\w+:)?f(?:\s[^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>)\s*"
     rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</(?:\w+:)?v>|(?=</(?:\w+:)?c>))"
 )
+_NOT_COMPUTED_ODS = re.compile(
+    rb"<table:table-cell\s(?=[^>]*\btable:formula=)(?![^>]*\boffice:value-type=)[^>]*>"
+)
+_COLUMNS = re.compile(rb"<(?:\w+:)?c\s[^>]*?\br=[\"']([A-Z]+)")
+_ROWS = re.compile(rb"<(?:\w+:)?(?:row|c)\s[^>]*?\br=[\"'][A-Z]*([0-9]+)[\"']")
+_CELL_BYTES = 32
+"""Bytes of a cell in memory: calamine has one for each cell of the rectangle up to the farthest one."""
+
+
+def _check_rectangles(path: Path, field: str) -> None:
+    """Refuse a sheet with few cells, one of them so far away that memory for all between is lacking."""
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if not name.startswith("xl/worksheets/") or not name.endswith(".xml"):
+                continue
+            letters, rows = set[bytes](), 0
+            with archive.open(name) as part:
+                for block in _blocks(part):
+                    letters.update(_COLUMNS.findall(block))
+                    rows = max(rows, max(map(int, _ROWS.findall(block)), default=0))
+            columns = max(map(_column_number, letters), default=0)
+            size = ParquetSize(path.stat().st_size, rows * columns * _CELL_BYTES, rows, columns)
+            size.check(field)
 
 
 def _check_errors(path: Path, sheet: str, field: str) -> None:
@@ -305,8 +331,11 @@ def _check_errors(path: Path, sheet: str, field: str) -> None:
                         )
     elif ending_of(path) == ".ods":
         with zipfile.ZipFile(path) as archive, archive.open("content.xml") as part:
-            if any(b'value-type="error"' in block for block in _blocks(part)):
-                problem = "has a cell with an error, such as #DIV/0!"
+            if any(
+                b'value-type="error"' in block or _NOT_COMPUTED_ODS.search(block)
+                for block in _blocks(part)
+            ):
+                problem = "has a cell with an error, such as #DIV/0!, or a formula without a value"
                 raise InvalidInputError(field=field, problem=problem, advice=_ERRORS)
     else:
         _check_old(path, sheet, field)
@@ -334,6 +363,18 @@ class _Nowhere:
 
 
 _ERRORS = "Correct the formula, or clear the cell; open and save the workbook, so that all are computed."
+
+
+def _column_number(letters: bytes) -> int:
+    """Return the number of a column, from 1.
+
+    >>> _column_number(b"A"), _column_number(b"AA"), _column_number(b"XFD")
+    (1, 27, 16384)
+    """
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - 64
+    return number
 
 
 def _blocks(part: Any) -> Iterator[bytes]:

@@ -67,6 +67,8 @@ def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int 
     if (sheet or skip) and not is_sheet:
         problem = "is no workbook, so a sheet and rows to skip cannot be stated"
         raise InvalidInputError(field="data", problem=problem)
+    if skip and not sheet:
+        raise InvalidInputError(field="sheet", problem="must be named beside rows to skip: --sheet NAME")
     if ending_of(path) not in TEXT or path.is_dir():
         return FileFormat(sheet=sheet, skip=skip), None
     encoding = _encoding(path)

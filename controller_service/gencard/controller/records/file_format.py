@@ -353,7 +353,7 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
     else:
         names = _unnamed(len(names))
     options.autogenerate_column_names, options.column_names = False, names
-    options.skip_rows = file_format.skip + file_format.header
+    options.skip_rows_after_names = int(file_format.header)  # a record: it may have several lines
     convert = arrow_csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
     )
