@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gencard.controller.people.certificates import read_authority, trust_domain_of
@@ -578,6 +578,7 @@ def test_exact_counts_histograms_and_sums_are_offered_where_that_is_wanted(tmp_p
     assert exact.policy.most_per_card.statistics - plain.policy.most_per_card.statistics == more > 0
 
 
+@example([-20_000_000_001.0, -1.0, 0.0, 0.25, 0.5, 1.0, 2.0, 3.0, 41.0], None, [])
 @given(
     st.lists(numbers, min_size=9, max_size=9, unique=True).map(sorted),
     st.none() | st.integers(0, 3),

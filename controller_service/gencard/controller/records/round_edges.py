@@ -76,7 +76,7 @@ def _intervals(profile: Profile, step: Decimal) -> _Intervals:
 def _ladder(profile: Profile, step: Decimal) -> _Intervals:
     """Return 0 and edges that grow from a low quantile on; below 0 alike, where many values are."""
     low, high = shortest(profile.quantiles[0]), shortest(profile.quantiles[-1])
-    first, last = max(_round_down(shortest(profile.positive[0])), step), _round_up(high)
+    first, last = max(_round_down(shortest(profile.positive[0])), step), max(_round_up(high), step)
     rungs = next(rungs for least, rungs in _LADDERS if last >= least * first)
     powers = range(first.adjusted(), last.adjusted() + 1)
     numbers = [Decimal(rung).scaleb(power) for power in powers for rung in rungs]
