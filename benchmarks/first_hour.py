@@ -40,7 +40,7 @@ from benchmarks.first_hour_truth import (
 )
 
 ROWS = 100_000
-"""As many as the drafted policy permits."""
+"""Largest number that the drafted policy permits."""
 
 LEAST_FILES, MOST_MEAN, MOST_SPARSE = 40, 0.02, 4.0
 QUICK = ("german", "codes", "numbers_wage.parquet")
@@ -56,7 +56,7 @@ class FailedError(Exception):
 
 @dataclass(slots=True)
 class Hour:
-    """What one file took, and came to.
+    """Costs and results of one file.
 
     Args:
         seconds: Of waiting, by command.
@@ -111,7 +111,10 @@ def first_hour(records: Path, folder: Path) -> Hour:
         _first_hour(hour, records, folder)
     except FailedError as error:
         hour.failed = str(error)
-    except (LookupError, ValueError) as error:  # a column or a coefficient is missing, or nobody is left
+    except (
+        LookupError,
+        ValueError,
+    ) as error:  # a column, a coefficient or all records are missing
         hour.failed = f"not compared: {error!r}"
     return hour
 
@@ -235,7 +238,7 @@ def _served(settings: Path, hour: Hour) -> Iterator[None]:
 
 
 def refusal(records: Path, folder: Path) -> tuple[str, bool]:
-    """What `init` says of a file that it must refuse, and whether it refused without a traceback."""
+    """Return what `init` says of a file, and whether it refused it without a traceback."""
     hour = Hour()
     try:
         hour.typed("gencard-controller", "init", folder / "controller", "--data", records)
@@ -284,7 +287,7 @@ _COLUMNS = (
     *("file", "cols", "typed", "edits", "s", "mean, sd", "share", "slope, se"),
     *("sums of", "off for", "refused"),
 )
-"""Of the files: attributes, commands, edits by hand, seconds, differences with the column that has most,
+"""Columns: attributes, commands, edits by hand, seconds, differences with the column that has most,
 the numbers of which sums were needed, the one for which the rule of influence was off, and those whose
 sums are refused."""
 

@@ -1,4 +1,4 @@
-"""What a file of records says by itself, read by pandas, and how far rows and answers are from it.
+"""Figures of a file of records, read by pandas, and differences of rows and answers from them.
 
 Nothing here uses Gencard's own readers: values are texts as pandas reads them, and the schema says which
 of them are numbers, dates, labels and missing.
@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -26,33 +26,49 @@ _FOUND_MISSING = ("", "NA", "NaN", "nan", "<NA>", "NULL", "null", "None", "#N/A"
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The largest differences between rows and records.
+    """Differences between rows and records, by column.
 
     Args:
-        mean: Of means, in standard deviations of the file.
-        sparse: The same of numbers that less than a quarter of the rows have, in their standard errors.
-        share: Of shares of a label, or of missing values.
+        means: Of means, in standard deviations of the file.
+        shares: Largest one of shares of a label, or of missing values.
         altered: Columns with a value in the rows that the file has not and the schema does not declare.
-        compared: Number of columns.
-        worst: Column of the largest mean difference, and of the largest difference of shares.
-        means: The difference of each number that ``mean`` is the largest of.
+        sparse: Largest one of means of numbers that less than a quarter of the rows have, in their
+            standard errors; these are not in ``means``.
     """
 
-    mean: float
-    share: float
-    altered: tuple[str, ...]
-    compared: int
-    worst: tuple[str, str]
+    means: Mapping[str, float]
+    shares: Mapping[str, float]
+    altered: tuple[str, ...] = ()
     sparse: float = 0.0
-    means: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        return _largest(self.means)[1]
+
+    @property
+    def share(self) -> float:
+        return _largest(self.shares)[1]
+
+    @property
+    def compared(self) -> int:
+        return len(self.shares)
+
+    @property
+    def worst(self) -> tuple[str, str]:
+        """Column of the largest mean difference, and of the largest difference of shares."""
+        return _largest(self.means)[0], _largest(self.shares)[0]
 
     def without(self, names: Collection[str]) -> tuple[str, float]:
-        """The largest difference of means of other numbers than these, after its name."""
-        others = {name: gap for name, gap in self.means.items() if name not in names}
-        return max(others.items(), key=itemgetter(1), default=("", 0.0))
+        """Return the largest difference of means of other numbers than these, after its name."""
+        return _largest({name: gap for name, gap in self.means.items() if name not in names})
 
 
-NOTHING = Differences(0.0, 0.0, (), 0, ("", ""))
+def _largest(gaps: Mapping[str, float]) -> tuple[str, float]:
+    name, gap = max(gaps.items(), key=itemgetter(1), default=("", 0.0))
+    return name, float(gap)
+
+
+NOTHING = Differences({}, {})
 
 
 def read_file(path: Path, written: Mapping[str, Any]) -> pd.DataFrame:
@@ -105,7 +121,9 @@ def differences(
     file: pd.DataFrame, rows: pd.DataFrame, schema: Declared, written: Mapping[str, Any]
 ) -> Differences:
     """Compare all columns of the rows with the file."""
-    means, shares, altered = {"": 0.0}, {"": 0.0}, []
+    means: dict[str, float] = {}
+    shares: dict[str, float] = {}
+    altered: list[str] = []
     sparse = [0.0]
     for one in schema["attributes"]:
         name = one["name"]
@@ -126,9 +144,7 @@ def differences(
                 sparse.append(gap / spread * math.sqrt(present) if present else 0.0)
         if not known:
             altered.append(name)
-    worst = max(means, key=means.__getitem__), max(shares, key=shares.__getitem__)
-    most = float(means[worst[0]]), float(shares[worst[1]])
-    return Differences(*most, tuple(altered), len(shares) - 1, worst, float(max(sparse)), means)
+    return Differences(means, shares, tuple(altered), float(max(sparse)))
 
 
 def _is_as_stored(one: Declared) -> bool:
@@ -157,7 +173,7 @@ def _counted(texts: pd.Series, by: Callable[[str], object]) -> Counter[object]:
 
 
 def _key(one: Declared) -> Callable[[str], object]:
-    """What a text is compared by: a number where all labels are, else the text; None for missing."""
+    """Return the key by which texts are compared: a number if all labels are, None if missing."""
     labels, tokens = [*map(str, one["labels"])], _tokens(one)
     numbers = not one.get("text") and all(map(_is_number, labels))
     numbers = numbers and len({float(label) for label in labels}) == len(labels)

@@ -123,7 +123,7 @@ class _Bounded(io.RawIOBase):
 
 
 def arrow_files(opened: Callable[[], BinaryIO]) -> Any:
-    """Return a file system of Arrow with one file, of any name, which nobody can write to.
+    """Return a file system of Arrow with one file, of any name, which is read-only.
 
     Args:
         opened: Opens the file anew for each reading.

@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 import pyreadstat
 
 from gencard.core.errors import InvalidInputError, TooLargeError
-from gencard.core.values import number_text
 from gencard.files.content import too_many_bytes
 from gencard.files.endings import ending_of
 from gencard.files.stored import (
     StoredColumn,
     StoredTable,
     check_names,
+    code_text,
     distinct_labels,
     time_texts,
     whole_or_float,
@@ -47,6 +47,12 @@ _CELLS_AT_ONCE = 4_000_000
 """Values that are objects of Python at one time."""
 
 _DAY = 86_400
+
+STATA_DAYS = 3_653
+"""Days from 1960-01-01 to 1970-01-01."""
+
+SPSS_DAYS = 141_428
+"""Days from 1582-10-14 to 1970-01-01."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ class _Calendar:
 
 
 _SPSS = _Calendar(
-    epoch=-141_428,  # 1582-10-14, in seconds for dates, too
+    epoch=-SPSS_DAYS,  # in seconds for dates, too
     dates=("date", "adate", "edate", "sdate", "jdate"),
     instants=("datetime", "ymdhms"),
     times=("time",),
@@ -76,7 +82,7 @@ _SPSS = _Calendar(
     instant_unit=1.0,
 )
 _STATA = _Calendar(
-    epoch=-3_653,  # 1960-01-01; leap seconds of %tC are not known here, so it stays a number
+    epoch=-STATA_DAYS,  # leap seconds of %tC are not known here, so it stays a number
     dates=("%td", "%-td", "%d", "%-d"),
     instants=("%tc", "%-tc"),
     times=(),
@@ -84,7 +90,7 @@ _STATA = _Calendar(
     instant_unit=0.001,
 )
 _SAS = _Calendar(
-    epoch=-3_653,
+    epoch=-STATA_DAYS,  # of SAS, too
     dates=(
         *("date", "day", "ddmmyy", "mmddyy", "yymmdd", "julian", "julday", "weekdate", "weekdatx"),
         *("worddate", "worddatx", "monyy", "mmyy", "yymm", "yymon", "yyq", "e8601da", "b8601da"),
@@ -103,8 +109,7 @@ def read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
 
     The process writes the table to a pipe, and nothing to a disk.
     """
-    words = (sys.executable, "-I", "-m", __name__, str(path.absolute()), field, str(most_bytes))
-    done = subprocess.run(words, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    done = run_apart("gencard.files.statistics", path, field, most_bytes)
     if done.returncode == _TOO_LARGE:
         raise too_many_bytes(most_bytes)
     if done.returncode == _REFUSED:
@@ -115,6 +120,13 @@ def read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
     columns = json.loads(table.schema.metadata[_COLUMNS])
     described = [StoredColumn(**{**one, **{key: tuple(one[key]) for key in _LISTS}}) for one in columns]
     return StoredTable(table.replace_schema_metadata(None), tuple(described))
+
+
+def run_apart(module: str, path: Path, *words: object) -> subprocess.CompletedProcess[bytes]:
+    """Run a module that reads a file, in a process of its own; its first argument is the path."""
+    # isolated: no module of the working folder may take the place of ours
+    command = (sys.executable, "-I", "-m", module, str(path.absolute()), *map(str, words))
+    return subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)
 
 
 _TOO_LARGE, _REFUSED = 3, 4
@@ -267,7 +279,7 @@ def _missing(meta: Any, name: str) -> tuple[str, ...]:
         if one["lo"] == one["hi"]:
             texts.append(_with_label(one["lo"], labels))
         else:
-            texts.append(f"{_text(one['lo'])} to {_text(one['hi'])}")
+            texts.append(f"{code_text(one['lo'])} to {code_text(one['hi'])}")
             inside = (code for code in labels if _is_missing(code, [one]))
             texts += [_with_label(code, labels) for code in inside]
     letters = dict.fromkeys(
@@ -281,11 +293,7 @@ def _missing(meta: Any, name: str) -> tuple[str, ...]:
 
 def _with_label(code: Any, labels: dict[Any, str], mark: str = "") -> str:
     label = labels.get(code)
-    return f"{mark}{_text(code)} = {label}" if label else f"{mark}{_text(code)}"
-
-
-def _text(code: Any) -> str:
-    return code if isinstance(code, str) else number_text(float(code))
+    return f"{mark}{code_text(code)} = {label}" if label else f"{mark}{code_text(code)}"
 
 
 def _all_in(values: pa.ChunkedArray, labels: dict[Any, str]) -> bool:

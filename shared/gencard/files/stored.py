@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
+from gencard.core.values import number_text
 from gencard.files import MOST_COLUMNS, size_of
 from gencard.files.endings import SHEETS, STATISTICS, ending_of
 
@@ -147,10 +148,10 @@ def distinct_labels(labels: dict[Any, str]) -> dict[Any, str]:
     >>> distinct_labels({1: "yes", 8: "other", 9: "other", 10: ""})
     {1: 'yes', 8: 'other (8)', 9: 'other (9)', 10: '10'}
     """
-    plain = {code: label or _code(code) for code, label in labels.items()}
+    plain = {code: label or code_text(code) for code, label in labels.items()}
     while repeated := _repeated(plain.values()):  # a label with its code may be another one's label
         plain = {
-            code: f"{label} ({_code(code)})" if _form(label) in repeated else label
+            code: f"{label} ({code_text(code)})" if _form(label) in repeated else label
             for code, label in plain.items()
         }
     return plain
@@ -164,8 +165,9 @@ def _form(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def _code(code: object) -> str:
-    return str(int(code)) if isinstance(code, float) and code.is_integer() else str(code)
+def code_text(code: Any) -> str:
+    """Return a code as text: a text as it is, a whole number without a point."""
+    return code if isinstance(code, str) else number_text(float(code))
 
 
 def time_texts(times: Sequence[dt.time | None]) -> list[str | None]:

@@ -218,13 +218,9 @@ class _Sheet:
                 if not isinstance(cell, str) or not cell.strip():
                     problem = f"has no text as the name of a column in cell {_cell(number, place)}"
                     raise self._wrong(problem, _HEADER)
-            names = list(cells)
-            check_names(
-                names,
-                self._field,
-                [f"in cell {_cell(number, place)}" for place in range(first, last + 1)],
-            )
-            return number, names, first
+            places = [f"in cell {_cell(number, place)}" for place in range(first, last + 1)]
+            check_names(cells, self._field, places)
+            return number, cells, first
         raise self._wrong("has no row with names of columns", _HEADER)
 
     def _check_merged(self, head: int) -> None:

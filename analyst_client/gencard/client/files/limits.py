@@ -1,4 +1,4 @@
-"""What files of Stata, SPSS and Excel can hold: rows, names, labels, dates.
+"""Limits of files of Stata, SPSS and Excel: rows, names, labels, dates.
 
 Everything is known from the schema and the number of rows, so that a file that cannot be written is
 refused before anything is generated or paid for. Nothing is renamed, shortened or rounded to fit, but
@@ -223,7 +223,7 @@ def _has_value_labels(attribute: Attribute, written: RowsToWrite) -> bool:
 
 
 def _bad_labels(attribute: Attribute, written: RowsToWrite, most: int) -> Iterator[str]:
-    """What files of Stata and SPSS cannot hold of the labels of an attribute."""
+    """Yield what files of Stata and SPSS cannot hold of the labels of an attribute."""
     for label in _labels(attribute, written):
         size = len(label.encode(errors="surrogatepass"))
         if size > most:
@@ -242,7 +242,7 @@ def _is_code_of_stata(number: float) -> bool:
 
 
 def _bad_numbers(attribute: Attribute, written: RowsToWrite, first: date) -> Iterator[str]:
-    """What a file with dates from ``first`` cannot hold of the numbers of an attribute."""
+    """Yield what a file with dates from ``first`` cannot hold of the numbers of an attribute."""
     coding = attribute.coding
     if is_integer(attribute) and any(abs(int(label)) >= EXACT for label in names_of(attribute)):
         yield f"whole numbers from {int(EXACT):,} on would be rounded"

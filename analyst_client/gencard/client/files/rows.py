@@ -205,7 +205,7 @@ def _rows_of(columns: dict[str, Any], coding: Coding, domain: Domain) -> Numbere
 
 
 BY_VALUES = "compared by values"
-"""How files are compared that hold the time at which they were written."""
+"""Comparison of files that hold the time at which they were written."""
 
 
 def is_by_values(path: Path) -> bool:

@@ -7,7 +7,7 @@ Whole numbers, numbers, dates and times of day are themselves, "missing" is the 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,13 +19,8 @@ from gencard.client.files.rows import MOST_CELLS
 from gencard.client.files.statistics_reading import read_statistics
 from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.dataset import Dataset
+from gencard.files.statistics import SPSS_DAYS, STATA_DAYS
 from gencard.run.levels import Values, is_integer, is_ordered, names_of
-
-_STATA_DAYS = 3653
-"""From 1960-01-01 to 1970-01-01."""
-
-_SPSS_DAYS = 141_428
-"""From 1582-10-14 to 1970-01-01."""
 
 _LONG = 2_147_483_620
 """Largest whole number that Stata keeps in four bytes."""
@@ -106,8 +101,8 @@ def _numbers(coding: Edges, numbers: NDArray[np.float64], whole: bool, ending: s
     if coding.dates:
         days = np.floor(numbers)
         if ending == ".dta":
-            return _Variable(_whole(days + _STATA_DAYS), form="%td", measure="scale")
-        return _Variable(pd.Series((days + _SPSS_DAYS) * 86_400), form="SDATE10", measure="scale")
+            return _Variable(_whole(days + STATA_DAYS), form="%td", measure="scale")
+        return _Variable(pd.Series((days + SPSS_DAYS) * 86_400), form="SDATE10", measure="scale")
     if coding.times:
         seconds = np.floor(numbers) * 60
         if ending == ".dta":
@@ -140,20 +135,8 @@ def _spss_number(numbers: Sequence[float], decimals: int, ending: str) -> str:
     return f"F{min(width, 40)}.{decimals}" if ending == ".sav" else ""
 
 
-class _Origin(NamedTuple):
-    """Where 1970-01-01 or midnight is, and a day or a minute, in the numbers of a format."""
-
-    zero: float
-    unit: float
-
-
-_ORIGINS = {
-    "%td": _Origin(_STATA_DAYS, 1),
-    "%tcHH:MM": _Origin(0, 60_000),
-    "SDATE10": _Origin(_SPSS_DAYS * 86_400, 86_400),
-    "TIME5": _Origin(0, 60),
-}
-"""The formats of dates and times of day, without which they are other numbers."""
+_TIME_FORMATS = ("%td", "%tcHH:MM", "SDATE10", "TIME5")
+"""Formats of dates and times of day, without which they are other numbers."""
 
 
 def difference(path: Path, again: Path) -> str | None:
@@ -169,7 +152,7 @@ def difference(path: Path, again: Path) -> str | None:
             return f"the values of '{name}'"
         if file.labels.get(name) != expected.labels.get(name):
             return f"the labels of '{name}'"
-        if expected.forms[name] in _ORIGINS and file.forms[name] != expected.forms[name]:
+        if expected.forms[name] in _TIME_FORMATS and file.forms[name] != expected.forms[name]:
             return f"the type of '{name}'"
     return "what it declares as missing" if file.declares_missing else None
 

@@ -1,10 +1,9 @@
-"""Reads a file of Stata or SPSS in a process of its own: a damaged one can crash pyreadstat.
+"""Codes, labels and formats of a file of Stata or SPSS, read in a process of its own.
 
 Run as a module with the file, a folder for the result and the most cells that are read.
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import pandas as pd
 import pyreadstat
 
 from gencard.core.errors import InvalidInputError
+from gencard.files.statistics import run_apart
 
 _VALUES, _FACTS = "values.parquet", "facts.json"
 
@@ -24,7 +24,7 @@ _TOO_LARGE = 3
 
 @dataclass(frozen=True, slots=True)
 class StatisticsFile:
-    """What a file of Stata or SPSS holds.
+    """Content of a file of Stata or SPSS.
 
     Args:
         values: As they are stored: codes, texts, and numbers of days, seconds or milliseconds.
@@ -47,8 +47,7 @@ def read_statistics(path: Path, most_cells: int) -> StatisticsFile:
         OSError: It cannot be read.
     """
     with tempfile.TemporaryDirectory() as folder:
-        words = (sys.executable, "-m", __name__, str(path.absolute()), folder, str(most_cells))
-        done = subprocess.run(words, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+        done = run_apart("gencard.client.files.statistics_reading", path, folder, most_cells)
         if done.returncode == _TOO_LARGE:
             problem = f"has more than {most_cells:,} cells: {path}"
             raise InvalidInputError(field="file", problem=problem)
