@@ -27,7 +27,7 @@ from benchmarks import bench, model_referees, table_referees
 from benchmarks.coded_samples import Coded, sample
 from benchmarks.sums import psi_of
 from benchmarks.table_referees import Case
-from gencard.controller.records.schema_draft import draft_schema
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.answers.margins import Margins, PsiMargins, RecordMargins
 from gencard.core.domain import Clique

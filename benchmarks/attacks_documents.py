@@ -22,7 +22,7 @@ from pyarrow import parquet
 
 from benchmarks.attack import Attack, Outcome
 from gencard.client import Card
-from gencard.controller.wiring import serve
+from gencard.controller.wiring.serving import serve
 from gencard.core.errors import GencardError, InvalidInputError
 from tests.system.house import Clock, House, build
 from tests.system.raw_calls import configure

@@ -22,8 +22,8 @@ from sqlalchemy import select
 
 from benchmarks import bench
 from gencard.client import Analyst
+from gencard.controller.backup.backup import check_state
 from gencard.controller.state import tables
-from gencard.controller.upkeep.backup import check_state
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import GencardError, ServiceUnavailableError
 from gencard.wire.documents.receipt import receipt_of_document

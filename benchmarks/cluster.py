@@ -21,7 +21,7 @@ from typing import NamedTuple
 from benchmarks import bench
 from benchmarks.applications import Application, applications
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
-from gencard.controller.cluster.executor import cluster_box
+from gencard.controller.jobs.cluster.executor import cluster_box
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.sandbox.recipes import Recipe, built_in_recipe
 from gencard.core.audit.plan import calls

@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks import adult, awkward_records, bench, census, engine_rows
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.encoding import scales_of
-from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Vault

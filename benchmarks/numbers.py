@@ -25,8 +25,8 @@ from benchmarks import bench
 from benchmarks.numbers_beside import Columns, Program, programs
 from benchmarks.peers import Figures as Recorded
 from benchmarks.peers import Peers
+from gencard.controller.drafting.schema_draft import SchemaDraft, draft_schema
 from gencard.controller.noise import OpenDpNoise
-from gencard.controller.records.schema_draft import SchemaDraft, draft_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.card.mechanism import EXACT, Privacy
 from gencard.core.card.noise import gaussian

@@ -28,7 +28,7 @@ def main() -> None:
 def _gencard(path: Path, names: tuple[str, ...], draws: int) -> list[Any]:
     from datetime import date  # noqa: PLC0415
 
-    from gencard.controller.records.schema_draft import draft_schema  # noqa: PLC0415
+    from gencard.controller.drafting.schema_draft import draft_schema  # noqa: PLC0415
     from gencard.controller.records.vault import Vault  # noqa: PLC0415
     from gencard.core.coding import Coding  # noqa: PLC0415
     from gencard.core.generators.contract import rng_of  # noqa: PLC0415

@@ -48,7 +48,7 @@ _PROGRAMS: dict[str, tuple[Words, float | None]] = {
     "gencard-controller check --help": ((_STEWARD, "check", "--help"), 0.5),
     "from gencard.client import Analyst": ((*_PYTHON, "from gencard.client import Analyst"), None),
     "start of a worker": ((*_PYTHON, "import gencard.controller.jobs.worker"), None),
-    "start of the service": ((*_PYTHON, "import gencard.controller.wiring"), None),
+    "start of the service": ((*_PYTHON, "import gencard.controller.wiring.serving"), None),
 }
 """Programs, and the most that one may take of the time of ``import pandas``."""
 

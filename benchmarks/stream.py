@@ -34,7 +34,7 @@ from benchmarks import bench, stream_parts
 from gencard.client import Analyst, all_marginals
 from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.tables import fetch_rows
-from gencard.controller.settings.drafting import draft
+from gencard.controller.drafting.folder import draft
 from gencard.wire.signatures.identity import Role
 
 SIZES = (4, 3, 3, 3, 3, *(2,) * 10)

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from gencard.boxes.registry import BOXES
-from gencard.controller.settings.files import TableOf
+from gencard.controller.base.files import TableOf
 from gencard.controller.settings.settings import Settings
 from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import GENERATORS

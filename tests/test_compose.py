@@ -103,7 +103,7 @@ class TestKubernetes:
             container[f"{probe}Probe"]["exec"]["command"]
             for probe in ("readiness", "liveness", "startup")
         )
-        assert ready == ["python", "-m", "gencard.controller.upkeep.health"]
+        assert ready == ["python", "-m", "gencard.controller.service.health"]
         assert alive == start == [*ready, "--alive"]
 
     def test_no_secret_is_written_down(self):

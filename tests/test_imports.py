@@ -61,10 +61,10 @@ MAY_IMPORT = {
     "wire": CORE | {"v1", "wire"},
     "controller": CORE
     | {"boxes", "formulas", "wire", *RUN, "files", "shell"}
-    | {"controller.service", "controller.cluster"}
+    | {"controller.service", "controller.jobs.cluster"}
     | CONTROLLER,
     "controller.service": CORE | {"v1", "wire", "files", "controller"},  # knows protobuf
-    "controller.cluster": CORE
+    "controller.jobs.cluster": CORE
     | {"v1", "wire", "boxes", "files", "controller", "shell"},  # knows protobuf, too
     **dict.fromkeys(RECORDS, CORE | {"wire", "files", "controller"} | RECORDS),
     "run": BASE
@@ -80,14 +80,14 @@ KEYS = {
     "controller.records.vault": {
         "gencard.controller.jobs.measurement",  # the job runner
         "gencard.controller.records.records",  # versions and checks, before anything is served
-        "gencard.controller.records.profiles",  # a first look before there is a service
-        "gencard.controller.records.undeclared",  # values, for the steward's shell
+        "gencard.controller.drafting.profiles",  # a first look before there is a service
+        "gencard.controller.drafting.undeclared",  # values, for the steward's shell
     },
     "controller.records.tables.engines": {
         "gencard.controller.records.vault",  # files and tables by one door
-        "gencard.controller.records.undeclared",
+        "gencard.controller.drafting.undeclared",
         "gencard.controller.records.tables.rights",  # catalogs alone
-        "gencard.controller.records.tables.looks",  # a first look before there is a service
+        "gencard.controller.drafting.table_looks",  # a first look before there is a service
     },
 }
 """Who may open records, by the room that does."""
@@ -98,8 +98,8 @@ MAY_USE_PROTOBUF = (
     "v1",
     "wire.codec",  # codecs, too
     "controller.service",
-    "controller.cluster",
-    "controller.upkeep.health",
+    "controller.jobs.cluster",
+    "controller.service.health",
     "client",
 )
 ALSO = {
@@ -212,12 +212,12 @@ def test_no_servicer_reaches_the_vault_by_any_way(module):
 def test_a_running_service_never_takes_the_first_look_or_lists_values():
     profile, values = (f"gencard.controller.records.{name}" for name in ("schema_draft", "undeclared"))
     tasks = {name for name in SOURCES if ".controller.jobs." in name}
-    running = set().union(*map(reached_from, {"gencard.controller.wiring", *tasks}))
+    running = set().union(*map(reached_from, {"gencard.controller.wiring.serving", *tasks}))
     assert "gencard.controller.records.vault" in running
     assert not {profile, values} & running
     importers = {name for name in SOURCES if values in imported_by(SOURCES[name])}
     assert importers == {"gencard.controller.shell.setup"}
-    assert profile in reached_from("gencard.controller.settings.drafting")
+    assert profile in reached_from("gencard.controller.drafting.folder")
 
 
 def test_every_module_stays_in_its_room():

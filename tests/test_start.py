@@ -104,7 +104,7 @@ for package in (client, core, wire):
             {"pandas", "pyarrow", "sqlalchemy", "grpc", "duckdb", "rich"},
         ),
         (
-            "gencard.controller.wiring",
+            "gencard.controller.wiring.serving",
             {
                 *("alembic", "pandas", "pyarrow", "matplotlib", "sklearn", "torch"),
                 *("jinja2", "prometheus_client", "starlette", "uvicorn", "webauthn"),

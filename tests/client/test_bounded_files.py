@@ -25,11 +25,11 @@ from gencard.client.files import parquet as rows_in_parquet
 from gencard.client.files import rows
 from gencard.client.files.rows import read_rows
 from gencard.client.shell.main import app
-from gencard.controller.settings.files import read_table, secret_bytes
+from gencard.controller.backup.backup import copied, list_of
+from gencard.controller.base.files import read_table, secret_bytes
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.people import request_text
 from gencard.controller.shell.upkeep import _read
-from gencard.controller.upkeep.backup import copied, list_of
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.files import KEY_LIMIT, MOST_FILES, ParquetSize, files_in, open_file, read_file

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from gencard.controller.drafting.code_list import codes_in
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.settings.code_list import codes_in
 from gencard.controller.shell.main import app
 from gencard.core.domain import LARGEST_SIZE
 from gencard.core.errors import GencardError, InvalidInputError

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store
 
+from gencard.controller.base.files import public_key, secret_bytes, signing_key
 from gencard.controller.people.certificates import (
     issue,
     new_authority,
@@ -26,7 +27,6 @@ from gencard.controller.people.certificates import (
 )
 from gencard.controller.people.enrolment import enrol as enrol_request
 from gencard.controller.people.identities import read_identities
-from gencard.controller.settings.files import public_key, secret_bytes, signing_key
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
 from gencard.wire.documents.enrolment import EnrolmentAnswer, request_document, request_of_document
 from gencard.wire.signatures.identity import Identity, Role

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gencard.controller.base.files import secret_bytes, signing_key
+from gencard.controller.drafting import schema_draft
+from gencard.controller.drafting.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.detection import detect
+from gencard.controller.drafting.folder import Draft, draft
+from gencard.controller.drafting.profiles import Profile, most_decimals
+from gencard.controller.drafting.round_edges import drafted_scale
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.people.certificates import read_authority, trust_domain_of
 from gencard.controller.people.enrolment import demo_people
 from gencard.controller.people.identities import read_identities
-from gencard.controller.records import schema_draft
-from gencard.controller.records.detection import detect
-from gencard.controller.records.profiles import Profile, most_decimals
-from gencard.controller.records.round_edges import drafted_scale
-from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import read_schema, schema_of_text
 from gencard.controller.records.vault import Records, Vault
-from gencard.controller.settings.dataset_draft import drafted_schema_text
-from gencard.controller.settings.drafting import Draft, draft
-from gencard.controller.settings.files import secret_bytes, signing_key
 from gencard.controller.settings.settings import Settings
 from gencard.core.card.mechanism import USUAL_CHECKS
 from gencard.core.card.noise import Mechanism, gaussian
@@ -209,7 +209,7 @@ class TestFolder:
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("gencard.controller.settings.drafting._write_texts", full)
+        monkeypatch.setattr("gencard.controller.drafting.folder._write_texts", full)
         with pytest.raises(StorageError):
             draft(tmp_path / "controller", fair, now=NOW)
         assert not [*tmp_path.iterdir()]

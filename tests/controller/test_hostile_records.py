@@ -11,9 +11,10 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from gencard.controller.records import detection, vault
+from gencard.controller.drafting import detection
+from gencard.controller.drafting.schema_draft import SchemaDraft, draft_schema
+from gencard.controller.records import vault
 from gencard.controller.records.file_format import check_path, hmac_of
-from gencard.controller.records.schema_draft import SchemaDraft, draft_schema
 from gencard.controller.records.vault import Records
 from gencard.controller.shell.main import app
 from gencard.core.errors import (

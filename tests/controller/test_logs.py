@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from gencard.controller.turns import trace_id, traced
-from gencard.controller.upkeep import logs
-from gencard.controller.wiring import report
+from gencard.controller.base import logs
+from gencard.controller.base.fair_use import trace_id, traced
+from gencard.controller.wiring.serving import report
 
 SECRET = "CANARY-Ann-Smith-HIV"
 

@@ -16,11 +16,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from gencard.controller.base.files import signing_key
 from gencard.controller.cards.negotiations import Negotiations, Retention
 from gencard.controller.controller_state import open_controller_state
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.records.catalogue import Catalogue
-from gencard.controller.settings.files import signing_key
 from gencard.controller.state.log import verify
 from gencard.controller.state.requests import Request
 from gencard.core.card.card import Card, CardState, Turn

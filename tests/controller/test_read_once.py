@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.controller.records import profiles as door
+from gencard.controller.drafting import profiles as door
+from gencard.controller.drafting.dataset_draft import schema_text
+from gencard.controller.drafting.detection import detect
+from gencard.controller.drafting.profiles import Profile, profiles
 from gencard.controller.records import vault as door_of_vault
-from gencard.controller.records.detection import detect
 from gencard.controller.records.file_format import USUAL, FileFormat
-from gencard.controller.records.profiles import Profile, profiles
 from gencard.controller.records.records import check_records
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.records.vault import Records, Vault
-from gencard.controller.settings.dataset_draft import schema_text
 from gencard.core.values import TEXT_RULES, number_of, shown_rules
 from tests.controller.test_check_values import entry_of
 

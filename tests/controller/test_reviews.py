@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from gencard.controller.settings.boxes import ReviewTable
-from gencard.controller.settings.edits import review_line, write_review
+from gencard.controller.boxes.entries import ReviewTable
+from gencard.controller.drafting.edits import review_line, write_review
 from gencard.core.errors import InvalidInputError
 
 SETTINGS = """\

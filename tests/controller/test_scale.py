@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gencard.client.files.rows import read_rows, write_rows
 from gencard.controller.jobs import programs
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.tasks import ProgramPart, RehearsalJob
 from gencard.controller.records.declared_scale import (
     DeclaredScale,
@@ -23,7 +24,6 @@ from gencard.controller.records.declared_scale import (
     ladder,
     starts_of,
 )
-from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers, scaled_numbers
 from gencard.core.dataset import Dataset

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.controller.drafting.dataset_draft import schema_text
 from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale
 from gencard.controller.records.schema_file import (
     PublicSchema,
@@ -14,7 +15,6 @@ from gencard.controller.records.schema_file import (
     schema_of_table,
     table_of_schema,
 )
-from gencard.controller.settings.dataset_draft import schema_text
 from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading, StructuralZeros
 from gencard.core.errors import GencardError, InvalidCodingError, InvalidInputError
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from gencard.controller.base.files import TableOf, toml_text
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.sandbox.limits import SandboxLimits, SandboxSettings
-from gencard.controller.settings.files import TableOf, toml_text
 from gencard.controller.settings.policy import MOST_DAYS, POLICY
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Caps

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.file_format import FileFormat
-from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.vault import Records, Vault, check_detected
 from gencard.core.errors import (
     DatasetUnavailableError,

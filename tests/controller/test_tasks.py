@@ -26,10 +26,10 @@ from gencard.controller.jobs.process import (
     received,
     unpacked,
 )
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Vault
-from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.run import audit
@@ -380,7 +380,7 @@ _FULL_DISK = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from gencard.controller.releases.rows_file import RowsFile
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import StorageError

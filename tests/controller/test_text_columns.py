@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gencard.client.files.rows import read_rows
-from gencard.controller.records.schema_draft import draft_schema
+from gencard.controller.drafting.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.schema_file import schema_of_text
 from gencard.controller.records.vault import Vault
-from gencard.controller.settings.dataset_draft import drafted_schema_text
 from gencard.controller.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError

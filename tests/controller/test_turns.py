@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.controller.base.fair_use import Door, Turns, WorkTurn, working_for
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.turns import Door, Turns, WorkTurn, working_for
 from gencard.core.errors import StorageError
 from tests.system.raw_calls import eventually
 

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.encoding import how_read, zones
 from gencard.controller.records.file_format import USUAL
-from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import schema_of_text
 from gencard.controller.records.vault import Vault
 from gencard.controller.shell.main import app

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.noise import OpenDpNoise
-from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.vault import Vault
 from gencard.core.card.mechanism import EXACT
 from gencard.core.card.noise import gaussian

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from gencard.client import histogram, total
-from gencard.controller.records.schema_draft import draft_schema
-from gencard.controller.settings.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.schema_draft import draft_schema
 from tests.golden.make import public_pem
 from tests.system.house import House, build
 from tests.system.raw_calls import configure, known_seeds

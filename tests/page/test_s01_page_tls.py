@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from playwright.sync_api import Error
 
-from gencard.controller.wiring import tls_files
+from gencard.controller.wiring.serving import tls_files
 from gencard.core.errors import InvalidInputError
 from tests.page.browsing import needs_chromium
 from tests.page.by_http import page_house

@@ -17,15 +17,15 @@ import pandas as pd
 
 from gencard.client import Analyst, install_answer, new_request
 from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes.entries import ReviewTable
+from gencard.controller.drafting import folder as drafting
+from gencard.controller.drafting.edits import write_review
+from gencard.controller.drafting.schema_draft import SchemaDraft, draft_schema
 from gencard.controller.people.certificates import read_authority
 from gencard.controller.people.enrolment import enrol
-from gencard.controller.records.schema_draft import SchemaDraft, draft_schema
-from gencard.controller.settings import drafting
-from gencard.controller.settings.boxes import ReviewTable
-from gencard.controller.settings.edits import write_review
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.database import Database
-from gencard.controller.wiring import Controller, serve
+from gencard.controller.wiring.serving import Controller, serve
 from gencard.wire.documents.enrolment import request_of_document
 from gencard.wire.signatures.identity import Role
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import grpc
 
-from gencard.controller.cluster.connections import parts_of
-from gencard.controller.cluster.orders import Performer, code_digest
+from gencard.controller.jobs.cluster.connections import parts_of
+from gencard.controller.jobs.cluster.orders import Performer, code_digest
 from gencard.controller.jobs.tasks import JOBS, ClusterPart
 from gencard.controller.people.certificates import KeyPair
 from gencard.controller.sandbox.recipes import Recipe

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gencard.client import Analyst
 from gencard.controller.controller_state import ControllerState, open_controller_state
-from gencard.controller.upkeep.health import is_serving
+from gencard.controller.service.health import is_serving
 from tests.controller.state import postgres
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import eventually, is_alive

@@ -21,7 +21,7 @@ from gencard.controller.operations.run import Ticks
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.state import results
 from gencard.controller.state.database import Database
-from gencard.controller.wiring import serve
+from gencard.controller.wiring.serving import serve
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import (
     GencardError,

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from gencard.controller.wiring import serve
+from gencard.controller.wiring.serving import serve
 from gencard.core.errors import CardExpiredError
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2, synthesis_pb2

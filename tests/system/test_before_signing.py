@@ -12,8 +12,8 @@ from gencard.client import Analyst, planning, total
 from gencard.client.card import Card
 from gencard.client.shell.main import app
 from gencard.client.shell.terminal import number_option
-from gencard.controller.records.schema_draft import draft_schema
-from gencard.controller.settings.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.core.card.card import USABLE, CardState
 from gencard.core.errors import LevelsTooWideError, NotAcceptedError
 from tests.client.test_report import text_of

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from gencard.client import Analyst, all_marginals
 from gencard.client.shell.main import app as analyst_shell
+from gencard.controller.drafting.folder import draft
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.settings.drafting import draft
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.card.budget import Price
 from gencard.core.card.noise import gaussian

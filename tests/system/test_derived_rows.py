@@ -10,8 +10,8 @@ from gencard.client.checking.replay import check_delivered_file
 from gencard.client.connection.credentials import public_key
 from gencard.controller.cards import book
 from gencard.controller.jobs.releasing import draw
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.tasks import KEPT_ROWS, DrawJob
-from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.coding import Derivation
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

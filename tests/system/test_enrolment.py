@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from gencard.client import Analyst, install_answer, new_request, renewal_request
 from gencard.client.connection.credentials import Credentials
 from gencard.client.connection.enrolment import PENDING
+from gencard.controller.drafting.folder import draft
 from gencard.controller.people.identities import read_identities
-from gencard.controller.settings.drafting import draft
+from gencard.controller.service.health import is_serving
 from gencard.controller.state.log import event_of
-from gencard.controller.upkeep.health import is_serving
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.documents.enrolment import (
     answer_of_document,

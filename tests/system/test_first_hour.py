@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gencard.client import Analyst
-from gencard.controller.settings.drafting import draft
+from gencard.controller.drafting.folder import draft
 from gencard.core.errors import NotAcceptedError
 from tests.messy_files import MESSY, survey
 from tests.system.house import House

@@ -10,8 +10,8 @@ from gencard.client import evaluation
 from gencard.client.connection.connection import result_of
 from gencard.client.report.findings import EXPLANATIONS
 from gencard.client.shell.main import app
-from gencard.controller.evaluation import EvaluationRun
 from gencard.controller.operations import run as run_module
+from gencard.controller.releases.evaluations import EvaluationRun
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
     BudgetExceededError,

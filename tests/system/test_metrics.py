@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from sqlalchemy import select
 
+from gencard.controller.service import metrics
 from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.state.tables import operations
-from gencard.controller.upkeep import metrics
 from gencard.core.errors import GencardError, InvalidInputError
 from tests.system.house import build, survey
 from tests.system.raw_calls import configure

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from gencard.client import histogram, total
 from gencard.client.checking.replay import check_delivered_file, check_psi
 from gencard.client.shell.main import app as analyst_shell
-from gencard.controller.records.schema_draft import draft_schema
-from gencard.controller.settings.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.card.sums import scale_of
 from gencard.core.errors import VerificationError

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
+from gencard.controller.backup.backup import check_state
 from gencard.controller.cards.negotiations import Retention
 from gencard.controller.state import tables
 from gencard.controller.state.log import event_of
-from gencard.controller.upkeep.backup import check_state
 from gencard.core.errors import NotFoundError
 from tests.system.house import build
 from tests.system.raw_calls import agreed

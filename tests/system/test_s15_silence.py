@@ -12,10 +12,10 @@ from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_ser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.controller.base.fair_use import trace_id
 from gencard.controller.service.access import Bounds
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
-from gencard.controller.turns import trace_id
 from gencard.core.errors import PermissionDeniedError
 from gencard.v1 import synthesis_pb2
 from gencard.v1.answers_pb2_grpc import add_AnswersServiceServicer_to_server

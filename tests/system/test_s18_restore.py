@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from gencard.client.checking.history import LOG_SEEN
 from gencard.client.shell.main import app as client_app
+from gencard.controller.backup.backup import DATABASE, FILE, digest_of_file, list_of
+from gencard.controller.backup.restoration import HELD
 from gencard.controller.controller_state import open_controller_state, utc_now
 from gencard.controller.shell.main import app
 from gencard.controller.state import requests, stewards, tables
 from gencard.controller.state.stewards import LIFE, StoredDecision
-from gencard.controller.upkeep.backup import DATABASE, FILE, digest_of_file, list_of
-from gencard.controller.upkeep.restoration import HELD
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
     BudgetExceededError,

@@ -7,7 +7,7 @@ import pytest
 
 from gencard.client.card import Card
 from gencard.controller.state.log import event_of
-from gencard.controller.wiring import serve
+from gencard.controller.wiring.serving import serve
 from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError, ProposalRefusedError
 from tests.system.canaries import ENTRY

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.tasks import RUN_BLACK_BOX, BlackBoxJob
-from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.sandbox.recipes import program_recipe
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.tasks import RUN_BLACK_BOX, BlackBoxJob
-from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.sandbox import forks, namespaces, sandbox
 from gencard.controller.sandbox.boxes import SandboxedProgram, built_in_program, sandboxed_box
 from gencard.controller.sandbox.environment import Environment

@@ -12,7 +12,7 @@ from gencard.controller.people.passkeys import LINK_LIFE
 from gencard.controller.shell import log as log_shell
 from gencard.controller.shell import terminal
 from gencard.controller.shell.setup import check
-from gencard.controller.wiring import serve
+from gencard.controller.wiring.serving import serve
 from gencard.core.errors import CardExpiredError, InvalidInputError, NotFoundError, UnauthenticatedError
 from tests.system.house import Clock, House, build
 

@@ -17,16 +17,16 @@ from typer.testing import CliRunner
 
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.client.connection.connection import cancel
-from gencard.controller.cluster import connections as connections_module
-from gencard.controller.cluster.connections import WorkerLostError, connections, examined
-from gencard.controller.cluster.executor import cluster_box
-from gencard.controller.cluster.orders import OrderBook, RunLimits
+from gencard.controller.base.files import toml_text
 from gencard.controller.jobs import process
+from gencard.controller.jobs.cluster import connections as connections_module
+from gencard.controller.jobs.cluster.connections import WorkerLostError, connections, examined
+from gencard.controller.jobs.cluster.executor import cluster_box
+from gencard.controller.jobs.cluster.orders import OrderBook, RunLimits
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.people.certificates import issue, new_authority, worker_host
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.recipes import carried, program_recipe
-from gencard.controller.settings.files import toml_text
 from gencard.controller.shell.main import app
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit
@@ -115,8 +115,8 @@ def test_s68_a_program_of_an_author_runs_in_a_sandbox_there_and_cancelling_ends_
 
 
 def test_s68_a_worker_of_another_version_is_given_nothing(cluster, monkeypatch):
-    monkeypatch.setattr("gencard.controller.cluster.connections.code_digest", lambda: "another")
-    monkeypatch.setattr("gencard.controller.cluster.executor.PATIENCE", 2.0)
+    monkeypatch.setattr("gencard.controller.jobs.cluster.connections.code_digest", lambda: "another")
+    monkeypatch.setattr("gencard.controller.jobs.cluster.executor.PATIENCE", 2.0)
     assert not any(one.fits for one in examined(cluster.addresses, cluster.files).values())
     with pytest.raises(ClusterError, match="version"):
         cluster_box(HONEST, cluster.job())(RECORDS, 10, seed=1)

@@ -14,14 +14,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
-from gencard.controller.cluster.executor import cluster_box
-from gencard.controller.cluster.orders import Performer
+from gencard.controller.base.files import toml_text
 from gencard.controller.jobs import repetition
+from gencard.controller.jobs.cluster.executor import cluster_box
+from gencard.controller.jobs.cluster.orders import Performer
 from gencard.controller.jobs.repetition import JournaledBox, NotRepeatableError, RepeatedBox
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.sandbox.environment import Environment, Runtime
 from gencard.controller.sandbox.recipes import ProgramRecipe, received
-from gencard.controller.settings.files import toml_text
 from gencard.controller.shell.main import app
 from gencard.controller.shell.terminal import controller_state
 from gencard.controller.state.log import event_of
@@ -103,7 +103,7 @@ def test_an_error_with_pickled_details_is_a_lost_call_and_no_more(tmp_path, monk
     def raise_pickled(_order):
         raise PickledError(tmp_path / "whole")
 
-    monkeypatch.setattr("gencard.controller.cluster.executor._RECONNECT", 0.05)
+    monkeypatch.setattr("gencard.controller.jobs.cluster.executor._RECONNECT", 0.05)
     with lying_cluster(tmp_path, raise_pickled) as job, pytest.raises(ClusterError) as caught:
         next(cluster_box(HONEST, job).runs_by_seed(RECORDS, 50, seeds=[1]))
     assert not isinstance(caught.value, WorkerError), "a lost call may be nobody's fault"
@@ -112,7 +112,8 @@ def test_an_error_with_pickled_details_is_a_lost_call_and_no_more(tmp_path, monk
 
 def test_no_module_of_the_product_can_unpickle():
     """Dask's messages were pickled; nothing that the product imports for a cluster is."""
-    look = "import sys, gencard.controller.cluster.executor, gencard.controller.cluster.workers"
+    room = "gencard.controller.jobs.cluster"
+    look = f"import sys, {room}.executor, {room}.workers"
     done = subprocess.run(
         [sys.executable, "-c", f"{look}; print(*sys.modules)"],
         capture_output=True,

@@ -13,10 +13,11 @@ from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from gencard.client import Analyst
-from gencard.controller import controller_state, wiring
+from gencard.controller import controller_state
 from gencard.controller.records.records import entry_of
 from gencard.controller.shell.main import app
-from gencard.controller.wiring import lead, serve
+from gencard.controller.wiring import serving as wiring
+from gencard.controller.wiring.serving import lead, serve
 from gencard.core.card.card import CardState
 from gencard.core.errors import (
     BudgetExceededError,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller.records.schema_draft import draft_schema
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.schema_file import PLACEHOLDER, read_schema
 from gencard.controller.shell.main import app, run_shell
 from gencard.core.card.budget import Price

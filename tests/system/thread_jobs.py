@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 
-from gencard.controller import wiring
 from gencard.controller.jobs import executor
 from gencard.controller.jobs.process import Done, Reported, packed, received, unpacked
 from gencard.controller.jobs.worker import ended
+from gencard.controller.wiring import serving as wiring
 
 
 class ThreadExecutor(executor.ProcessExecutor):

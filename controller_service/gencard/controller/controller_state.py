@@ -9,6 +9,8 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from gencard.controller.answers.decisions import Decisions
+from gencard.controller.base.disk import StateFiles
+from gencard.controller.base.files import secret_bytes
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
@@ -17,16 +19,14 @@ from gencard.controller.people.identities import Roster
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
 from gencard.controller.policy.judgement import ProposalLimits
-from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
 from gencard.controller.records.records import entry_of
-from gencard.controller.releases.state_files import SharedFiles
-from gencard.controller.settings.disk import StateFiles
-from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.database import Database, Fence
 from gencard.controller.state.ledger import Caps, Ledger
 from gencard.controller.state.log import Clock, EventLog, LogClock, kept_rules
+from gencard.controller.state.quotas import quotas_of
+from gencard.controller.state.shared_files import SharedFiles
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
 from gencard.controller.stewards.deciding import Effects, Way

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gencard.controller.records.schema_draft import draft_schema
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Vault
 from gencard.core.coding import Edges, Labels

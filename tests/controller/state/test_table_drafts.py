@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from gencard.controller.drafting.schema_draft import SchemaDraft, draft_schema
 from gencard.controller.records.records import check_records
-from gencard.controller.records.schema_draft import SchemaDraft, draft_schema
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.settings.settings import Settings
@@ -20,7 +20,7 @@ from gencard.core.policy import NumbersOffer
 from tests.controller.state import postgres
 
 pytest.importorskip("ibis")
-from gencard.controller.records.tables.declarations import Declaration, _of_checks
+from gencard.controller.drafting.table_declarations import Declaration, _of_checks
 from gencard.controller.records.tables.engines import open_table
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

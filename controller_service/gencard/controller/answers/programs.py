@@ -19,6 +19,7 @@ from gencard.controller.answers.answers import PROGRAM, Answers, check_numbers
 from gencard.controller.answers.decisions import Outcome
 from gencard.controller.answers.review import answer_of, marks_document, notes_on, numbers_in
 from gencard.controller.answers.run import AnswerRun
+from gencard.controller.base.disk import ROWS, StateFiles
 from gencard.controller.cards.released import question_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.tasks import ProgramJob, RehearsalJob
@@ -32,7 +33,6 @@ from gencard.controller.sandbox.analyses import (
 )
 from gencard.controller.sandbox.environment import CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.settings.disk import ROWS, StateFiles
 from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of
 from gencard.controller.state.requests import OperationRow, Request

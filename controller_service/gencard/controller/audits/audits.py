@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection
 
-from gencard.controller.audits.card_audits import CardAudits, is_audited, rows_of_run
 from gencard.controller.audits.resumption import KIND, Journals, resumed
 from gencard.controller.audits.workers import RefusedWorkers
+from gencard.controller.cards.audit_state import CardAudits, is_audited, rows_of_run
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.policy.evaluation import check_unprotected

@@ -12,9 +12,9 @@ from gencard.controller.audits.audits import Audits
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.operations.run import scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.sandbox.recipes import Recipe
 from gencard.controller.state.cards import offer_of
 from gencard.core.dataset import Dataset

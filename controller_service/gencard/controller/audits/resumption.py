@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from gencard.controller.base.disk import JOURNALS, StateFiles
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
-from gencard.controller.settings.disk import JOURNALS, StateFiles
 from gencard.controller.state import requests, results
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState
 from gencard.controller.state.results import AuditRow

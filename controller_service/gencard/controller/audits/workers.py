@@ -12,7 +12,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from gencard.controller.settings.disk import StateFiles, write_whole
+from gencard.controller.base.disk import StateFiles, write_whole
 from gencard.controller.state.log import EventLog
 from gencard.core.errors import NotFoundError, StorageError, WorkerError
 

@@ -8,6 +8,14 @@ from pathlib import Path
 
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.boxes.registry import BOXES
+from gencard.controller.boxes.entries import (
+    AddsMarginalBox,
+    BoxEntry,
+    BuiltInBox,
+    CopiesRowsBox,
+    HonestBox,
+    ProgramBox,
+)
 from gencard.controller.boxes.generator_facts import (
     GeneratorFacts,
     check_of_box,
@@ -25,14 +33,6 @@ from gencard.controller.sandbox.recipes import (
     built_in_recipe,
     imports_of,
     program_recipe,
-)
-from gencard.controller.settings.boxes import (
-    AddsMarginalBox,
-    BoxEntry,
-    BuiltInBox,
-    CopiesRowsBox,
-    HonestBox,
-    ProgramBox,
 )
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.catalogue import GeneratorEntry

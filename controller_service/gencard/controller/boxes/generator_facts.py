@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gencard.boxes.registry import BOXES, complete
-from gencard.controller.settings.boxes import (
+from gencard.controller.boxes.entries import (
     AddsMarginalBox,
     BoxEntry,
     BuiltInBox,

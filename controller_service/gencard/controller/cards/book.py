@@ -14,7 +14,6 @@ from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.generators import relation_of
 from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge
-from gencard.controller.policy.quotas import Quotas
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
 from gencard.controller.state.cards import (
     CardUsage,
@@ -28,6 +27,7 @@ from gencard.controller.state.cards import (
 )
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
+from gencard.controller.state.quotas import Quotas
 from gencard.core.card.card import Card, CardState, CounterOffer, Offer, Refusal, Step, Turn
 from gencard.core.card.offer_changes import STEWARD, changes_between
 from gencard.core.card.terms import CardTerms, Proposal, Tier

@@ -55,7 +55,7 @@ def _audited(job: AuditJob, audit_of: Callable[[BlackBox], AuditReport]) -> Audi
         box.forget_runs()
         return audit_of(box)
     # loads gRPC, which audits without a cluster do not need
-    from gencard.controller.cluster.executor import cluster_box  # noqa: PLC0415
+    from gencard.controller.jobs.cluster.executor import cluster_box  # noqa: PLC0415
 
     there = cluster_box(job.recipe, job.cluster)
     journaled = JournaledBox(there, job.journal, lambda seed: there.performers.get(seed, ""))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gencard.controller.jobs.measurement import judged, opened, records_over
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.tasks import (
     CompareJob,
     CompareResult,
@@ -15,7 +16,6 @@ from gencard.controller.jobs.tasks import (
     RowsResult,
     ThinOutJob,
 )
-from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset, NumbersOf

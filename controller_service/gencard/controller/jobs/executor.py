@@ -13,6 +13,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
+from gencard.controller.base.fair_use import Turns, WorkTurn, trace_id, traced
 from gencard.controller.jobs.process import (
     Crashed,
     Ending,
@@ -25,7 +26,6 @@ from gencard.controller.jobs.process import (
     received,
 )
 from gencard.controller.jobs.tasks import AnyTask, JobTask, continue_at_once, load_messages
-from gencard.controller.turns import Turns, WorkTurn, trace_id, traced
 from gencard.core.errors import JobFailedError, OperationCancelledError
 from gencard.core.types import Progress, ignore_progress
 from gencard.wire.codecs.error_table import error_named
@@ -64,7 +64,7 @@ class _Idle:
 class ProcessExecutor(Executor):
     """At most ``workers`` jobs at a time; the others wait until it is their owner's turn.
 
-    Owners take turns, and one owner has all workers but one at most (``controller.turns``). A lent job
+    Owners take turns, and one owner has all workers but one at most (``base.fair_use``). A lent job
     never runs at the same time as one at records: a program can measure what others do to the machine.
 
     A future can be cancelled until its result is there, also while its job runs: the process and

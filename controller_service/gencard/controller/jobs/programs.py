@@ -1,8 +1,8 @@
 """Tasks that run an analyst's program: on synthetic rows, and on the records, once."""
 
 from gencard.controller.jobs.measurement import records_as_stored
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.tasks import ProgramJob, ProgramResult, RehearsalJob
-from gencard.controller.releases.rows_file import RowsFile
 from gencard.controller.sandbox.analyses import SandboxedAnalysis
 from gencard.core.errors import InvalidInputError
 from gencard.core.program_outputs import difference_in_shape

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gencard.controller.base.disk import write_whole
 from gencard.controller.jobs.measurement import records_over
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import (
     KEPT_FIT,
@@ -20,8 +22,6 @@ from gencard.controller.jobs.tasks import (
     KeepResult,
     RowsResult,
 )
-from gencard.controller.releases.rows_file import RowsFile
-from gencard.controller.settings.disk import write_whole
 from gencard.core.blackbox import BlackBox, FittingBox, canonicalise
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import with_computed

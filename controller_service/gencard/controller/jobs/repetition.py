@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gencard.controller.releases.rows_file import RowsFile
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.core.audit.report import WorkerRuns
 from gencard.core.blackbox import BlackBox, in_domain, runs_of
 from gencard.core.dataset import Dataset

@@ -17,8 +17,8 @@ from gencard.boxes.reference import (
     ReferenceKind,
     ReferenceRecipe,
 )
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.tasks import BlackBoxJob, RowsResult, SynthesisJob
-from gencard.controller.releases.rows_file import RowsFile
 from gencard.core.blackbox import BlackBox, canonicalise
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset

@@ -10,8 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from gencard.controller.base.files import secret_bytes
 from gencard.controller.notify.messages import Message
-from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.stewards import MailTable, NotifyTable, WebhookTable
 from gencard.core.errors import InvalidInputError
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
+from gencard.controller.base.fair_use import Turns, WorkTurn, trace_id, traced, working_for
 from gencard.controller.jobs.executor import ProcessExecutor, Report
 from gencard.controller.jobs.tasks import continue_at_once
 from gencard.controller.operations.failures import Refusals, error_document, error_of_document
@@ -24,7 +25,6 @@ from gencard.controller.operations.run import Run, Ticks
 from gencard.controller.state import requests
 from gencard.controller.state.database import Database
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState
-from gencard.controller.turns import Turns, WorkTurn, trace_id, traced, working_for
 from gencard.core.errors import (
     GencardError,
     InternalError,

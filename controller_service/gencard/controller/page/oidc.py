@@ -25,8 +25,8 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
+from gencard.controller.base.files import secret_bytes
 from gencard.controller.page.passkeys import Challenges
-from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.stewards import OidcTable, is_https
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.canonical import sha256

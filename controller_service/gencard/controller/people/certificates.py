@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gencard.controller.settings.files import secret_bytes
+from gencard.controller.base.files import secret_bytes
 from gencard.core.errors import InvalidInputError, StorageError, UnauthenticatedError
 from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.signatures.identity import Identity

@@ -14,6 +14,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from gencard.controller.base.disk import write_whole
+from gencard.controller.base.files import public_key
 from gencard.controller.people.certificates import (
     KeyPair,
     certify,
@@ -28,8 +30,6 @@ from gencard.controller.people.identities import (
     read_identities,
     tls_key_id,
 )
-from gencard.controller.settings.disk import write_whole
-from gencard.controller.settings.files import public_key
 from gencard.core.errors import InvalidInputError, StorageError
 from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.documents.enrolment import (

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pydantic import Field
 
+from gencard.controller.base.files import Section, public_key, read_table, toml_text, validated
 from gencard.controller.people.certificates import public_pem
-from gencard.controller.settings.files import Section, public_key, read_table, toml_text, validated
 from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.dsse import key_id

@@ -15,9 +15,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from sqlalchemy import Connection
 
+from gencard.controller.base.disk import flush_folder, write_whole
+from gencard.controller.base.files import signing_key
 from gencard.controller.people.certificates import private_pem, public_pem
-from gencard.controller.settings.disk import flush_folder, write_whole
-from gencard.controller.settings.files import signing_key
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog, add_change, all_changes, newest_change
 from gencard.core.errors import InvalidInputError, NotFoundError, StorageError

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from gencard.controller.settings.files import Section
+from gencard.controller.base.files import Section
 from gencard.core.coding import BOOLEANS, MOST_DECIMALS, Attribute, Coding, Derivation, Edges, Labels
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCodingError

@@ -74,11 +74,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from gencard.controller.base.files import Section, Table, read_text, table_of_text, validated
 from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, declared_scale
 from gencard.controller.records.derived import DerivedTable, Form
 from gencard.controller.records.encoding import zones
 from gencard.controller.records.persons import Persons
-from gencard.controller.settings.files import Section, Table, read_text, table_of_text, validated
 from gencard.core.card.budget import MOST_RECORDS
 from gencard.core.coding import (
     PLAIN,

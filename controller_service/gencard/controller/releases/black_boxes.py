@@ -12,14 +12,14 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits.card_audits import CardAudits, is_audited, rows_of_run
+from gencard.controller.base.disk import KEPT, StateFiles, write_whole
+from gencard.controller.cards.audit_state import CardAudits, is_audited, rows_of_run
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import NOTHING_LEARNT
 from gencard.controller.operations.run import Run
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.sandbox.recipes import Recipe
-from gencard.controller.settings.disk import KEPT, StateFiles, write_whole
 from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database

@@ -15,14 +15,14 @@ from functools import lru_cache
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits.card_audits import CardAudits, is_audited, is_private
+from gencard.controller.base.disk import ROWS, StateFiles
+from gencard.controller.cards.audit_state import CardAudits, is_audited, is_private
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.grants import same_noisy_psi
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.operations.failures import check_not_attempted
 from gencard.controller.operations.operations import Operations
 from gencard.controller.records.catalogue import dataset_of
-from gencard.controller.releases.rows_file import RowsFile
-from gencard.controller.settings.disk import ROWS, StateFiles
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page

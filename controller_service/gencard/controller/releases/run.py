@@ -17,7 +17,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits.card_audits import is_audited, is_private
+from gencard.controller.base.disk import ROWS, StoredFile, flush_folder
+from gencard.controller.cards.audit_state import is_audited, is_private
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.released import released_before
 from gencard.controller.jobs import tasks
@@ -28,7 +29,6 @@ from gencard.controller.operations.run import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import SPENT_ON, Releases
-from gencard.controller.settings.disk import ROWS, StoredFile, flush_folder
 from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.ledger import FIT

@@ -24,6 +24,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from grpc_status import rpc_status
 
+from gencard.controller.base.fair_use import CallTurns, traced, working_for
 from gencard.controller.service.access import (
     EXEMPT,
     MAY_CALL,
@@ -36,7 +37,6 @@ from gencard.controller.service.access import (
     Shares,
     caller_of,
 )
-from gencard.controller.turns import CallTurns, traced, working_for
 from gencard.core.errors import (
     GencardError,
     InternalError,

@@ -9,7 +9,7 @@ from google.longrunning import operations_pb2
 
 from gencard.controller.audits.audits import Audits
 from gencard.controller.audits.remote_runs import RemoteRuns
-from gencard.controller.evaluation import Evaluations
+from gencard.controller.releases.evaluations import Evaluations
 from gencard.controller.releases.releases import Releases
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import (

@@ -23,12 +23,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import HealthServicer
 from grpc_status import rpc_status
 
+from gencard.controller.base.files import secret_bytes
+from gencard.controller.base.logs import silence_grpc
 from gencard.controller.service.access import EXEMPT_AT_A_TIME, MAY_CALL
 from gencard.controller.service.guard import Guard
-from gencard.controller.settings.files import secret_bytes
+from gencard.controller.service.health import STANDBY
 from gencard.controller.state.leadership import LOOK_EVERY, Leadership
-from gencard.controller.upkeep.health import STANDBY
-from gencard.controller.upkeep.logs import silence_grpc
 from gencard.core.errors import InvalidInputError, NotLeadingError
 from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.codecs.error_table import status_message

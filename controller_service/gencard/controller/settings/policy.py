@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
-from gencard.controller.settings.boxes import Name
-from gencard.controller.settings.files import Section, TableOf
+from gencard.controller.base.files import Section, TableOf
+from gencard.controller.boxes.entries import Name
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.mechanism import noise_with
 from gencard.core.card.noise import NOISES, AddedNoise, Mechanism

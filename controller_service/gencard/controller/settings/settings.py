@@ -17,11 +17,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gencard.controller.records.file_format import FileFormat
-from gencard.controller.records.tables.address import TableAddress, place_of
-from gencard.controller.sandbox.limits import Isolation, SandboxSettings
-from gencard.controller.settings.boxes import SANDBOX, BoxEntry, LendingTable, Name
-from gencard.controller.settings.files import (
+from gencard.controller.base.files import (
     Address,
     Section,
     Stated,
@@ -31,6 +27,10 @@ from gencard.controller.settings.files import (
     read_table,
     refusal_of,
 )
+from gencard.controller.boxes.entries import SANDBOX, BoxEntry, LendingTable, Name
+from gencard.controller.records.file_format import FileFormat
+from gencard.controller.records.tables.address import TableAddress, place_of
+from gencard.controller.sandbox.limits import Isolation, SandboxSettings
 from gencard.controller.settings.policy import CAPS, MEASURES, POLICY
 from gencard.controller.settings.stewards import NotifyTable, PageTable
 from gencard.controller.state.ledger import Caps

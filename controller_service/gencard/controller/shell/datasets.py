@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from gencard.controller.boxes.entries import NAME
 from gencard.controller.controller_state import caps_of
+from gencard.controller.drafting.dataset_draft import dataset_text, drafted_schema_text
+from gencard.controller.drafting.edits import add_dataset, edit_caps, remove_dataset
+from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.people.certificates import write_new
 from gencard.controller.people.identities import read_identities
 from gencard.controller.records.catalogue import PREFIX
-from gencard.controller.records.schema_draft import draft_schema
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.tables.address import name_of, records_at
-from gencard.controller.settings.boxes import NAME
-from gencard.controller.settings.dataset_draft import dataset_text, drafted_schema_text
-from gencard.controller.settings.edits import add_dataset, edit_caps, remove_dataset
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell.schema import (
     MostRecords,
@@ -49,7 +49,7 @@ from gencard.controller.state.cards import ENDED, as_of, list_cards
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import EventLog
-from gencard.controller.upkeep.readiness import check_caps
+from gencard.controller.wiring.readiness import check_caps
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.shell import new_typer
 from gencard.wire.codecs.card_codec import card_of_bytes

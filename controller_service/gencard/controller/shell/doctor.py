@@ -13,16 +13,14 @@ import typer
 from sqlalchemy import Connection, inspect, make_url, text
 
 from gencard.controller.audits.workers import RefusedWorkers
+from gencard.controller.base.disk import StateFiles
+from gencard.controller.base.files import secret_bytes
 from gencard.controller.notify.messages import certificate_ends
-from gencard.controller.policy.quotas import quotas_of
 from gencard.controller.records.records import check_rights
 from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.releases.state_files import SharedFiles
 from gencard.controller.sandbox.analyses import check_libraries
 from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.sandbox.r_packages import home
-from gencard.controller.settings.disk import StateFiles
-from gencard.controller.settings.files import secret_bytes
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
     AHEAD_ADVICE,
@@ -36,7 +34,9 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.state import tables
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog, ahead_of
-from gencard.controller.wiring import tls_files
+from gencard.controller.state.quotas import quotas_of
+from gencard.controller.state.shared_files import SharedFiles
+from gencard.controller.wiring.serving import tls_files
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 
 
@@ -242,7 +242,7 @@ def _cluster(settings: Settings) -> Diagnosis:
         return Diagnosis("cluster", Health.OK, "not configured")
     if settings.cluster.notice:
         return Diagnosis("cluster", Health.WARNING, "no worker is named", settings.cluster.notice)
-    from gencard.controller.cluster.connections import examined  # noqa: PLC0415 - slow to import
+    from gencard.controller.jobs.cluster.connections import examined  # noqa: PLC0415 - slow to import
 
     refused = _refused_workers(settings) & set(settings.cluster.workers)
     to_ask = {name: at for name, at in settings.cluster.workers.items() if name not in refused}

@@ -22,7 +22,7 @@ RISK = "gencard.controller.shell.risk"
 SCHEMA = "gencard.controller.shell.schema"
 SETUP = "gencard.controller.shell.setup"
 UPKEEP = "gencard.controller.shell.upkeep"
-WORKER = "gencard.controller.cluster.commands"
+WORKER = "gencard.controller.shell.worker"
 
 
 class ControllerCommands(LazyGroup):

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from gencard.controller.base.disk import write_whole
 from gencard.controller.people.certificates import renew as renew_certificate
 from gencard.controller.people.signing_keys import key_history
-from gencard.controller.settings.disk import write_whole
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,

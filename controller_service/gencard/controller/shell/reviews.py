@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes.entries import BoxEntry, ReviewTable
 from gencard.controller.boxes.generator_facts import GeneratorFacts
+from gencard.controller.drafting.edits import review_line, write_review
 from gencard.controller.operations.failures import Refused
 from gencard.controller.records.catalogue import PREFIX
-from gencard.controller.settings.boxes import BoxEntry, ReviewTable
-from gencard.controller.settings.edits import review_line, write_review
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
     HERE,

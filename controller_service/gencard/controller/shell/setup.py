@@ -17,6 +17,11 @@ import typer
 from rich.markup import escape
 from rich.status import Status
 
+from gencard.controller.backup.backup import is_served
+from gencard.controller.base import logs
+from gencard.controller.base.files import listened_on, toml_text
+from gencard.controller.drafting.folder import ADDRESS, Draft, draft
+from gencard.controller.drafting.undeclared import undeclared_values
 from gencard.controller.people.enrolment import PROJECT
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
@@ -29,10 +34,6 @@ from gencard.controller.records.records import (
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.records.tables.address import records_at
-from gencard.controller.records.undeclared import undeclared_values
-from gencard.controller.reloading import RefusedDataset, Reload, SettingsWatch, digest_of
-from gencard.controller.settings.drafting import ADDRESS, Draft, draft
-from gencard.controller.settings.files import listened_on, toml_text
 from gencard.controller.settings.settings import DatasetTable, Settings
 from gencard.controller.shell import say_error
 from gencard.controller.shell.schema import (
@@ -58,17 +59,16 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state.log import Event, ahead_of
 from gencard.controller.stewards.people import reachable
-from gencard.controller.upkeep import logs
-from gencard.controller.upkeep.backup import is_served
-from gencard.controller.upkeep.readiness import (
+from gencard.controller.wiring.readiness import (
     check_apart,
     check_caps,
     check_cells,
     check_evaluations,
     check_policies,
 )
-from gencard.controller.wiring import Controller, lead, report, report_refused, tls_files
-from gencard.controller.wiring import serve as serve_settings
+from gencard.controller.wiring.reloading import RefusedDataset, Reload, SettingsWatch, digest_of
+from gencard.controller.wiring.serving import Controller, lead, report, report_refused, tls_files
+from gencard.controller.wiring.serving import serve as serve_settings
 from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.mechanism import AS_COUNTED
 from gencard.core.card.noise import Mechanism

@@ -8,6 +8,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from gencard.controller.backup.approvals import agreed_on
+from gencard.controller.backup.backup import back_up, state_lock
+from gencard.controller.backup.restoration import Restored, alone, clear, place, take_over
 from gencard.controller.controller_state import open_controller_state, utc_now
 from gencard.controller.notify.channels import Channel, Fate, channels_of
 from gencard.controller.notify.messages import Message, NoticeKind
@@ -25,9 +28,6 @@ from gencard.controller.shell.terminal import (
     say_json,
     steward_uri,
 )
-from gencard.controller.upkeep.approvals import agreed_on
-from gencard.controller.upkeep.backup import back_up, state_lock
-from gencard.controller.upkeep.restoration import Restored, alone, clear, place, take_over
 from gencard.core.errors import VerificationError
 from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.shell import new_typer

@@ -24,9 +24,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
+from gencard.controller.base.fair_use import Door
 from gencard.controller.state.migration import NEWEST, revision_of, upgrade
 from gencard.controller.state.tables import leader
-from gencard.controller.turns import Door
 from gencard.core.errors import (
     InvalidInputError,
     NotFoundError,

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, func, select, text, up
 from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from gencard.controller.settings.disk import write_whole
+from gencard.controller.base.disk import write_whole
 from gencard.controller.state.database import SESSIONS, Database, Fence, translated
 from gencard.controller.state.tables import events, leader
 from gencard.core.errors import InvalidInputError, StorageError

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-from gencard.controller.settings.files import secret_bytes
+from gencard.controller.base.files import secret_bytes
 from gencard.core.errors import InvalidInputError
 
 _SECRETS = {"password_file", "password_variable"}

@@ -1,0 +1,238 @@
+"""A state that comes back from a backup, and what became of everything since.
+
+Whatever was released after the backup is known to the world and not to the ledger. So nothing is free
+again by a restore: what is left of each budget is held, in a line that only a steward can void, once it
+is known what had happened; reservations are settled, since they may have been used; unfinished work is
+called off, since it may have been done; passkeys and first decisions are removed, since a thief's may
+have been. Only where the steward says that nothing came after the backup,
+and no checkpoint shows otherwise, the state goes on as it was.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gencard.controller.audits.resumption import KIND as AUDIT
+from gencard.controller.backup.backup import FILE, BackupList, check_state, copied, list_of
+from gencard.controller.base.disk import IN_FORCE, flush_folder
+from gencard.controller.cards.audit_state import CardAudits
+from gencard.controller.controller_state import ControllerState
+from gencard.controller.settings.settings import State
+from gencard.controller.state import requests, stewards
+from gencard.controller.state.leadership import Leadership
+from gencard.core.card.budget import Spend, SpendState
+from gencard.core.errors import (
+    InvalidInputError,
+    StorageError,
+    VerificationError,
+)
+from gencard.wire.signatures.identity import Identity
+
+HELD = "restore"
+"""Kind of the ledger's line that holds what is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore found, and did.
+
+    Args:
+        entries: Of the log as it came back.
+        known: Entries that the log is known to have had.
+        held: Lines that hold what is left of each dataset's budget.
+        settled: Reservations that were settled.
+        ended: Operations that were called off.
+    """
+
+    entries: int
+    known: int
+    held: tuple[Spend, ...]
+    settled: int
+    ended: int
+
+
+_OF_SERVICE = ("lock", IN_FORCE)
+"""Files that a service leaves in its state's folder and that are no part of the state."""
+
+
+def check_restored(state: State) -> None:
+    """A backup is not served before somebody said what became of everything since.
+
+    Raises:
+        InvalidInputError: The folder holds a backup that was copied there and not restored.
+    """
+    if (state.folder / FILE).exists():
+        problem = "holds a backup; restore it with `gencard-controller restore`"
+        raise InvalidInputError(field="state.folder", problem=problem)
+
+
+def place(backup: Path, state: State) -> BackupList:
+    """Copy a backup to where the state is to be; its list comes first, and goes last.
+
+    Raises:
+        InvalidInputError: Something is there already, or the settings name another database.
+        VerificationError: A file is not the one that was backed up.
+        StorageError: Something cannot be read or written; nothing stays.
+    """
+    if state.url is not None:
+        raise InvalidInputError(
+            field="state.url", problem="names a database that must be restored with its own tools"
+        )
+    if any(path.name not in _OF_SERVICE for path in state.folder.glob("*")):
+        raise InvalidInputError(
+            field="state.folder",
+            problem="is not empty, and no file is overwritten; name an empty state.folder",
+        )
+    backup_list = list_of(backup)
+    try:
+        copied(backup / FILE, state.folder / FILE)
+        for name, digest in backup_list.files.items():
+            if copied(backup / name, state.folder / name) != digest:
+                raise VerificationError(problem=f"{name} of the backup was changed")
+        return backup_list
+    except FileNotFoundError:
+        clear(state)
+    except BaseException:
+        clear(state)
+        raise
+    raise StorageError
+
+
+def clear(state: State) -> None:
+    """Take away what was placed."""
+    for path in state.folder.glob("*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name not in _OF_SERVICE:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(state: State) -> Iterator[Leadership | None]:
+    """The lead for the length of the block, where controllers share the database.
+
+    Raises:
+        InvalidInputError: A service leads.
+        StorageError: The database cannot be reached.
+    """
+    if not state.shared:
+        yield None
+        return
+    leadership = Leadership(state.database_url, state.folder)
+    try:
+        if not leadership.try_lead():
+            raise InvalidInputError(
+                field="state.url", problem="is in use by another service; stop it first"
+            )
+        yield leadership
+    finally:
+        leadership.close()
+
+
+def take_over(
+    controller_state: ControllerState,
+    steward: str,
+    known: Sequence[bytes],
+    *,
+    complete: bool,
+    agreed: Mapping[str, str] | None = None,
+) -> Restored:
+    """Check the state that lies there, and write down what became of everything since.
+
+    Args:
+        known: Checkpoints of the log that others keep.
+        complete: Nothing was decided after the backup: the state goes on as it was.
+        agreed: What the log says of who approved.
+
+    Raises:
+        InvalidInputError: A checkpoint shows that it is not complete.
+        VerificationError, StorageError: The state is not whole.
+    """
+    with controller_state.database.transaction() as tx:
+        entries, most = controller_state.log.size(tx), check_state(controller_state, tx, known)
+        if complete and most > entries:
+            problem = f"a checkpoint covers {most} entries of the log, and the backup has {entries}"
+            raise InvalidInputError(field="complete", problem=problem)
+        restored = Restored(entries, most, (), 0, 0)
+        if not complete:
+            restored = _close(controller_state, tx, entries, most)
+            # a passkey that was stolen may have been removed since, and a first decision voided
+            controller_state.passkeys.forget_all(tx, steward)
+            stewards.forget_all_first_decisions(tx)
+        reason = "complete" if complete else "older"
+        _log(controller_state, tx, steward, {"reason": reason, **(agreed or {})}, restored)
+    _forget_list(controller_state.settings.state)
+    return restored
+
+
+def _close(controller_state: ControllerState, tx: Connection, entries: int, known: int) -> Restored:
+    ended_count = _end_operations(controller_state, tx)
+    settled_count = _settle(controller_state, tx)
+    held_lines = tuple(
+        line for name in controller_state.ledger.datasets if (line := _hold(controller_state, tx, name))
+    )
+    return Restored(entries, known, held_lines, settled_count, ended_count)
+
+
+def _end_operations(controller_state: ControllerState, tx: Connection) -> int:
+    """Call off what was unfinished; it may have been finished since."""
+    waiting = requests.unfinished_operations(tx)
+    audits = CardAudits(controller_state.cards, controller_state.boxes)
+    for operation in waiting:
+        requests.cancel_operation(tx, operation.name, controller_state.cards.clock())
+        if operation.kind == AUDIT:
+            audits.give_up(tx, operation.resource, ())
+    return len(waiting)
+
+
+def _settle(controller_state: ControllerState, tx: Connection) -> int:
+    """Reservations stay spent; what is held since an earlier restore stays held."""
+    lines = [line for line in controller_state.ledger.all(tx) if line.state is SpendState.RESERVED]
+    used_lines = [line for line in lines if line.kind != HELD]
+    for line in used_lines:
+        controller_state.ledger.settle(tx, line.line, controller_state.cards.clock())
+    return len(used_lines)
+
+
+def _hold(controller_state: ControllerState, tx: Connection, dataset: str) -> Spend | None:
+    controller = controller_state.cards.controller
+    project = Identity.of(controller).project
+    now = controller_state.cards.clock()
+    return controller_state.ledger.hold_rest(
+        tx, dataset, project=project, holder=controller, kind=HELD, now=now
+    )
+
+
+def _log(
+    controller_state: ControllerState,
+    tx: Connection,
+    steward: str,
+    facts: Mapping[str, str],
+    restored: Restored,
+) -> None:
+    details = {
+        **facts,
+        "entries": str(restored.entries),
+        "known_entries": str(restored.known),
+    }
+    now = controller_state.cards.clock()
+    controller_state.log.append(
+        tx, action="restore", actor=steward, resource="state", details=details, now=now
+    )
+
+
+def _forget_list(state: State) -> None:
+    """From now on the state may be served; raises StorageError."""
+    try:
+        if (state.folder / FILE).exists():
+            os.unlink(state.folder / FILE)
+            flush_folder(state.folder)
+        return
+    except OSError:
+        pass
+    raise StorageError

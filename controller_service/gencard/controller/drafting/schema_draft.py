@@ -1,0 +1,451 @@
+"""A first look at a file or table of records, and a draft of its public schema for a person to review.
+
+A running service never takes this look. What looks like a name, an identifier or free text is left out,
+and no value of it is copied.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+from gencard.controller.drafting.detection import detect
+from gencard.controller.drafting.profiles import MOST_LABELS, Profile, in_order, profiles
+from gencard.controller.drafting.round_edges import drafted_scale
+from gencard.controller.drafting.units import NO_WEIGHT, Unit, may_be_weight, units_of
+from gencard.controller.records.declared_scale import DeclaredScale
+from gencard.controller.records.file_format import USUAL, FileFormat
+from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
+from gencard.controller.records.tables.address import TableAddress
+from gencard.core.card.budget import check_most_records, decimal_text
+from gencard.core.coding import (
+    BOOLEANS,
+    PLAIN,
+    Attribute,
+    Coding,
+    Edges,
+    Labels,
+    Reading,
+    date_of_days,
+    days_of_date,
+)
+from gencard.core.errors import InvalidInputError
+from gencard.core.values import number_of
+
+_MOST_NUMBER_LABELS = 20
+_LONGEST_LABEL = 60
+_RECORDS_NOTE = "Rounded, drafted from the records. Uncomment it if it may be public."
+_AGES = (0, 18, 25, 35, 45, 55, 65, 75, 85, 120)
+"""Edges of ages in use by statistical offices; they are no fact about the records."""
+
+_NAMES_OF_TEXT = re.compile(
+    r"comment|remark|note|text|descr|address|street|bemerk|kommentar|anmerk|adresse|stra(ss|ß)e",
+    re.IGNORECASE,
+)
+_NAMES_OF_PEOPLE = re.compile(
+    r"(^|[^a-z])(id|uid|uuid|ssn|iban|nr|row|key|name|surname|vorname|nachname|e?mail|phone|tel|telefon)([^a-z]|$)"
+    r"|(_id|Id|ID)$|name$",
+)
+_NO_NAME = re.compile(r"(column\d+|Unnamed: \d+)?")
+"""What programs call a column that has no name; most often it numbers the rows."""
+
+_DROPPED_TIME = {
+    "": "",
+    "local": " Times of day are left out.",
+    "offset": " Times of day are left out; days are those in UTC.",
+}
+_NAMES_OF_BIRTH = re.compile(r"birth|geburt|(^|[^a-z])dob([^a-z]|$)|naissance|nacimiento", re.IGNORECASE)
+
+
+_LEVELS = frozenset(("labels", "edges", "dates", "age_at", "time_of"))
+DRAFTED_SENTENCES = {
+    r"(Labels|Edges|Periods) drafted from [^.]*\.": _LEVELS,
+    r"Ages in the classes of statistical offices\.": _LEVELS,
+    ", order recognised": _LEVELS | {"ordered"},
+    r"State a public last edge; above = 'highest' takes larger values for it\.": _LEVELS | {"above"},
+    r"Values are rounded to multiples of [0-9.E+-]*[0-9]\.": frozenset(("labels", "dates", "step")),
+    r"Times of day are left out[^.]*\.": _LEVELS,
+    r"No day is above 12: [^.]*\.": frozenset(("labels", "edges", "age_at")),
+    r"(Dates|Text), because [^.]*\.": _LEVELS - {"labels"} | {"text"},
+}
+"""Sentences in comments of drafts, and keys of which a change makes each wrong."""
+
+
+def left_out_words(name: str) -> str:
+    """Return how the comment on a column begins that is not in a draft."""
+    return f"Left out: {name!r}: "
+
+
+@dataclass(frozen=True, slots=True)
+class DraftedAttribute:
+    """One column: its draft, or why it was left out.
+
+    Args:
+        note: What the steward should know of the draft; a comment in the schema file, which is public:
+            no count of records.
+        marks: Marks of missing values and their counts, for the steward alone.
+        scale: Declaration of numbers or dates, as the schema file states it.
+        drafted: Source from which the levels were drafted; empty if they were declared.
+        rounded: The step is coarser than the last digit of the values.
+        influence: How far one record moves the mean at most, for the steward alone; empty if little.
+        why: Why its values are no numbers, though they could be read as such.
+        rare: Number of labels that one or two records have, for the steward alone.
+        undecided: Dates that could as well be read with day and month exchanged.
+        description: Label of the variable, as the file declares it.
+        remark: How its values are read, as far as the steward should know; also part of ``note``.
+    """
+
+    name: str
+    coding: Labels | Edges | None
+    note: str
+    reading: Reading = PLAIN
+    marks: dict[str, int] = field(default_factory=dict)
+    scale: DeclaredScale | None = None
+    drafted: str = ""
+    rounded: bool = False
+    influence: str = ""
+    why: str = ""
+    rare: int = 0
+    undecided: bool = False
+    description: str = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDraft:
+    """A schema for review, the format of the file, and what was done with each column.
+
+    Args:
+        records: How many the file has, for the steward alone: nothing declares it.
+        units: Columns that may say whose a record is, to be asked about.
+        weights: Columns that may be weights, to be asked about.
+    """
+
+    schema: PublicSchema
+    format: FileFormat
+    attributes: tuple[DraftedAttribute, ...]
+    records: int
+    units: tuple[Unit, ...] = ()
+    weights: tuple[str, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """A line for the schema file that a steward may take: how many records there are, rounded."""
+        unit = 10 ** max(len(str(self.records)) - 2, 0)
+        return f"records = {round(self.records / unit) * unit:_}  # {_RECORDS_NOTE}"
+
+    @property
+    def left_out(self) -> tuple[DraftedAttribute, ...]:
+        return tuple(one for one in self.attributes if one.coding is None)
+
+
+def with_person(drafted: SchemaDraft, column: str, most_records: int | None) -> SchemaDraft:
+    """Return a draft in which a column says whose a record is; it is no attribute.
+
+    Args:
+        most_records: Records of one person that count; None for the number that was proposed.
+
+    Raises:
+        InvalidInputError: There is no such column or no proposal, or it would be the only attribute.
+        InvalidNumberError: The number is not from 1 to 1,000.
+    """
+    if column not in {one.name for one in drafted.attributes}:
+        names = ", ".join(one.column for one in drafted.units) or "none"
+        problem = f"there is no column {column!r}; columns that repeat as persons do: {names}"
+        raise InvalidInputError(field="--person", problem=problem)
+    proposed = {unit.column: unit.most_records for unit in drafted.units}
+    number = proposed.get(column) if most_records is None else most_records
+    if number is None:
+        problem = f"is needed: nothing can be proposed from the values of {column}"
+        raise InvalidInputError(field="--most-records", problem=problem)
+    check_most_records(number)
+    coding = drafted.schema.coding
+    left = tuple(one for one in coding.attributes if one.name != column)
+    if not left:
+        raise InvalidInputError(field="--person", problem="would leave no attribute")
+    schema = replace(
+        drafted.schema,
+        coding=Coding(left),
+        readings={name: how for name, how in drafted.schema.readings.items() if name != column},
+        person=column,
+        most_records=number,
+    )
+    note = f"it says whose a record is; {number} of one person count"
+    attributes = tuple(
+        DraftedAttribute(column, None, note) if one.name == column else one for one in drafted.attributes
+    )
+    weights = tuple(name for name in drafted.weights if name != column)
+    return replace(drafted, schema=schema, attributes=attributes, units=(), weights=weights)
+
+
+def with_weights(drafted: SchemaDraft, columns: Sequence[str]) -> SchemaDraft:
+    """Return a draft that says publicly of some attributes that they are weights, which nothing uses.
+
+    Raises:
+        InvalidInputError: The draft has no such attribute.
+    """
+    coding = drafted.schema.coding
+    for column in columns:
+        if column not in coding.domain:
+            problem = f"there is no attribute {column!r} in the draft"
+            raise InvalidInputError(field="--weight", problem=problem)
+    attributes = tuple(
+        replace(one, description=NO_WEIGHT) if one.name in columns else one for one in coding.attributes
+    )
+    return replace(drafted, schema=replace(drafted.schema, coding=Coding(attributes)), weights=())
+
+
+def draft_schema(
+    place: Path | TableAddress,
+    title: str,
+    *,
+    today: date,
+    sheet: str = "",
+    skip: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> SchemaDraft:
+    """A draft from a look at the records, and of a table at what its database declares.
+
+    Args:
+        today: Dates of birth become ages on this day.
+        sheet: Sheet of a workbook; may be empty if only one sheet holds values.
+        skip: Rows of the sheet before the names of the columns.
+        progress: Told the name of each column before it is read.
+
+    Raises:
+        InvalidInputError: The file has lines that cannot be read, too few records, or no column that can
+            be declared.
+        EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
+    """
+    if isinstance(place, TableAddress):
+        from gencard.controller.drafting.table_looks import table_profiles  # noqa: PLC0415 - large libraries
+
+        file_format, looks = USUAL, table_profiles(place, place.secret(), progress)
+    else:
+        file_format, records = detect(place, sheet, skip)
+        looks = profiles(place, file_format, progress)
+        if records not in (None, looks[0].records):
+            problem = (
+                f"has {records:,} records, of which the engine reads {looks[0].records:,}; state "
+                "format.delimiter, quote, escape and skip in the settings"
+            )
+            raise InvalidInputError(field="data", problem=problem)
+    drafts = tuple(_drafted(profile, today) for profile in looks)
+    attributes = [
+        Attribute(one.name, one.coding, one.description, drafted=one.drafted)
+        for one in drafts
+        if one.coding is not None
+    ]
+    if not attributes:
+        raise InvalidInputError(field="data", problem="has no column that a schema could declare")
+    coding = Coding(tuple(attributes))
+    schema = PublicSchema(
+        title=title,
+        description="",
+        declared_by=UNDECLARED,
+        reviewed=False,
+        coding=coding,
+        readings={one.name: one.reading for one in drafts if one.coding and one.reading != PLAIN},
+    )
+    weights = tuple(look.name for look in looks if may_be_weight(look) and look.name in coding.domain)
+    return SchemaDraft(schema, file_format, drafts, looks[0].records, units_of(looks), weights)
+
+
+def _drafted(profile: Profile, today: date) -> DraftedAttribute:
+    reason = _why_left_out(profile)
+    if reason:
+        because = f" (text, because {profile.why})" if profile.why else ""
+        return DraftedAttribute(profile.name, None, reason + because, why=profile.why)
+    reading, scale = Reading(tuple(profile.marks)), None
+    match profile.kind:
+        case "boolean":
+            coding: Labels | Edges = Labels(BOOLEANS, missing=profile.missing, boolean=True)
+            note = ""
+        case "date" if _NAMES_OF_BIRTH.search(profile.name):
+            scale = DeclaredScale(Decimal(1), tuple(map(Decimal, _AGES)), fine=Decimal(1))
+            coding = scale.edges_of(missing=profile.missing, dates=False)
+            reading = Reading(tuple(profile.marks), age_at=_age_day(profile, today))
+            note = "Ages in the classes of statistical offices."
+            note += _DROPPED_TIME[profile.instants]
+        case "date":
+            scale, note = _dates(profile), "Periods drafted from the records."
+            coding = scale.edges_of(missing=profile.missing, dates=True)
+            if profile.undecided:
+                note += (
+                    " No day is above 12: check in the settings whether the day or the month is first."
+                )
+        case "number" if profile.values and len(profile.values) <= _MOST_NUMBER_LABELS:
+            whole = profile.decimals == 0
+            coding = Labels(profile.values, integer=whole, ordered=True, missing=profile.missing)
+            note = f"Labels drafted from {profile.source}."
+        case "number":
+            scale = drafted_scale(profile)
+            coding = scale.edges_of(missing=profile.missing, dates=False)
+            note = _note_of_scale(profile, scale)
+        case _:
+            labels, ordered = in_order(profile.values)
+            labels = labels if ordered or not profile.declared else profile.values
+            as_text = any(number_of(label) is not None for label in labels)
+            coding = Labels(labels, ordered=ordered, missing=profile.missing, text=as_text)
+            note = f"Labels drafted from {profile.source}" + (", order recognised." if ordered else ".")
+    is_drafted = scale is not None and not profile.declared and reading.age_at is None
+    drafted = "records" if is_drafted else ""
+    rounded = scale is not None and profile.kind == "number" and _is_rounded(profile, scale)
+    rare = 0 if profile.declared or not isinstance(coding, Labels) or coding.boolean else profile.rare
+    influence = _influence(profile, scale) if scale is not None else ""
+    return DraftedAttribute(
+        profile.name,
+        coding,
+        " ".join(filter(None, (note, _sentence_of_kind(profile), profile.remark))),
+        reading,
+        profile.marks,
+        scale,
+        drafted,
+        rounded,
+        influence,
+        profile.why,
+        rare,
+        profile.undecided,
+        profile.description,
+        profile.remark,
+    )
+
+
+def _sentence_of_kind(profile: Profile) -> str:
+    """Say why values are no numbers, though they could be read as such."""
+    kind = "Dates" if profile.kind == "date" else "Text"
+    return f"{kind}, because {profile.why}." if profile.why else ""
+
+
+_LEAST_INFLUENCE = 0.01
+"""Part of the mean that one record must move to be worth a sentence."""
+
+
+def _influence(profile: Profile, scale: DeclaredScale) -> str:
+    """Say how far one record moves the mean, by the edges: the noise of sums is as large."""
+    if not profile.mean or not profile.present:
+        return ""
+    moves = float(scale.edges[-1] - scale.edges[0]) / profile.present
+    part = moves / abs(profile.mean)
+    if part < _LEAST_INFLUENCE:
+        return ""
+    return (
+        f"One record moves the mean of {profile.name} by up to {_two_digits(moves)} "
+        f"({100 * part:.0f} %); a lower last edge with above = 'highest' costs less."
+    )
+
+
+def _two_digits(number: float) -> str:
+    """Return a positive number with two significant digits, in decimals.
+
+    >>> [_two_digits(number) for number in (8.97, 0.0123, 1234.5)]
+    ['9.0', '0.012', '1,200']
+    """
+    decimals = 1 - Decimal(f"{number:.1e}").adjusted()
+    return f"{round(number, decimals):,.{max(decimals, 0)}f}"
+
+
+def _why_left_out(profile: Profile) -> str:
+    """Why a column is not declared; empty where it is."""
+    if profile.reason:
+        return profile.reason
+    if not profile.present:
+        return "it is empty"
+    if _NO_NAME.fullmatch(profile.name):
+        return "it has no name"
+    if profile.instants and not _NAMES_OF_BIRTH.search(profile.name):
+        return _question_of_zone(profile)
+    return _why_identifying(profile) or (_why_no_labels(profile) if profile.kind == "text" else "")
+
+
+def _question_of_zone(profile: Profile) -> str:
+    """Ask for the zone of a column of instants, which is never guessed."""
+    if profile.instants == "local":
+        return (
+            "its times have no offset from UTC, so zone and time of day cannot be declared: store them "
+            "with their offset, as 2013-01-01T05:15:00-05:00"
+        )
+    name = shlex.quote(profile.name)
+    return (
+        "it holds instants, and neither zone nor time of day is declared: in which zone do they count? "
+        f"State it: gencard-controller schema set {name} --new --edges FIRST,LAST --zone ZONE, such as "
+        f"America/New_York; then time_of = '{profile.name}' makes an attribute of the time of day"
+    )
+
+
+def _why_identifying(profile: Profile) -> str:
+    if profile.kind == "number" and _looks_like_a_key(profile):
+        return "it looks like a serial number"
+    are_codes = profile.kind == "number" or profile.why
+    if _NAMES_OF_PEOPLE.search(profile.name) and not (are_codes and profile.values):
+        return "its name suggests an identifier"
+    return ""
+
+
+def _why_no_labels(profile: Profile) -> str:
+    if _NAMES_OF_TEXT.search(profile.name):
+        return "its name suggests free text"
+    if profile.longest > _LONGEST_LABEL:
+        return "it looks like free text"
+    if profile.values:
+        return "most of its values are rare" if profile.rare * 2 > len(profile.values) else ""
+    if profile.distinct * 2 < profile.present:
+        return f"it has more than {MOST_LABELS} values: declare labels, and other for the rest"
+    return "it looks like names or identifiers"
+
+
+def _looks_like_a_key(profile: Profile) -> bool:
+    """Whole numbers, nearly all different, about as dense as a running number."""
+    low, high = profile.quantiles[0], profile.quantiles[-1]
+    whole = low.is_integer() and high.is_integer()
+    return whole and high - low < 2 * profile.records and profile.distinct > 0.9 * profile.records
+
+
+def _age_day(profile: Profile, today: date) -> date:
+    """The first of January, or today where somebody was born after it."""
+    january = today.replace(month=1, day=1)
+    return january if profile.quantiles[-1] <= days_of_date(january) else today
+
+
+def _note_of_scale(profile: Profile, scale: DeclaredScale) -> str:
+    """Return what the steward should know of edges and step."""
+    note = f"Edges drafted from {profile.source}."
+    if not profile.declared:
+        note += " State a public last edge; above = 'highest' takes larger values for it."
+    if _is_rounded(profile, scale):
+        note += f" Values are rounded to multiples of {decimal_text(scale.step)}."
+    return note
+
+
+def _is_rounded(profile: Profile, scale: DeclaredScale) -> bool:
+    """Whether the values have more digits than the drafted step, as far as is known."""
+    return profile.decimals is None or scale.step > Decimal(1).scaleb(-profile.decimals)
+
+
+def _dates(profile: Profile) -> DeclaredScale:
+    """Months, quarters, years or more: the finest with at most 24 periods."""
+    first, last = (date_of_days(profile.quantiles[at]) for at in (0, -1))
+    for months in (1, 3, 12, 60, 120, 600):
+        starts = _starts(first, last, months)
+        if len(starts) <= 25:
+            break
+    return DeclaredScale(Decimal(1), tuple(map(Decimal, (*starts[:-1], starts[-1] - 1))))
+
+
+def _starts(first: date, last: date, months: int) -> list[int]:
+    """First days of periods from the one of ``first`` to the one after ``last``, inside the calendar."""
+    begin = (first.year * 12 + first.month - 1) // months
+    end = (last.year * 12 + last.month - 1) // months
+    counts = [period * months for period in range(begin, end + 2)]
+    return [_first_day(count) for count in counts]
+
+
+def _first_day(months: int) -> int:
+    """Return the first day of a month, counted from the year 0, or of the calendar or behind it."""
+    year, month = divmod(months, 12)
+    if year < date.min.year:
+        return days_of_date(date.min)
+    return days_of_date(date.max) + 1 if year > date.max.year else days_of_date(date(year, month + 1, 1))

@@ -1,0 +1,214 @@
+"""Undeclared values of the records with their counts, and the lines of the schema that declare them.
+
+For the steward alone: this is where values leave the records, and only the steward's shell imports it.
+"""
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+
+from gencard.controller.base.files import Table
+from gencard.controller.drafting.profiles import MOST_LABELS, in_order
+from gencard.controller.drafting.round_edges import rounded
+from gencard.controller.records.declared_scale import declared_scale
+from gencard.controller.records.encoding import encoder_of
+from gencard.controller.records.schema_file import PublicSchema
+from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.vault import Records
+from gencard.controller.settings.settings import DatasetTable
+from gencard.core.coding import PLAIN, Attribute, Edges, Labels, Reading, date_of_days, days_of_date
+from gencard.core.scale import DAY, shortest
+from gencard.core.values import MARKS, NUMBER_MARKS, are_numbers, number_of, number_text
+
+OTHER = "other"
+"""The label proposed for all other values, where there are too many to list."""
+
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class UndeclaredValues:
+    """The values of one attribute that have no level.
+
+    Args:
+        counts: Value -> number of records, the most frequent first; the empty text: empty values.
+        mended: Keys of the attribute's table in the schema file, and their values that declare these.
+        notes: What the steward has to decide.
+    """
+
+    attribute: str
+    counts: Mapping[str, int]
+    mended: Table
+    notes: tuple[str, ...] = ()
+
+
+def undeclared_values(
+    entry: DatasetTable, schema: PublicSchema, *, holdout: bool = False
+) -> list[UndeclaredValues]:
+    """All values of all attributes that have no level, in the order of the schema.
+
+    Args:
+        holdout: Of the holdout's records, which the dataset must have.
+
+    Raises:
+        DatasetError: The records cannot be read, or lack an attribute.
+    """
+    place = entry.holdout if holdout and entry.holdout else entry.data
+    attributes = [one for one in schema.coding.attributes if one.derivation is None]
+    if isinstance(place, TableAddress):
+        values = _of_table(place, schema)
+    else:
+        with Records(place, entry.format.value, explains=True) as records:
+            values = [_of_file(records, one, _reading(schema, one)) for one in attributes]
+    return [
+        _listed(one, _reading(schema, one), *without_level)
+        for one, without_level in zip(attributes, values, strict=True)
+        if without_level[0]
+    ]
+
+
+_Counts = dict[str, int]
+_Numbers = dict[str, float]
+
+
+def _reading(schema: PublicSchema, attribute: Attribute) -> Reading:
+    return schema.readings.get(attribute.name, PLAIN)
+
+
+def _of_table(address: TableAddress, schema: PublicSchema) -> list[tuple[_Counts, _Numbers]]:
+    """Values without a level and their counts, and what numbers they are, by attribute."""
+    from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
+
+    with open_table(address, address.secret(), schema.coding, schema.readings) as table:
+        counts = [table.undeclared(name) for name in schema.coding.stored]
+    codings = [schema.coding.attribute(name).coding for name in schema.coding.stored]
+    dates = [isinstance(coding, Edges) and coding.dates for coding in codings]
+    return [
+        (values, {text: _number_of(text, dates=is_dates) for text in values})
+        for values, is_dates in zip(counts, dates, strict=True)
+    ]
+
+
+def _number_of(text: str, *, dates: bool) -> float:
+    if dates:
+        with suppress(ValueError):
+            return float(days_of_date(date.fromisoformat(text[:10])))
+    number = number_of(text)
+    return math.inf if number is None else number
+
+
+def _of_file(records: Records, attribute: Attribute, reading: Reading) -> tuple[_Counts, _Numbers]:
+    (column,) = records.columns_named([reading.time_of or attribute.name])
+    encoder = encoder_of(attribute, reading)
+    query = f"SELECT coalesce({column.text}, ''), {encoder.expression(column)}, count(*)"
+    numbers: _Numbers = {}
+    counts: _Counts = {}
+    for batch in records.batches(f"{query} FROM records GROUP BY 1, 2"):
+        undeclared = ~encoder.declared(batch[1])
+        for text, number, count in zip(*(part[undeclared] for part in batch), strict=True):
+            numbers[text], counts[text] = float(number), counts.get(text, 0) + int(count)
+    return counts, numbers
+
+
+def _listed(
+    attribute: Attribute, reading: Reading, counts: _Counts, numbers: _Numbers
+) -> UndeclaredValues:
+    ordered = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    mended, notes = _mended(attribute, reading, {text: numbers[text] for text in ordered})
+    return UndeclaredValues(attribute.name, ordered, mended, notes)
+
+
+def _mended(
+    attribute: Attribute, reading: Reading, numbers: Mapping[str, float]
+) -> tuple[Table, tuple[str, ...]]:
+    """Keys that declare the values, as far as they can be guessed, and notes on the others.
+
+    Args:
+        numbers: Value -> its number, infinite where it is none.
+    """
+    coding = attribute.coding
+    absent = [text for text, number in numbers.items() if text and _is_mark(text, number, coding)]
+    mended: Table = {"missing": [*reading.absent, *absent] or True} if absent or "" in numbers else {}
+    rest = {text: number for text, number in numbers.items() if text and text not in absent}
+    match coding:
+        case Labels(boolean=True):
+            return mended, _unreadable(list(rest), "truth value")
+        case Labels(labels) if coding.text or not are_numbers(labels):
+            declaration, notes = _mended_labels(coding, list(rest))
+            return mended | declaration, notes
+    unreadable = [text for text, number in rest.items() if not math.isfinite(number)]
+    finite = [number for number in rest.values() if math.isfinite(number)]
+    is_date = isinstance(coding, Edges) and (coding.dates or reading.age_at is not None)
+    kind = "date" if is_date else "number"
+    if reading.zone:
+        kind = "instant with an offset, such as 2013-01-01T05:15:00-05:00"
+    elif isinstance(coding, Edges) and coding.dates and any(":" in text for text in unreadable):
+        kind = "date: instants need a zone in the schema, and an offset in the records"
+    notes = _unreadable(unreadable, kind)
+    return mended | (_mended_numbers(coding, finite) if finite else {}), notes
+
+
+def _is_mark(text: str, number: float, coding: Labels | Edges) -> bool:
+    """Whether a value looks like a mark of a missing one."""
+    if text in MARKS:
+        return True
+    if isinstance(coding, Edges):
+        return not coding.dates and coding.edges[0] >= 0 and number in NUMBER_MARKS
+    return coding.by_value and min(map(float, coding.labels)) >= 0 and number in NUMBER_MARKS
+
+
+def _unreadable(texts: list[str], kind: str) -> tuple[str, ...]:
+    if not texts:
+        return ()
+    texts_listed = ", ".join(map(repr, texts[:_MOST_NAMED])) + (
+        ", ..." if len(texts) > _MOST_NAMED else ""
+    )
+    return (f"Not a {kind}: {texts_listed}. Correct the records, or add it to missing.",)
+
+
+def _mended_labels(coding: Labels, texts: list[str]) -> tuple[Table, tuple[str, ...]]:
+    if not texts:
+        return {}, ()
+    if len(coding.labels) + len(texts) > MOST_LABELS:
+        other_labels = [label for label in coding.labels if label != OTHER]
+        note = f"{len(texts)} labels are missing: {OTHER!r} stands for all values that are not declared."
+        return {"labels": [*other_labels, OTHER], "other": OTHER}, (note,)
+    labels, known = in_order((*coding.labels, *texts))
+    if coding.ordered and not known:
+        return {"labels": [*coding.labels, *texts]}, (
+            "Move the new labels to their places in the order.",
+        )
+    return {"labels": list(labels) if coding.ordered else [*coding.labels, *texts]}, ()
+
+
+def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
+    """Labels with these numbers; or edges that reach to round numbers, or whole months, beyond them."""
+    if isinstance(coding, Labels):
+        labels = {float(label): label for label in coding.labels}
+        labels |= {number: number_text(number) for number in numbers}
+        return {"labels": [labels[number] for number in sorted(labels)]}
+    low, *middle, high = coding.edges
+    if coding.times:
+        low, high = 0.0, float(DAY)
+    elif coding.dates:
+        low = min([low, *(_month(number) for number in numbers)])
+        high = max([high, *(_month(number, 1) - 1 for number in numbers if number > high)])
+    else:
+        low = min(low, rounded(min(numbers), math.floor))
+        high = max(high, rounded(max(numbers), math.ceil))
+    if coding.scale is not None:
+        declared = declared_scale(coding, coding.scale)
+        return declared.reaching(shortest(low), shortest(high)).keys(dates=coding.dates)
+    if coding.dates:
+        return {"dates": [date_of_days(day).isoformat() for day in (low, *middle, high)]}
+    edges = [int(edge) if edge.is_integer() else edge for edge in (low, *middle, high)]
+    return {"edges": edges}
+
+
+def _month(day: float, later: int = 0) -> float:
+    """The first day of the month of a day, or of a later one."""
+    first = date_of_days(day)
+    months = first.year * 12 + first.month - 1 + later
+    return float(days_of_date(date(months // 12, months % 12 + 1, 1)))

@@ -1,0 +1,246 @@
+"""A black box whose runs are performed by the workers of a cluster.
+
+Runs of a worker that is lost are done again by another, with the same seeds. Whether its rows
+are those of the box is for the caller to check: see ``jobs.repetition``.
+"""
+
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gencard.controller.jobs.cluster.connections import (
+    Member,
+    WorkerBusyError,
+    WorkerConnection,
+    WorkerLostError,
+    connections,
+)
+from gencard.controller.jobs.cluster.orders import (
+    MalformedAnswerError,
+    OrderBook,
+    RunLimits,
+    WorkerRefusedError,
+)
+from gencard.controller.jobs.synthesis import box_of
+from gencard.controller.jobs.tasks import ClusterPart
+from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe, carried
+from gencard.core.blackbox import BlackBox
+from gencard.core.dataset import Dataset
+from gencard.core.errors import ClusterError, WorkerError
+
+PATIENCE = 30.0
+"""Seconds without any fitting worker after which a job ends."""
+
+_NO_WORKER = "none of its workers has this controller's version and this black box"
+_PAUSE = 0.1
+"""Seconds before a busy worker is asked again."""
+
+_RECONNECT = 1.0
+"""Seconds before a lost worker is asked again."""
+
+_SLACK = 120.0
+"""Seconds for the start of a process and the transfer, besides those of the run."""
+
+_MOST_LOST = 5
+"""Calls of one worker that may be lost one after the other before it is left out of the job."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterBox:
+    """A black box whose runs are performed by workers; see ``core.blackbox.ManyRunsBox``.
+
+    Args:
+        workers: Address of each worker, by its name.
+        folder: Files of the controller's certificate.
+        here: The same box on this machine. It makes the runs that a worker reports as failed, so that no
+            worker's word alone ends an audit.
+        seconds: Time in which a worker must answer one order.
+        performers: Filled: name of the worker that made the run of each seed.
+    """
+
+    workers: Mapping[str, str]
+    folder: Path
+    book: OrderBook
+    here: BlackBox
+    seconds: float
+    performers: dict[int, str] = field(default_factory=dict)
+
+    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
+        """One run; raises as ``runs_by_seed`` does."""
+        return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
+
+    def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
+        """One for each seed, in their order.
+
+        Raises:
+            ClusterError: No worker performs a run, or there has been none for ``PATIENCE`` seconds.
+            WorkerError: A worker gave an answer that is not of the protocol, or not to its order.
+            GencardError: What the box raises here, where a worker says that a run failed.
+        """
+        if not seeds:
+            return
+        with connections(self.workers, self.folder) as opened:
+            batch = _Batch(self, dataset, rows, seeds)
+            with batch.performed_by(opened):
+                for number, seed in enumerate(seeds):
+                    name, output = batch.result(number)
+                    if output is None:
+                        output = self.here(dataset, rows, seed=seed)
+                    else:
+                        self.performers[seed] = name
+                    yield output
+
+
+class _Batch:
+    """Runs on one dataset that threads hand to workers, one thread for each place of a worker."""
+
+    def __init__(self, box: ClusterBox, dataset: Dataset, rows: int, seeds: Sequence[int]) -> None:
+        self._box, self._dataset, self._rows, self._seeds = box, dataset, rows, seeds
+        self._changed = threading.Condition()
+        self._left = deque(range(len(seeds)))
+        self._results: dict[int, tuple[str, Dataset | None]] = {}
+        self._error: ClusterError | None = None
+        self._is_over = False
+        self._calls = 0
+        self._heard = time.monotonic()
+        self._candidates = 0
+        """Number of workers that may still perform runs of this batch."""
+
+    @contextmanager
+    def performed_by(self, opened: Sequence[WorkerConnection]) -> Iterator[None]:
+        """Have connections perform the runs within the block; all calls end with it."""
+        self._candidates = len(opened)
+        threads = [threading.Thread(target=self._serve, args=(one,), daemon=True) for one in opened]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_over = True
+                self._changed.notify_all()
+            for connection in opened:
+                connection.cancel()
+            for thread in threads:
+                thread.join()
+
+    def result(self, number: int) -> tuple[str, Dataset | None]:
+        """Wait for a run: the worker that made it, and its rows, None if the run failed there."""
+        with self._changed:
+            while number not in self._results:
+                if self._error:
+                    raise self._error
+                silent = not self._calls and time.monotonic() - self._heard > PATIENCE
+                if silent or not self._candidates:
+                    raise ClusterError(problem=_NO_WORKER)
+                self._changed.wait(_RECONNECT)
+            return self._results.pop(number)
+
+    def _serve(self, connection: WorkerConnection) -> None:
+        """Use one worker until the batch is over, or the worker turns out not to perform its runs."""
+        lost = 0
+        while self._pause(0) and lost < _MOST_LOST:
+            with suppress(WorkerLostError):
+                member = connection.describe()
+                # another version may be replaced by the right one while the job waits
+                if member.fits:
+                    ends = self._use(connection, member)
+                    if any(issubclass(end, WorkerRefusedError) for end in ends):
+                        break
+                    lost = lost + 1 if all(issubclass(end, WorkerLostError) for end in ends) else 0
+            self._pause(_RECONNECT)
+        with self._changed:
+            self._candidates -= 1
+            self._changed.notify_all()
+
+    def _use(self, connection: WorkerConnection, member: Member) -> list[type[Exception]]:
+        """Fill all places of a worker until each has ended; why each did."""
+        ends: list[type[Exception]] = []
+        places = [
+            threading.Thread(target=self._place, args=(connection, ends), daemon=True)
+            for _ in range(min(member.runs, len(self._seeds)))
+        ]
+        for place in places:
+            place.start()
+        for place in places:
+            place.join()
+        return ends
+
+    def _place(self, connection: WorkerConnection, ends: list[type[Exception]]) -> None:
+        while (number := self._taken()) is not None:
+            try:
+                self._perform(connection, number)
+            except WorkerBusyError:
+                self._return(number)
+                self._pause(_PAUSE)
+            except (WorkerLostError, WorkerRefusedError) as end:
+                self._return(number, heard=False)
+                ends.append(type(end))
+                return
+            except MalformedAnswerError as fault:
+                self._end(WorkerError(worker=connection.name, problem=f"gave {fault}"))
+            except Exception:  # a thread that ends without a word would leave the job waiting
+                self._end(ClusterError(problem="a run could not be handed to a worker"))
+
+    def _perform(self, connection: WorkerConnection, number: int) -> None:
+        box = self._box
+        order = box.book.order(self._dataset, self._rows, self._seeds[number])
+        output = order.rows_of(connection.perform(order, box.seconds))
+        with self._changed:
+            self._calls -= 1
+            self._heard = time.monotonic()
+            self._results[number] = (connection.name, output)
+            self._changed.notify_all()
+
+    def _taken(self) -> int | None:
+        """Wait for a run that nobody performs; None once the batch is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over or self._left)
+            if self._is_over:
+                return None
+            self._calls += 1
+            return self._left.popleft()
+
+    def _return(self, number: int, *, heard: bool = True) -> None:
+        """Leave a run to others; earlier runs first, because they are awaited first."""
+        with self._changed:
+            self._calls -= 1
+            self._left.append(number)
+            self._left = deque(sorted(self._left))
+            if heard:
+                self._heard = time.monotonic()
+            self._changed.notify_all()
+
+    def _end(self, error: ClusterError) -> None:
+        with self._changed:
+            self._calls -= 1
+            self._error = self._error or error
+            self._is_over = True
+            self._changed.notify_all()
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait; whether the batch goes on."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over, seconds)
+            return not self._is_over
+
+
+def cluster_box(recipe: Recipe, cluster: ClusterPart) -> ClusterBox:
+    """A box of a recipe, performed by a cluster.
+
+    Raises:
+        GeneratorChangedError: The program has another digest than the recipe.
+    """
+    bounds = RunLimits(cluster.cpu_seconds, cluster.memory_mib)
+    there, seconds = recipe, float(bounds.cpu_seconds)
+    if isinstance(recipe, ProgramRecipe):
+        there, seconds = carried(recipe), float(recipe.limits.wall_seconds)
+    book = OrderBook(secrets.token_hex(16), there, bounds)
+    # a fit and a sample are two programs
+    deadline = 2 * seconds + _SLACK
+    return ClusterBox(cluster.workers, cluster.folder, book, box_of(recipe), deadline)

@@ -1,0 +1,322 @@
+"""Evaluations of cards at the records: begun, run once for a card, listed, read.
+
+A measure is an answer about records, and belongs to a card: it is taken once, on rows that the
+controller draws with a seed of its own, never on rows that somebody chose. Whoever asks first pays one
+statistic for each number, whatever the role, out of the dataset's, the project's and the person's
+account. Everybody who may read it reads the stored answer for nothing: auditors and stewards each one,
+an analyst those that the analyst's own card names.
+
+The rows are as many as there are records: psi, which is exact where measures are offered, says how many.
+Whoever may read a measure may read psi too, so their number tells nothing new. Neither the seed of the
+rows nor that of the measures' own draws is told or kept.
+"""
+
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from gencard.controller.cards.audit_state import is_audited, is_private
+from gencard.controller.cards.book import CardBook
+from gencard.controller.jobs import tasks
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.operations.failures import refund
+from gencard.controller.operations.operations import Operations
+from gencard.controller.operations.run import Run, scratch_folder
+from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
+from gencard.controller.records.catalogue import DatasetEntry, dataset_of
+from gencard.controller.releases.black_boxes import BoxRelease
+from gencard.controller.state import requests, results
+from gencard.controller.state.cards import in_force, offer_of, signed_card
+from gencard.controller.state.database import Page
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
+from gencard.controller.state.results import EvaluationRow
+from gencard.core.card.card import Card
+from gencard.core.errors import (
+    GencardError,
+    InvalidInputError,
+    NotFoundError,
+    OperationCancelledError,
+    PermissionDeniedError,
+    RecordsProtectedError,
+    ServiceBusyError,
+)
+from gencard.core.evaluation.evaluation import Evaluation
+from gencard.core.evaluation.registry import EVALUATIONS, evaluation_named
+from gencard.core.statistics.psi import Psi
+from gencard.wire.documents.psi_document import psi_of_document
+from gencard.wire.signatures.identity import Identity, Role
+
+KIND = "measures"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluations:
+    """Measures of cards at the records, and what they found."""
+
+    cards: CardBook
+    ledger: Ledger
+    operations: Operations
+
+    def start(self, who: Identity, card: str, names: Sequence[str], request: Request) -> OperationRow:
+        """Begin to take measures of a card; those that were taken before are free, and stay as they are.
+
+        Args:
+            names: Of measures; none for all that the card can have and that ``who`` may have.
+
+        Raises:
+            NotFoundError: No such card.
+            PermissionDeniedError: An analyst's card does not name the measure, or names none.
+            RecordsProtectedError: The card cannot have it; says why.
+            InvalidInputError: No such measure, one twice, or the card has no release yet.
+            CardStateError, CardExpiredError: An analyst's card is not in force.
+            DatasetChangedError: The dataset has another schema than the card names.
+            BudgetExceededError: The price is not covered.
+            ServiceBusyError: Measures of this card are being taken.
+        """
+
+        def make(tx: Connection) -> bytes:
+            seen_card = self.card_of(tx, who, card)
+            measures = self._chosen(who, seen_card, names)
+            self._check_ready(tx, card)
+            taken_names = results.evaluated_measures(tx, card)
+            fresh = [measure for measure in measures if measure.name not in taken_names]
+            line = self._reserve(tx, who, seen_card, fresh)
+            description = {
+                "card": card,
+                "asked": [measure.name for measure in measures],
+                "measures": [measure.name for measure in fresh],
+                "line": line,
+                "statistics": 0 if line is None else self.ledger.line(tx, line).price.statistics,
+            }
+            return self.operations.create(tx, who, KIND, card, description).encode()
+
+        with self.cards.database.transaction() as tx:
+            name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
+        return self.operations.begin(name.decode())
+
+    def get(self, who: Identity, name: str) -> EvaluationRow:
+        """What was found.
+
+        Raises:
+            NotFoundError: It was not taken, or the analyst's card does not name it.
+            RecordsProtectedError: The card cannot have it any more.
+            CardStateError: The card was revoked, which gives analysts nothing more.
+        """
+        with self.cards.database.reading() as tx:
+            row = results.get_evaluation(tx, name)
+            card = self.cards.readable(tx, who, row.card, what="evaluation")
+            if row.measure not in allowed(who, card):
+                raise NotFoundError(what="evaluation")
+            dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
+            reason = why_withheld(evaluation_named(row.measure), signed_card(card), dataset_entry)
+        if reason is not None:
+            raise _refusal(row.measure, reason)
+        return row
+
+    def page(
+        self, who: Identity, card: str, before: str, limit: int
+    ) -> tuple[Page[EvaluationRow], dict[str, str]]:
+        """Evaluations of a card, newest first, and those that the card cannot have, with the reason."""
+        with self.cards.database.reading() as tx:
+            seen_card = self.cards.seen(tx, who, card)
+            names = allowed(who, seen_card) if seen_card.offer is not None else ()
+            page = results.list_evaluations(tx, card, among=names, before=before, limit=limit)
+        return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
+
+    def card_of(self, tx: Connection, who: Identity, card: str) -> Card:
+        """A card that ``who`` may have measured.
+
+        Raises:
+            NotFoundError: No such card, or another's.
+            CardStateError, CardExpiredError: An analyst's card is not in force.
+        """
+        seen_card = self.cards.seen(tx, who, card)
+        return in_force(seen_card) if who.role is Role.ANALYST else seen_card
+
+    def unavailable(self, card: Card) -> dict[str, str]:
+        """Measures that a card cannot have, and why."""
+        return unavailable(signed_card(card), self.cards.catalogue.named(dataset_of(card.name)))
+
+    def _check_ready(self, tx: Connection, card: str) -> None:
+        """Raises InvalidInputError before the first release, ServiceBusyError beside another run."""
+        if not results.list_releases(tx, card=card, limit=1).rows:
+            raise InvalidInputError(
+                field="card", problem="has no release yet; generate one, then try again"
+            )
+        if any(row.state in UNFINISHED for row in requests.operations_of_kind(tx, KIND, card)):
+            raise ServiceBusyError(what="concurrent evaluations of one card")
+
+    def _chosen(self, who: Identity, card: Card, names: Sequence[str]) -> list[Evaluation]:
+        """The measures to take, in the order of a report; all that is looked at is public."""
+        may_have = allowed(who, card)
+        requested = {evaluation_named(name).name for name in names} or set(may_have)
+        if not requested or not requested <= set(may_have):
+            raise PermissionDeniedError
+        if names and len(names) != len(requested):
+            raise InvalidInputError(field="measures", problem="must not repeat a name")
+        self.cards.entry_of(card)
+        missing = self.unavailable(card)
+        refused_names = [name for name in EVALUATIONS if name in requested and name in missing]
+        if refused_names and (names or len(refused_names) == len(requested)):
+            raise _refusal(refused_names[0], missing[refused_names[0]])
+        return [
+            measure
+            for name, measure in EVALUATIONS.items()
+            if name in requested.difference(refused_names)
+        ]
+
+    def _reserve(
+        self, tx: Connection, who: Identity, card: Card, fresh: Sequence[Evaluation]
+    ) -> int | None:
+        """Log what will be looked at and hold its price; the ledger's line, None where it is free."""
+        if not fresh:
+            return None
+        resource = f"{card.name}/measures/{secrets.token_hex(8)}"
+        price = price_of_measures(fresh, self.cards.entry_of(card), offer_of(card).terms)
+        self.cards.log.append(
+            tx,
+            action="compare",
+            actor=who.uri,
+            resource=resource,
+            details={"statistics": str(price.statistics)},
+            now=self.cards.clock(),
+        )
+        if not price.statistics:
+            return None
+        return self.ledger.reserve(
+            tx,
+            dataset=dataset_of(card.name),
+            project=who.project,
+            analyst=who.uri,
+            resource=resource,
+            kind=KIND,
+            price=price,
+            now=self.cards.clock(),
+        )
+
+
+def _refusal(measure: str, reason: str) -> RecordsProtectedError:
+    return RecordsProtectedError(what=f"The evaluation '{measure}'", why=reason)
+
+
+def allowed(who: Identity, card: Card) -> tuple[str, ...]:
+    """Names of the measures that somebody may have of a card; none under one of tier private."""
+    if is_private(card):
+        return ()
+    return offer_of(card).terms.measures if who.role is Role.ANALYST else tuple(EVALUATIONS)
+
+
+FORMAT = "gencard.measures.v2"
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRun:
+    """Carries measures out.
+
+    Args:
+        jobs: Describes jobs: where records, salt and limits are.
+        work: Folder for work in progress.
+        black_boxes: Draws rows of what the black box of a card left.
+        response: Encodes a card and names of evaluations as the operation's response.
+    """
+
+    evaluations: Evaluations
+    jobs: Descriptions
+    work: Path
+    black_boxes: BoxRelease
+    response: Callable[[str, Sequence[str]], bytes]
+
+    def __call__(self, run: Run) -> None:
+        """Take the measures that the card does not have yet, and keep what was found."""
+        if "card" not in run.request:  # of an earlier version, which measured releases
+            raise OperationCancelledError
+        findings: tuple[tasks.FindingDocument, ...] = ()
+        with self.evaluations.cards.database.reading() as tx:
+            card = self.evaluations.card_of(tx, Identity.of(run.row.owner), run.row.resource)
+            psi = results.get_psi(tx, card.name).document
+        if run.request["measures"]:
+            with scratch_folder(self.work, run.row.name) as scratch:
+                findings = self._findings(run, card, psi, scratch / "rows")
+        self._keep(run, card, findings)
+
+    def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
+        """End the reservation, where there was one; see ``refund``."""
+        number = json.loads(row.request)["line"]
+        if number is not None:
+            line = self.evaluations.ledger.line(tx, number)
+            refund(tx, line, error, ledger=self.evaluations.ledger, cards=self.evaluations.cards)
+
+    def _findings(
+        self, run: Run, card: Card, psi: bytes, rows: Path
+    ) -> tuple[tasks.FindingDocument, ...]:
+        dataset_entry = self.evaluations.cards.entry_of(card)
+        self._draw(run, card, dataset_entry, psi, rows)
+        job = self.jobs.compare(
+            dataset_entry,
+            [evaluation_named(name) for name in run.request["measures"]],
+            rows_file=rows,
+            psi=psi,
+            card=signed_card(card),
+            seed=secrets.randbits(63),
+        )
+        return run.job(tasks.COMPARE, job).findings
+
+    def _draw(
+        self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
+    ) -> None:
+        """Rows of the card's generator into a file, as many as there are records."""
+        rows = records_in(psi_of_document(psi))
+        if is_audited(card):
+            self.black_boxes.draw(run, card, dataset_entry, rows_file, rows=rows)
+            return
+        job = self.jobs.synthesise(
+            dataset_entry,
+            psi=psi,
+            card=signed_card(card),
+            rows=rows,
+            seed=secrets.randbits(63),
+            rows_file=rows_file,
+        )
+        run.job(tasks.SYNTHESISE, job)
+
+    def _keep(self, run: Run, card: Card, findings: Sequence[tasks.FindingDocument]) -> None:
+        """Findings, ledger and the operation's end: true together, or not at all."""
+        evaluations, request = self.evaluations, run.request
+        with evaluations.cards.database.transaction() as tx:
+            evaluations.card_of(tx, Identity.of(run.row.owner), card.name)  # it may have ended meanwhile
+            for one in findings:
+                results.insert_evaluation(tx, self._row(run, card, one))
+            if request["line"] is not None:
+                evaluations.ledger.settle(tx, request["line"], evaluations.cards.clock())
+            response = self.response(card.name, request["asked"])
+            evaluations.operations.finish(tx, run.row.name, response)
+
+    def _row(self, run: Run, card: Card, finding: tasks.FindingDocument) -> EvaluationRow:
+        dataset_entry, terms = self.evaluations.cards.entry_of(card), offer_of(card).terms
+        name = finding.name
+        document = {
+            "format": FORMAT,
+            "card": card.name,
+            "measure": name,
+            "found": finding.document,
+        }
+        return EvaluationRow(
+            name=f"{card.name}/measures/{name}",
+            card=card.name,
+            measure=name,
+            submitter=run.row.owner,
+            statistics=price_of_measures([evaluation_named(name)], dataset_entry, terms).statistics,
+            document=json.dumps(document).encode(),
+            created=self.evaluations.cards.clock(),
+        )
+
+
+def records_in(psi: Psi) -> int:
+    """How many records psi counts, at least 1; with noise, how many it seems to count."""
+    first = psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0]
+    return max(1, round(float(first)))

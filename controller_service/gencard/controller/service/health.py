@@ -1,0 +1,65 @@
+"""Ask the service whether it serves.
+
+``python -m gencard.controller.service.health [--alive] [FOLDER]``
+
+FOLDER holds a client's certificate, its key and ``authority.pem``; where it is not given, ``health``,
+which ``init`` makes. A relative one starts beside the settings, which GENCARD_CONTROLLER names. Exit
+code 0 means yes; with ``--alive`` of a standby, too. Too little free space for new work is told on
+standard error.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from gencard.controller.settings.settings import Settings
+from gencard.controller.state.quotas import quotas_of
+from gencard.files import KEY_LIMIT, read_file
+
+SECONDS = 4.0
+
+
+STANDBY = "standby"
+"""The name under which a standby says that it is in order; under the empty one it serves nothing."""
+
+
+def is_serving(port: int, person: Path, *, alive: bool = False) -> bool:
+    """Whether the service on this machine answers somebody's call, and says that it serves.
+
+    Args:
+        alive: Or that it stands by.
+    """
+    authority, key, certificate = (
+        read_file(person / name, name, KEY_LIMIT)
+        for name in ("authority.pem", "key.pem", "certificate.pem")
+    )
+    credentials = grpc.ssl_channel_credentials(authority, key, certificate)
+    with grpc.secure_channel(f"localhost:{port}", credentials) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        return any(_says_yes(stub, name) for name in ("", *([STANDBY] if alive else [])))
+
+
+def _says_yes(stub: health_pb2_grpc.HealthStub, service: str) -> bool:
+    try:
+        answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=SECONDS)
+    except grpc.RpcError:
+        return False
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def main(*words: str) -> int:
+    """Exit code of the question: 0 where the service serves."""
+    folder = next((word for word in words if not word.startswith("--")), "health")
+    config = Path(os.environ.get("GENCARD_CONTROLLER", "controller.toml")).absolute()
+    settings = Settings.load(config)
+    if warning := quotas_of(settings).reserve_warning():
+        sys.stderr.write(f"{warning}\n")
+    port = int(settings.server.address.rpartition(":")[2])
+    return 0 if is_serving(port, config.parent / folder, alive="--alive" in words) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

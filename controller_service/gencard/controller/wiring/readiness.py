@@ -1,0 +1,270 @@
+"""What must hold before anything is served: mistakes that would open a door are found at the start."""
+
+from collections.abc import Collection, Iterator
+
+from sqlalchemy import Connection
+
+from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes.entries import BuiltInBox, ProgramBox
+from gencard.controller.boxes.generator_facts import Facts, for_persons
+from gencard.controller.policy.evaluation import together_of
+from gencard.controller.policy.generators import relation_of
+from gencard.controller.policy.statistics import objection
+from gencard.controller.records.catalogue import Catalogue, DatasetEntry
+from gencard.controller.sandbox.analyses import check_libraries
+from gencard.controller.sandbox.boxes import check_isolation
+from gencard.controller.settings.settings import Settings
+from gencard.controller.state.ledger import Ledger
+from gencard.core.card.analyses import NO_ANALYSES
+from gencard.core.card.mechanism import AS_COUNTED, Privacy
+from gencard.core.card.noise import Mechanism
+from gencard.core.coding import Edges
+from gencard.core.errors import InvalidInputError
+from gencard.core.evaluation.evaluation import Evaluation, Need, Sight
+from gencard.core.evaluation.registry import evaluation_named
+from gencard.core.policy import Policy
+from gencard.core.utility.gap import gap_of
+
+
+def check_catalogue(catalogue: Catalogue, boxes: Boxes, *, unreviewed: bool = False) -> None:
+    """All that must hold of the datasets on offer.
+
+    Args:
+        unreviewed: Drafted schemas may be served, too.
+
+    Raises:
+        InvalidInputError, UnknownAttributeError: As the single checks do.
+    """
+    check_apart(catalogue)
+    check_policies(catalogue, boxes.names, boxes.facts)
+    check_evaluations(catalogue)
+    if not unreviewed:
+        check_reviewed(catalogue)
+
+
+def check_caps(tx: Connection, ledger: Ledger) -> None:
+    """A cap below what is spent allows nothing more; it is a slip, or a freeze that can be exact.
+
+    Raises:
+        InvalidInputError: An account spent more than its cap.
+    """
+    for account, spent, cap in ledger.over_cap(tx):
+        holder = f" of {account.holder}" if account.holder else ""
+        problem = (
+            f"allows {cap}, but {spent} are spent already{holder}, so nothing more can be released; "
+            "set the cap to at least what is spent"
+        )
+        raise InvalidInputError(field=f"{account.dataset}: caps.{account.scope}", problem=problem)
+
+
+def check_reviewed(catalogue: Catalogue) -> None:
+    """A drafted schema shows labels and edges of records: a person reads it before anybody else.
+
+    Raises:
+        InvalidInputError: A schema was drafted from records and nobody has reviewed it.
+    """
+    for dataset_entry in catalogue:
+        if not dataset_entry.schema.reviewed:
+            raise InvalidInputError(
+                field=f"{dataset_entry.name}: reviewed",
+                problem="is false; read the schema, then set it to true",
+            )
+
+
+def check_apart(catalogue: Catalogue) -> None:
+    """The same records under two names would have two ledgers, and could be told by two schemas.
+
+    Raises:
+        InvalidInputError: Two datasets are of one file.
+    """
+    first: dict[str, str] = {}
+    for dataset_entry in catalogue:
+        other = first.setdefault(dataset_entry.digest, dataset_entry.name)
+        if other != dataset_entry.name:
+            raise InvalidInputError(
+                field=dataset_entry.name, problem=f"contains the same records as {other}"
+            )
+
+
+def check_evaluations(catalogue: Catalogue) -> None:
+    """A holdout that is no holdout, or a key that nobody has, would make measures say what is not so.
+
+    Raises:
+        InvalidInputError: A holdout holds the records of a dataset, keys and target are undeclared
+            or the same, the gap means nothing, or the policy offers a measure that this dataset or
+            this policy leaves no release for.
+        UnknownAttributeError: The gap names an attribute that is undeclared.
+    """
+    digests = {dataset_entry.digest for dataset_entry in catalogue}
+    for dataset_entry in catalogue:
+        if dataset_entry.holdout is not None and dataset_entry.holdout.digest in digests:
+            problem = "contains the same records as a dataset that releases are made from"
+            raise InvalidInputError(field=f"{dataset_entry.name}: holdout", problem=problem)
+        declarations = dataset_entry.declared
+        names = [*declarations.keys, *([declarations.target] if declarations.target else [])]
+        if len(set(names)) != len(names) or not set(names) <= set(dataset_entry.domain.attributes):
+            problem = "keys and target must be different attributes of the schema"
+            raise InvalidInputError(field=f"{dataset_entry.name}: measures", problem=problem)
+        if declarations.gap is not None:
+            gap_of(declarations.gap, dataset_entry.schema.coding)
+        for problem in _vain_measures(dataset_entry):
+            raise InvalidInputError(field=f"{dataset_entry.name}: policy.measures", problem=problem)
+        for problem in _vain_runs(dataset_entry.policy):
+            raise InvalidInputError(field=f"{dataset_entry.name}: policy.analyses", problem=problem)
+
+
+def _vain_runs(policy: Policy) -> Iterator[str]:
+    """Why runs on the records that the policy offers can be had under no card."""
+    most = policy.analyses.most
+    if most == NO_ANALYSES:
+        return
+    exact = Mechanism.EXACT in policy.mechanisms
+    if most.reviewed_runs and (policy.transform != AS_COUNTED or not exact):
+        yield (
+            "offers reviewed runs, which need exact counts without rounding or checks: remove "
+            "transform, or reviewed_runs"
+        )
+    if (
+        most.checked_runs
+        and policy.transform != AS_COUNTED
+        and set(policy.mechanisms) == {Mechanism.EXACT}
+    ):
+        yield (
+            "offers checked runs, but only exact counts with rounding or checks, which answers of runs "
+            "would undo: remove transform, or add a mechanism with noise"
+        )
+    if most.checked_runs and not most.kinds:
+        yield "offers checked runs, but no kinds"
+
+
+def _vain_measures(dataset_entry: DatasetEntry) -> Iterator[str]:
+    """Why measures that the policy offers can be taken of no card."""
+    policy = dataset_entry.policy
+    if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
+        name = policy.measures[0]
+        yield f"names '{name}', but evaluations need exact counts, without rounding or checks"
+    there = tuple(
+        name
+        for name in dataset_entry.domain.attributes
+        if objection((name,), policy, dataset_entry.domain) is None
+    )
+    for name in policy.measures:
+        measure = evaluation_named(name)
+        needs = measure.lacks(there, dataset_entry.declared, holdout=dataset_entry.holdout is not None)
+        if needs:
+            yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in needs)}"
+        if not _can_look(measure, dataset_entry):
+            yield f"names '{name}', but does not allow examining {measure.sight} together"
+
+
+def _can_look(measure: Evaluation, dataset_entry: DatasetEntry) -> bool:
+    """Whether some card's records may be looked at by a measure, so far as the declaration decides."""
+    together, declarations = together_of(dataset_entry.policy), dataset_entry.declared
+    match measure.sight:
+        case Sight.KEYS:
+            return any(together.allows_table((key, declarations.target)) for key in declarations.keys)
+        case Sight.GAP:
+            return declarations.gap is None or together.allows_table(declarations.gap.attributes)
+        case Sight.NOTHING | Sight.PHI | Sight.TABLES | Sight.WHOLE:  # each card decides
+            return True
+
+
+_SETTING = {
+    Need.HOLDOUT: "a holdout",
+    Need.TARGET: "measures.target, with a marginal that the policy allows",
+    Need.GAP: "measures.gap, with marginals that the policy allows",
+    Need.KEYS: "measures.keys, with a marginal that the policy allows",
+}
+"""What a measure can lack before there is a release."""
+
+
+def check_cells(settings: Settings) -> None:
+    """What reads records in a cell is not served where no cell can be closed.
+
+    Raises:
+        IsolationError: The settings name such black boxes, and see ``cell.trial``.
+    """
+    if any(isinstance(box, ProgramBox | BuiltInBox) for box in settings.black_boxes):
+        check_isolation(settings.cell.isolation, settings.state.folder)
+
+
+def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Facts) -> None:
+    """A policy that names what is not there forbids or allows nothing, in silence.
+
+    Args:
+        generators: The names of the catalogue.
+        facts: What a policy has to know of each of them.
+
+    Raises:
+        InvalidInputError: It forbids undeclared attributes, or offers what cannot be carried out.
+    """
+    for dataset_entry in catalogue:
+        for field, problem in _mistakes(dataset_entry, generators):
+            raise InvalidInputError(field=f"{dataset_entry.name}: policy.{field}", problem=problem)
+        _check_libraries(dataset_entry)
+        _check_columns(dataset_entry)
+        for problem in _private_mistakes(dataset_entry.policy, facts):
+            raise InvalidInputError(field=f"{dataset_entry.name}: policy.generators", problem=problem)
+
+
+def _check_libraries(dataset_entry: DatasetEntry) -> None:
+    """Raises InvalidInputError where a policy offers programs a library that no sandbox here has."""
+    try:
+        check_libraries(dataset_entry.policy.analyses.most.libraries)
+        return
+    except InvalidInputError as error:
+        problem = error.fields["problem"]
+    raise InvalidInputError(field=f"{dataset_entry.name}: policy.analyses.libraries", problem=problem)
+
+
+def _check_columns(dataset_entry: DatasetEntry) -> None:
+    """Raises InvalidInputError where a policy offers stored numbers of what has no intervals."""
+    coding = dataset_entry.schema.coding
+    numbers = {name for name in coding.stored if isinstance(coding.attribute(name).coding, Edges)}
+    unknown = sorted(set(dataset_entry.policy.analyses.columns) - numbers)
+    if unknown:
+        raise InvalidInputError(
+            field=f"{dataset_entry.name}: policy.analyses.columns",
+            problem=f"names '{unknown[0]}', which has no edges, or is derived from other attributes",
+        )
+
+
+def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:
+    policy, names = dataset_entry.policy, set(dataset_entry.domain.attributes)
+    wrong = {
+        ("forbidden", "names an attribute that the schema does not declare"): any(
+            not clique or not names.issuperset(clique) for clique in policy.forbidden
+        ),
+        ("generators", "must name one or more generators of the catalogue"): not policy.generators
+        or not set(generators) >= set(policy.generators),
+        ("mechanisms", "must name one or more"): not policy.mechanisms,
+        ("noise", "must give mechanism and neighbouring relation for a policy with noise"): (
+            policy.noise is None and set(policy.mechanisms) != {Mechanism.EXACT}
+        ),
+        ("noise", "must be one of the mechanisms, and within most_per_card"): (
+            policy.noise is not None and not _is_on_offer(policy.noise, policy)
+        ),
+    }
+    return [mistake for mistake, is_made in wrong.items() if is_made]
+
+
+def _private_mistakes(policy: Policy, facts: Facts) -> Iterator[str]:
+    """Why no card could ever name a black box of tier private that the policy offers."""
+    facts = for_persons(facts, policy.most_records)
+    relation = relation_of(policy, facts)
+    for name in policy.generators:
+        privacy = facts(name).privacy
+        if privacy is None:
+            continue
+        if privacy.neighbouring != relation:
+            yield (
+                f"names '{name}', which is private for {privacy.neighbouring} neighbours, but noise on "
+                f"this dataset uses {relation}"
+            )
+        if not privacy.price.fits(policy.most_per_card):
+            price = privacy.price
+            yield f"names '{name}', whose price of {price} for a card exceeds most_per_card"
+
+
+def _is_on_offer(noise: Privacy, policy: Policy) -> bool:
+    return noise.mechanism in policy.mechanisms and noise.price.fits(policy.most_per_card)
