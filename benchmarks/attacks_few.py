@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.attack import Attack, Outcome
 from benchmarks.attacks_numbers import CODING, World, cents, read
-from gencard.controller.answers.run_question import RunQuestion
+from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.answers.answer import Answer
 from gencard.core.output_checks.rules import USUAL_RULES, Rules
 from gencard.core.statistics.formula import Analysis

@@ -14,9 +14,9 @@ from itertools import combinations, product
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
-from gencard.controller.answers.earlier import Earlier
-from gencard.controller.answers.run_question import RunQuestion
 from gencard.controller.jobs.answering import checked
+from gencard.controller.questions.earlier import Earlier
+from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.families import contingency
 from gencard.core.coding import Attribute, Coding, Labels

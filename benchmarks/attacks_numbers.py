@@ -25,9 +25,9 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.attack import Attack, Outcome
-from gencard.controller.answers.earlier import Earlier
-from gencard.controller.answers.run_question import RunQuestion
 from gencard.controller.jobs.answering import checked
+from gencard.controller.questions.earlier import Earlier
+from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.answers.answer import Answer
 from gencard.core.coding import Attribute, Coding, Edges, Labels, intervals_of
 from gencard.core.dataset import Dataset

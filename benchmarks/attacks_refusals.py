@@ -16,10 +16,10 @@ import numpy as np
 
 from benchmarks.attack import Attack, Outcome
 from gencard.controller.answers.decisions import PRICE
-from gencard.controller.answers.earlier import Earlier
 from gencard.controller.answers.run import outcome_of
-from gencard.controller.answers.run_question import Population, RunQuestion
 from gencard.controller.jobs.answering import check_answerable, checked
+from gencard.controller.questions.earlier import Earlier
+from gencard.controller.questions.run_question import Population, RunQuestion
 from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

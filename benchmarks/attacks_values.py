@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
-from gencard.controller.answers.earlier import Earlier
-from gencard.controller.answers.run_question import RunQuestion
 from gencard.controller.jobs.answering import checked
+from gencard.controller.questions.earlier import Earlier
+from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins

@@ -35,10 +35,10 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.bench import Cell, Result, Table, Target
-from gencard.controller.answers.earlier import Earlier
-from gencard.controller.answers.run_question import RunQuestion
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.jobs.answering import checked
+from gencard.controller.questions.earlier import Earlier
+from gencard.controller.questions.run_question import RunQuestion
 from gencard.controller.records.vault import Vault
 from gencard.core.answers.answer import Answer
 from gencard.core.answers.margins import PsiMargins, RecordMargins

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.client.files.rows import read_rows, write_rows
-from gencard.controller.answers.earlier import Earlier
-from gencard.controller.answers.run_question import RunQuestion
+from gencard.controller.questions.earlier import Earlier
+from gencard.controller.questions.run_question import RunQuestion
 from gencard.controller.records.derived import Form, compared, cut, of_person, recoded
 from gencard.core.coding import Attribute, Coding, Edges, Labels, impossible_cells
 from gencard.core.dataset import Dataset

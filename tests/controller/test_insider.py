@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from gencard.controller.answers.earlier import Earlier
+from gencard.controller.questions.earlier import Earlier
 from gencard.core.answers.answer import Answer
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import NoAnswerError

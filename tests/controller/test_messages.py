@@ -42,13 +42,11 @@ from gencard.controller.jobs.tasks import (
     AnswerResult,
     AuditJob,
     AuditResult,
-    Before,
     BlackBoxJob,
     ClusterPart,
     CompareJob,
     CompareResult,
     DrawJob,
-    EndedQuestion,
     FindingDocument,
     KeepJob,
     KeepResult,
@@ -65,6 +63,7 @@ from gencard.controller.jobs.tasks import (
     SynthesisJob,
     ThinOutJob,
 )
+from gencard.controller.questions.before import Before, EndedQuestion
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.sandbox.analyses import AnalysisRecipe

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from gencard.controller.drafting import profiles as door
 from gencard.controller.drafting.dataset_draft import schema_text
 from gencard.controller.drafting.detection import detect
 from gencard.controller.drafting.profiles import Profile, profiles
+from gencard.controller.policy.statistics import allowed_pairs
 from gencard.controller.records import vault as door_of_vault
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.records import check_records
@@ -240,11 +242,11 @@ def test_check_loads_no_pandas(tmp_path):
     entry = entry_of(tmp_path, **frame())
     entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
     settings_file = tmp_path / "entry.pickle"
-    settings_file.write_bytes(pickle.dumps(entry))
+    settings_file.write_bytes(pickle.dumps(entry.source))
     program = """if True:
         import pickle, sys
         from gencard.controller.records.records import check_records
-        check_records(pickle.load(open(sys.argv[1], "rb")))
+        check_records(pickle.load(open(sys.argv[1], "rb")), lambda domain: [])
         assert "pandas" not in sys.modules
     """
     subprocess.run([sys.executable, "-c", program, str(settings_file)], check=True)
@@ -262,7 +264,7 @@ def test_check_opens_the_file_once(tmp_path, monkeypatch):
     entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
     opened, enter = list[Path](), Records.__enter__
     monkeypatch.setattr(Records, "__enter__", lambda self: (opened.append(entry.data), enter(self))[1])
-    checked = check_records(entry)
+    checked = check_records(entry.source, partial(allowed_pairs, entry.policy))
     assert opened == [entry.data]
     assert checked.adjustments["number"].rounded > 0
     assert checked.small is not None

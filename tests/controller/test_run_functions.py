@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.controller.answers.earlier import Earlier
-from gencard.controller.answers.run_question import RunQuestion
 from gencard.controller.jobs.answering import checked
-from gencard.controller.jobs.tasks import Before, EndedQuestion
+from gencard.controller.questions.before import Before, EndedQuestion
+from gencard.controller.questions.earlier import Earlier
+from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError

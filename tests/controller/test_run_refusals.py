@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from benchmarks import attacks_refusals
 from gencard.controller.answers.decisions import Outcome
-from gencard.controller.answers.earlier import Earlier
 from gencard.controller.answers.run import outcome_of
-from gencard.controller.answers.run_question import Population, RunQuestion
 from gencard.controller.jobs.answering import check_answerable, checked
+from gencard.controller.questions.earlier import Earlier
+from gencard.controller.questions.run_question import Population, RunQuestion
 from gencard.core.answers.kinds import KINDS
 from gencard.core.answers.trial import tried
 from gencard.core.card.analyses import Analyses

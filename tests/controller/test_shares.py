@@ -7,8 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from gencard.controller.base import fair_use as turns_module
-from gencard.controller.base.fair_use import MODERATE_SECONDS, MODERATE_SHARE, CallTurns
-from gencard.controller.service.access import PARTS_PER_CALL, Bounds, Shares
+from gencard.controller.base.fair_use import (
+    MODERATE_SECONDS,
+    MODERATE_SHARE,
+    PARTS_PER_CALL,
+    Bounds,
+    CallTurns,
+    Shares,
+)
 from gencard.core.errors import ServiceBusyError
 from tests.system.raw_calls import eventually
 

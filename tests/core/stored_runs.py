@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gencard.controller.answers.run_question import RunQuestion
+from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Coding, Edges, intervals_of
 from gencard.core.dataset import Dataset

@@ -5,11 +5,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from gencard.controller.base import fair_use
+from gencard.controller.base.fair_use import Bounds, Shares
 from gencard.controller.page import application
 from gencard.controller.page.passkeys import Challenges
 from gencard.controller.page.server import MOST_CONNECTIONS
-from gencard.controller.service import access
-from gencard.controller.service.access import Bounds, Shares
 from gencard.core.errors import UnauthenticatedError
 from tests.page.by_http import HttpSteward, http_steward, page_running
 from tests.page.hostile_requests import connected
@@ -88,7 +88,7 @@ def test_s63_a_challenge_of_another_service_is_none():
 
 
 def test_s63_addresses_without_end_fill_no_memory(monkeypatch):
-    monkeypatch.setattr(access, "MOST_BUCKETS", 100)
+    monkeypatch.setattr(fair_use, "MOST_BUCKETS", 100)
     time = [0.0]
     shares = Shares(Bounds(8, 32, per_second=10, request_seconds=60), lambda: time[0])
     for number in range(2_000):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from gencard.controller.answers import decisions, run_question
+from gencard.controller.answers import decisions
 from gencard.controller.jobs import answering
+from gencard.controller.questions import run_question
 from gencard.core.errors import RunRefusedError
 from gencard.formulas.conditions import read_condition
 from tests.system.house import SCHEMA, build, survey

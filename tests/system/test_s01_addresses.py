@@ -8,7 +8,8 @@ import grpc
 import httpx
 import pytest
 
-from gencard.controller.service.server import OPTIONS, bind, bound
+from gencard.controller.base.listening import bound
+from gencard.controller.service.server import OPTIONS, bind
 from gencard.core.errors import InvalidInputError
 from tests.system.house import build
 

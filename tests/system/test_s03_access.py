@@ -8,8 +8,9 @@ import pytest
 from cryptography import x509
 from google.longrunning import operations_pb2
 
+from gencard.controller.base.fair_use import Bounds
 from gencard.controller.people.identities import health_check
-from gencard.controller.service.access import MAY_CALL, Bounds
+from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
 from gencard.v1 import answers_pb2, audit_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2

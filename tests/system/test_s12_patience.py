@@ -14,8 +14,9 @@ import grpc
 import pytest
 from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_server
 
+from gencard.controller.base.fair_use import BURST_SECONDS, EXEMPT_AT_A_TIME, Bounds, Shares
 from gencard.controller.service import server
-from gencard.controller.service.access import BURST_SECONDS, EXEMPT_AT_A_TIME, Bounds, Patience, Shares
+from gencard.controller.service.access import Patience
 from gencard.controller.service.guard import KEPT_SECONDS, Guard
 from gencard.core.errors import ServiceBusyError
 from gencard.v1 import synthesis_pb2

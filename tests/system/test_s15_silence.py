@@ -12,8 +12,7 @@ from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_ser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.controller.base.fair_use import trace_id
-from gencard.controller.service.access import Bounds
+from gencard.controller.base.fair_use import Bounds, trace_id
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start
 from gencard.core.errors import PermissionDeniedError

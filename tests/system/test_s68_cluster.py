@@ -18,13 +18,14 @@ from typer.testing import CliRunner
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.client.connection.connection import cancel
 from gencard.controller.base.files import toml_text
+from gencard.controller.base.listening import worker_host
 from gencard.controller.jobs import process
 from gencard.controller.jobs.cluster import connections as connections_module
 from gencard.controller.jobs.cluster.connections import WorkerLostError, connections, examined
 from gencard.controller.jobs.cluster.executor import cluster_box
 from gencard.controller.jobs.cluster.orders import OrderBook, RunLimits
 from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.people.certificates import issue, new_authority, worker_host
+from gencard.controller.people.certificates import issue, new_authority
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.recipes import carried, program_recipe
 from gencard.controller.shell.main import app

@@ -25,7 +25,7 @@ from gencard.controller.settings.settings import Settings
 from gencard.controller.state.database import Database, Fence
 from gencard.controller.state.ledger import Caps, Ledger
 from gencard.controller.state.log import Clock, EventLog, LogClock, kept_rules
-from gencard.controller.state.quotas import quotas_of
+from gencard.controller.state.quotas import Quotas
 from gencard.controller.state.shared_files import SharedFiles
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
@@ -213,7 +213,7 @@ def _entries(
     """
     served = {one.name: one for one in read if one.versions.items() <= rules.get(one.name, {}).items()}
     for table in settings.datasets:
-        yield served.get(f"{PREFIX}{table.name}") or entry_of(table, salt)
+        yield served.get(f"{PREFIX}{table.name}") or entry_of(table.source, salt)
 
 
 def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:
@@ -232,3 +232,17 @@ def _limits(settings: Settings) -> ProposalLimits:
 def caps_of(settings: Settings) -> dict[str, Caps]:
     """The caps of all datasets, by name."""
     return {f"{PREFIX}{entry.name}": entry.caps for entry in settings.datasets}
+
+
+def quotas_of(settings: Settings) -> Quotas:
+    """Bounds on what one analyst may fill, as the settings give them."""
+    limits = settings.limits
+    return Quotas(
+        limits.open_proposals,
+        limits.cards,
+        limits.card_mib,
+        limits.releases,
+        limits.release_mib,
+        limits.reserve_mib,
+        settings.state.folder,
+    )

@@ -1,6 +1,7 @@
 """`init` and `dataset add` draft of a table what it declares, and the rest as of a file."""
 
 from datetime import UTC, date, datetime
+from functools import partial
 
 import duckdb
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.controller.drafting.schema_draft import SchemaDraft, draft_schema
+from gencard.controller.policy.statistics import allowed_pairs
 from gencard.controller.records.records import check_records
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.tables.address import TableAddress
@@ -149,7 +151,7 @@ def test_init_and_dataset_add_take_an_address_and_what_they_draft_fits(people, t
     assert settings.datasets[0].name == "people"
     policy = settings.datasets[0].policy
     assert (policy.histograms, policy.sums) == (NumbersOffer.NOISE, NumbersOffer.NOISE)
-    check_records(settings.datasets[0])
+    check_records(settings.datasets[0].source, partial(allowed_pairs, policy))
     other = tmp_path / "second"
     assert CliRunner().invoke(app, ["init", str(other), "--data", str(file)]).exit_code == 0
     options = ["--config", str(other / "controller.toml")]

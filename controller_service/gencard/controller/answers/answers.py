@@ -98,7 +98,7 @@ class Answers:
         known = results.earlier_run(tx, card.name, question.digest)
         if known is None or (rules := rules_of(known)) in ("", RULES_VERSION):
             return known
-        from gencard.controller.answers.run_question import means_another  # noqa: PLC0415 - loads pandas
+        from gencard.controller.questions.run_question import means_another  # noqa: PLC0415 - loads pandas
 
         permitted = entry.policy.analyses.stored and not offer_of(card).terms.analyses.privacy.noisy
         another = means_another(question, entry.schema.coding, rules, permitted=permitted)
@@ -247,7 +247,7 @@ def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) 
         raise InvalidInputError(
             field="kind", problem=f"is not granted by the card; granted kinds: {granted}"
         )
-    from gencard.controller.answers.run_question import (  # noqa: PLC0415 - loads formulaic and pandas
+    from gencard.controller.questions.run_question import (  # noqa: PLC0415 - loads formulaic and pandas
         NoisyRun,
         RunQuestion,
     )

@@ -1,6 +1,5 @@
 """Files of the controller: TOML that people write; secrets and keys that only the service may read."""
 
-import ipaddress
 import json
 import os
 import re
@@ -20,7 +19,6 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     GetCoreSchemaHandler,
@@ -259,37 +257,6 @@ def toml_text(value: object) -> str:
 def _key_text(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
 
-
-def is_loopback(address: str) -> bool:
-    """Whether ``host:port`` can be reached from this machine alone.
-
-    >>> [is_loopback(address) for address in ("localhost:1", "127.0.0.1:1", "[::1]:1", "0.0.0.0:1")]
-    [True, True, True, False]
-    """
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def listened_on(address: str, *, field: str = "server.address") -> str:
-    """Return an address of the form ``host:port``.
-
-    Of a port beyond 65535 gRPC would take another one, without a word.
-
-    Raises:
-        InvalidInputError: The address has another form.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        advice = "Write a host and a port up to 65535, such as localhost:7443."
-        raise InvalidInputError(field=field, problem="is not of the form host:port", advice=advice)
-    return address
-
-
-Address = Annotated[str, AfterValidator(listened_on)]
-"""``host:port`` to listen on."""
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LARGEST = 1 << 16

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from gencard.controller.base.disk import check_new, whole_folder
-from gencard.controller.base.files import listened_on, toml_text
+from gencard.controller.base.files import toml_text
+from gencard.controller.base.listening import listened_on
 from gencard.controller.drafting.dataset_draft import dataset_text, drafted_schema_text
 from gencard.controller.drafting.schema_draft import DraftedAttribute, SchemaDraft, draft_schema
 from gencard.controller.people.certificates import (

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from gencard.controller.answers.earlier import Earlier
-from gencard.controller.answers.run_question import Limited, NoisyRun, RunQuestion
 from gencard.controller.jobs.measurement import measured, records_as_stored
 from gencard.controller.jobs.tasks import AnswerJob, AnswerResult
+from gencard.controller.questions.earlier import Earlier
+from gencard.controller.questions.run_question import Limited, NoisyRun, RunQuestion
 from gencard.core.answers.answer import Answer, numbers_in_json
 from gencard.core.answers.kinds import answered
 from gencard.core.answers.margins import RecordMargins

@@ -9,7 +9,6 @@ from gencard.boxes.reference import ReferenceRecipe
 from gencard.controller.jobs.tasks import (
     AnswerJob,
     AuditJob,
-    Before,
     BlackBoxJob,
     ClusterPart,
     CompareJob,
@@ -24,6 +23,7 @@ from gencard.controller.jobs.tasks import (
     SynthesisJob,
     ThinOutJob,
 )
+from gencard.controller.questions.before import NOTHING_BEFORE, Before
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
@@ -41,7 +41,6 @@ from gencard.core.statistics.linear import statistics_of
 from gencard.wire.box_request import Values
 from gencard.wire.documents.answer_document import Question
 
-NOTHING = Before()
 """Nothing was released."""
 
 
@@ -67,7 +66,7 @@ class Descriptions:
         return self.cluster.workers if self.cluster else {}
 
     def measure(
-        self, dataset_entry: DatasetEntry, version: str, terms: Proposal, before: Before = NOTHING
+        self, dataset_entry: DatasetEntry, version: str, terms: Proposal, before: Before = NOTHING_BEFORE
     ) -> MeasureJob:
         """The version is the card's: records that have changed since are not measured.
 
@@ -87,7 +86,7 @@ class Descriptions:
             terms.histograms,
             terms.sums,
             dataset_entry.policy.sum_rules if judged else None,
-            before if judged else NOTHING,
+            before if judged else NOTHING_BEFORE,
         )
 
     def synthesise(
@@ -216,7 +215,7 @@ class Descriptions:
         own: Proposal | None = None,
         *,
         histograms: Clique = (),
-        before: Before = NOTHING,
+        before: Before = NOTHING_BEFORE,
         with_step: Clique = (),
     ) -> RiskJob:
         """Describe a look at the risk of tables of the present records; see ``RiskJob``.

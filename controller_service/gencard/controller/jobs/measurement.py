@@ -53,7 +53,7 @@ def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
     if job.rules is None:
         return ()
     # These load pandas and scipy, for which most measurements need not wait.
-    from gencard.controller.answers.earlier import Earlier  # noqa: PLC0415
+    from gencard.controller.questions.earlier import Earlier  # noqa: PLC0415
     from gencard.core.output_checks.card_sums import NumberedRecords, judged_sums  # noqa: PLC0415
 
     records, coding = job.records, job.records.schema.coding

@@ -10,17 +10,13 @@ from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.utils import format_datetime
 from enum import StrEnum
-from pathlib import Path
 
-from cryptography.x509 import load_pem_x509_certificate
 from sqlalchemy import Connection, select
 
 from gencard.controller.operations.failures import Refusals
 from gencard.controller.state import results, stewards
 from gencard.controller.state.tables import cards
 from gencard.core.card.card import CardState
-from gencard.core.errors import InvalidInputError
-from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.signatures.canonical import digest_of, time_text
 
 ENDS_SOON = timedelta(days=14)
@@ -95,16 +91,6 @@ class Waits:
     def _failures(self, tx: Connection) -> Iterator[Notice]:
         for refused in self.refusals.waiting(tx):
             yield Notice(NoticeKind.FAILURE, refused.name, refused.time)
-
-
-def certificate_ends(*certificates: Path) -> Iterator[tuple[str, datetime]]:
-    """The end of each certificate among some files; what is none is passed over."""
-    for file in certificates:
-        try:
-            content = read_file(file, "certificate", KEY_LIMIT)
-            yield str(file), load_pem_x509_certificate(content).not_valid_after_utc
-        except (InvalidInputError, ValueError):
-            continue
 
 
 _SENTENCES = {

@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.notify.channels import Attempt, Channel, Fate, channels_of
-from gencard.controller.notify.messages import Message, Waits, certificate_ends, sentences
+from gencard.controller.notify.messages import Message, Waits, sentences
+from gencard.controller.people.certificates import certificate_ends
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state import stewards
 from gencard.controller.state.database import Database

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from gencard.controller.base.fair_use import Bounds, Shares
 from gencard.controller.page.decisions import DecisionPages, fields_of
 from gencard.controller.page.oidc import ANSWER, ATTEMPT_SECONDS, Oidc
 from gencard.controller.page.passkeys import SIGN_IN, Ceremonies
@@ -29,7 +30,6 @@ from gencard.controller.page.security import (
 )
 from gencard.controller.page.sessions import Session, Sessions
 from gencard.controller.page.views import Change, Context, Done, View
-from gencard.controller.service.access import Bounds, Shares
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import (
     GencardError,

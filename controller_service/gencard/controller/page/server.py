@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gencard.controller.base.listening import TlsFiles, bound
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.page.application import PageParts, Report
 from gencard.controller.page.oidc import oidc_of
@@ -27,7 +28,6 @@ from gencard.controller.page.views import (
     releases,
     risk,
 )
-from gencard.controller.service.server import TlsFiles, bound
 from gencard.controller.settings.stewards import PageTable
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError

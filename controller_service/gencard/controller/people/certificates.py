@@ -6,7 +6,7 @@ is ever overwritten; a certificate that is renewed keeps its key.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
@@ -25,9 +25,11 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
+from cryptography.x509 import load_pem_x509_certificate
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gencard.controller.base.files import secret_bytes
+from gencard.controller.base.listening import CLUSTER_CONTROLLER, worker_host
 from gencard.core.errors import InvalidInputError, StorageError, UnauthenticatedError
 from gencard.files import KEY_LIMIT, read_file
 from gencard.wire.signatures.identity import Identity
@@ -121,13 +123,6 @@ def issue(authority: KeyPair, uri: str, now: datetime, *, hosts: Sequence[str] =
     return KeyPair(certify(authority, uri, key.public_key(), now, hosts=hosts), key)
 
 
-CLUSTER_CONTROLLER = "controller"
-"""Name of the controller in the certificates of its cluster."""
-
-MEMBER_FILES = ("authority.pem", "certificate.pem", "key.pem")
-"""Files in the folder of each member of a cluster."""
-
-
 def issue_member(authority: KeyPair, uri: str, now: datetime) -> KeyPair:
     """Issue a certificate for a member of a cluster: the controller is a client, all others are servers.
 
@@ -137,11 +132,6 @@ def issue_member(authority: KeyPair, uri: str, now: datetime) -> KeyPair:
     name = uri.rpartition("/")[2]
     hosts = () if name == CLUSTER_CONTROLLER else (worker_host(name),)
     return issue(authority, uri, now, hosts=hosts)
-
-
-def worker_host(name: str) -> str:
-    """Name of a worker as a host, which its certificate has, at whatever address it is."""
-    return f"{name}.workers.gencard.internal"
 
 
 _SERVER, _CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
@@ -318,3 +308,13 @@ def _replace(file: Path, content: bytes) -> None:
     except OSError:
         fresh.unlink(missing_ok=True)
     raise StorageError
+
+
+def certificate_ends(*certificates: Path) -> Iterator[tuple[str, datetime]]:
+    """The end of each certificate among some files; what is none is passed over."""
+    for file in certificates:
+        try:
+            content = read_file(file, "certificate", KEY_LIMIT)
+            yield str(file), load_pem_x509_certificate(content).not_valid_after_utc
+        except (InvalidInputError, ValueError):
+            continue

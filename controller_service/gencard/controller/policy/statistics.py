@@ -64,6 +64,13 @@ def acceptable_cliques(
     return affordable, tuple(changes)
 
 
+def allowed_pairs(policy: Policy, domain: Domain) -> list[Clique]:
+    """Return the pairs of attributes that a policy allows cards to measure."""
+    return [
+        pair for pair in combinations(domain.attributes, 2) if objection(pair, policy, domain) is None
+    ]
+
+
 def objection(clique: Clique, policy: Policy, domain: Domain, cells: int | None = None) -> str | None:
     """Why a statistic on a clique is not acceptable as it is; None where it is.
 

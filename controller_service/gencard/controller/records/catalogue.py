@@ -19,6 +19,29 @@ PREFIX = "datasets/"
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """A dataset as the settings declare it, before its records are read.
+
+    Args:
+        name: Name without ``datasets/``.
+        schema_file: File that declares the attributes.
+        data: Place of the records.
+        policy: Policy of the steward.
+        holdout: Place of other records under the same schema; None where there are none.
+        format: How files of records are written.
+        declared: Declarations for evaluations.
+    """
+
+    name: str
+    schema_file: Path
+    data: Path | TableAddress
+    policy: Policy
+    holdout: Path | TableAddress | None = None
+    format: FileFormat = USUAL
+    declared: Declared = NOTHING_DECLARED
+
+
+@dataclass(frozen=True, slots=True)
 class Holdout:
     """Where the records lie, their version, and the salted digest of their file or table's place."""
 

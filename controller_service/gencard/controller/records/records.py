@@ -3,31 +3,28 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from gencard.controller.policy.statistics import objection
-from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout
+from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout, Source
 from gencard.controller.records.encoding import are_plain_days, without_offset, without_zone
 from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, place_of, read_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.records.vault import check_detected, open_source
-from gencard.controller.settings.settings import DatasetTable
 from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import PLAIN
-from gencard.core.domain import Clique
+from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
-from gencard.core.policy import NumbersOffer
+from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.psi_risk.risk import LongTail, long_tails
 from gencard.core.scale import Adjustments
 from gencard.core.types import Counts
 
 
-def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
+def entry_of(source: Source, salt: bytes) -> DatasetEntry:
     """A dataset on offer, with the version that its records are of.
 
     Args:
@@ -36,30 +33,30 @@ def entry_of(entry: DatasetTable, salt: bytes) -> DatasetEntry:
     Raises:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
-    schema = read_schema(entry.schema_file)
-    for place in (entry.data, entry.holdout):
+    schema = read_schema(source.schema_file)
+    for place in (source.data, source.holdout):
         if isinstance(place, Path):
-            check_detected(place, entry.format.value)
-    with _opened(entry, schema) as source:
-        digest = source.digest(salt)
-        version, kind = source.version(salt, digest), source.version_kind
-        covers_values = source.covers_values
+            check_detected(place, source.format)
+    with _opened(source, schema) as records:
+        digest = records.digest(salt)
+        version, kind = records.version(salt, digest), records.version_kind
+        covers_values = records.covers_values
     return DatasetEntry(
-        name=f"{PREFIX}{entry.name}",
+        name=f"{PREFIX}{source.name}",
         schema=schema,
-        policy=entry.policy,
-        data=entry.data,
-        format=entry.format.value,
+        policy=source.policy,
+        data=source.data,
+        format=source.format,
         version=version,
         digest=digest,
-        holdout=_holdout(entry, schema, salt),
-        declared=entry.measures,
+        holdout=_holdout(source, schema, salt),
+        declared=source.declared,
         version_kind=kind,
         covers_values=covers_values,
     )
 
 
-def check_rights(entry: DatasetTable, among: Iterable[DatasetTable]) -> bool:
+def check_rights(source: Source, among: Iterable[Source]) -> bool:
     """Whoever reads tables for a dataset can read what the settings declare, and change nothing.
 
     Args:
@@ -72,14 +69,14 @@ def check_rights(entry: DatasetTable, among: Iterable[DatasetTable]) -> bool:
         RoleNotReadOnlyError: A role may do more; names the statements that change it.
         DatasetUnavailableError: A database cannot be reached.
     """
-    tables = [place for place in (entry.data, entry.holdout) if isinstance(place, TableAddress)]
+    tables = [place for place in (source.data, source.holdout) if isinstance(place, TableAddress)]
     for address in tables:
         if address.engine == "postgresql":
             from gencard.controller.records.tables.rights import check_role  # noqa: PLC0415 - large libraries
 
             places = (place for one in among for place in (one.data, one.holdout))
             addresses = [place for place in places if isinstance(place, TableAddress)]
-            check_role(address, address.secret(), f"{PREFIX}{entry.name}", addresses)
+            check_role(address, address.secret(), f"{PREFIX}{source.name}", addresses)
     return not any(address.engine in ("spark", "sc") for address in tables)
 
 
@@ -97,26 +94,31 @@ class CheckedRecords:
 
 
 def check_records(
-    entry: DatasetTable, *, holdout: bool = False, progress: Callable[[int], None] = lambda _: None
+    source: Source,
+    pairs: Callable[[Domain], Sequence[Clique]],
+    *,
+    holdout: bool = False,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> CheckedRecords:
     """Read every record once, of the holdout where it is meant: all keep to the schema.
 
     Args:
+        pairs: Chooses the pairs of attributes whose small cells are counted.
         progress: Told the number of records of a file that are read.
 
     Raises:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
-    schema = read_schema(entry.schema_file)
-    place = entry.holdout if holdout else None
-    naming = _naming(f"{PREFIX}{entry.name}: {'holdout' if holdout else 'data'}", entry.schema_file)
-    with naming, _opened(entry, schema, place, progress) as source:
+    schema = read_schema(source.schema_file)
+    place = source.holdout if holdout else None
+    naming = _naming(f"{PREFIX}{source.name}: {'holdout' if holdout else 'data'}", source.schema_file)
+    with naming, _opened(source, schema, place, progress) as records:
         undeclared: UndeclaredLevelError | None = None
         try:
-            source.check()
+            records.check()
         except UndeclaredLevelError as error:
             undeclared = error
-        timed = {name: count for name, count in source.unzoned().items() if count}
+        timed = {name: count for name, count in records.unzoned().items() if count}
         for name in timed:  # says more of these values than that they are undeclared
             if schema.readings.get(name, PLAIN).zone:
                 raise without_offset(name)
@@ -124,12 +126,15 @@ def check_records(
                 raise without_zone(name)
         if undeclared is not None:
             raise undeclared
-        adjustments = source.adjustments()
+        adjustments = records.adjustments()
         adjustments |= {name: Adjustments(timed=count) for name, count in timed.items()}
         adjustments |= {
-            name: Adjustments(texts=count) for name, count in source.texts_by_value().items()
+            name: Adjustments(texts=count) for name, count in records.texts_by_value().items()
         }
-        return CheckedRecords(adjustments, None if holdout else _small_cells(source, entry, schema))
+        if holdout:
+            return CheckedRecords(adjustments, None)
+        allowed = pairs(schema.coding.domain)
+        return CheckedRecords(adjustments, _small_cells(records, source.policy, schema, allowed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +188,15 @@ _NAMED_CELLS = 3
 """Cells of a table that are named."""
 
 
-def _small_cells(source: RecordSource, entry: DatasetTable, schema: PublicSchema) -> SmallCells:
+def _small_cells(
+    source: RecordSource,
+    policy: Policy,
+    schema: PublicSchema,
+    pairs: Sequence[Clique],
+) -> SmallCells:
     """Count the cells that an exact release of the pairs would show."""
-    domain, policy = schema.coding.domain, entry.policy
+    domain = schema.coding.domain
     threshold = policy.transform.threshold or FEW
-    pairs = [
-        pair for pair in combinations(domain.attributes, 2) if objection(pair, policy, domain) is None
-    ]
     singles: list[Clique] = [(name,) for name in domain.attributes]
     tables = source.count([*singles, *pairs])
     numbers = schema.coding.with_step
@@ -249,20 +256,21 @@ def _naming(place: str, schema_file: Path) -> Iterator[None]:
         raise
 
 
-def _holdout(entry: DatasetTable, schema: PublicSchema, salt: bytes) -> Holdout | None:
-    if entry.holdout is None:
+def _holdout(source: Source, schema: PublicSchema, salt: bytes) -> Holdout | None:
+    if source.holdout is None:
         return None
-    with _opened(entry, schema, entry.holdout) as source:
-        digest = source.digest(salt)
-        return Holdout(entry.holdout, source.version(salt, digest), digest)
+    with _opened(source, schema, source.holdout) as records:
+        digest = records.digest(salt)
+        return Holdout(source.holdout, records.version(salt, digest), digest)
 
 
 def _opened(
-    entry: DatasetTable,
+    source: Source,
     schema: PublicSchema,
     place: Path | TableAddress | None = None,
     held: Callable[[int], None] | None = None,
 ) -> AbstractContextManager[RecordSource]:
-    place = place or entry.data
-    file_format, persons = entry.format.value, schema.persons()
-    return open_source(place, schema, file_format, persons, secret=secret_of(place), held=held)
+    place = place or source.data
+    return open_source(
+        place, schema, source.format, schema.persons(), secret=secret_of(place), held=held
+    )

@@ -22,10 +22,10 @@ from gencard.controller.cards.audit_state import is_audited, is_private
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.released import released_before
 from gencard.controller.jobs import tasks
-from gencard.controller.jobs.descriptions import NOTHING, Descriptions
-from gencard.controller.jobs.tasks import Before
+from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import refund, single_attempt
 from gencard.controller.operations.run import VERSIONS, Run, scratch_folder
+from gencard.controller.questions.before import NOTHING_BEFORE, Before
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import SPENT_ON, Releases
@@ -196,7 +196,7 @@ class ReleaseRun:
     def _beside(self, tx: Connection, card: CardTerms) -> Before:
         """What was released before, beside which exact sums are judged; nothing where there are none."""
         if not card.terms.sums or card.terms.privacy.noisy:
-            return NOTHING
+            return NOTHING_BEFORE
         dataset, version = card.terms.dataset, card.version
         return released_before(tx, self.cards, dataset=dataset, version=version, but=card.name)
 

@@ -6,10 +6,9 @@ without a limit: a few callers that open calls and send nothing would otherwise 
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count
@@ -20,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from gencard.controller.people.identities import tls_key_id
-from gencard.core.errors import ServiceBusyError, UnauthenticatedError
+from gencard.core.errors import UnauthenticatedError
 from gencard.wire.signatures.identity import Identity, Role
 
 ANALYST, AUDITOR, STEWARD = Role.ANALYST, Role.AUDITOR, Role.STEWARD
@@ -182,120 +181,6 @@ def _certificate(pem: bytes) -> x509.Certificate:
     except ValueError:
         pass
     raise UnauthenticatedError
-
-
-EXEMPT_AT_A_TIME = 4
-"""Of calls that count against no other limit, for each caller: they take threads, too."""
-
-MOST_BUCKETS = 1_000
-"""Beyond so many callers, those who have their whole share again are forgotten."""
-
-BURST_SECONDS = 10
-"""So many seconds' calls may come at once, after as long a pause."""
-
-PARTS_PER_CALL = 1_000
-"""Every so many parts of one message count as one call more: their check costs as much time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How much of the service callers may have.
-
-    Args:
-        per_identity: Calls of one identity at a time.
-        calls: Calls of everybody at a time; what is exempt comes on top.
-        per_second: Calls of one identity by the second, in the long run.
-        request_seconds: How long a caller may take for one message.
-    """
-
-    per_identity: int
-    calls: int
-    per_second: float
-    request_seconds: float
-
-    @property
-    def streams(self) -> int:
-        """Of one connection at a time: as many calls as the guard would admit of one caller."""
-        return self.per_identity + EXEMPT_AT_A_TIME
-
-
-@dataclass(slots=True)
-class Shares:
-    """Counts calls by the URI of their caller.
-
-    Args:
-        now: Seconds, never going back.
-    """
-
-    bounds: Bounds
-    now: Callable[[], float] = time.monotonic
-    _running: Counter[str] = field(default_factory=Counter)
-    _exempt: Counter[str] = field(default_factory=Counter)
-    _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Calls left at a moment."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @contextmanager
-    def taken(self, who: str) -> Iterator[None]:
-        """Room for one call, given back at the end.
-
-        Raises:
-            ServiceBusyError: The caller has too many at a time or by the second, or everybody together.
-        """
-        with self._lock:
-            # the caller's own limit comes first: otherwise a busy caller learns the load of others
-            if self._running[who] >= self.bounds.per_identity:
-                raise ServiceBusyError(what="concurrent calls of one certificate")
-            if self._running.total() >= self.bounds.calls:
-                raise ServiceBusyError(what="concurrent calls")
-            self._draw(who)
-            self._running[who] += 1
-        yield from self._until_done(self._running, who)
-
-    @contextmanager
-    def exempt(self, who: str) -> Iterator[None]:
-        """Room for one call that counts against no other limit.
-
-        Raises:
-            ServiceBusyError: The caller has ``EXEMPT_AT_A_TIME`` already.
-        """
-        with self._lock:
-            if self._exempt[who] >= EXEMPT_AT_A_TIME:
-                raise ServiceBusyError(what="concurrent calls of one certificate")
-            self._exempt[who] += 1
-        yield from self._until_done(self._exempt, who)
-
-    def weigh(self, who: str, parts: int) -> None:
-        """Count a message of many parts as more calls than one; those that follow are refused for it."""
-        if parts >= PARTS_PER_CALL:
-            with self._lock:
-                left, before = self._buckets.get(who, (0.0, self.now()))
-                self._buckets[who] = left - parts // PARTS_PER_CALL, before
-
-    def _until_done(self, counter: Counter[str], who: str) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            with self._lock:
-                counter[who] -= 1
-                if not counter[who]:  # addresses of strangers are without end
-                    del counter[who]
-
-    def _draw(self, who: str) -> None:
-        """Take one call out of a bucket that fills by the second."""
-        rate, now = self.bounds.per_second, self.now()
-        most = max(rate * BURST_SECONDS, 1.0)
-        left, before = self._buckets.get(who, (most, now))
-        left = min(most, left + rate * (now - before))
-        # a refused call takes nothing from the bucket: retrying does not extend the wait
-        if left < 1:
-            raise ServiceBusyError(what="calls per second of one certificate")
-        if len(self._buckets) > MOST_BUCKETS:
-            full = {
-                one for one, (left, then) in self._buckets.items() if left + rate * (now - then) >= most
-            }
-            self._buckets = {one: bucket for one, bucket in self._buckets.items() if one not in full}
-        self._buckets[who] = left - 1, now
 
 
 class Patience:

@@ -24,17 +24,15 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from grpc_status import rpc_status
 
-from gencard.controller.base.fair_use import CallTurns, traced, working_for
+from gencard.controller.base.fair_use import Bounds, CallTurns, Shares, traced, working_for
 from gencard.controller.service.access import (
     EXEMPT,
     MAY_CALL,
     UNQUEUED,
     Admits,
-    Bounds,
     Caller,
     OpenCalls,
     Patience,
-    Shares,
     caller_of,
 )
 from gencard.core.errors import (

@@ -15,8 +15,8 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from gencard.controller.controller_state import quotas_of
 from gencard.controller.settings.settings import Settings
-from gencard.controller.state.quotas import quotas_of
 from gencard.files import KEY_LIMIT, read_file
 
 SECONDS = 4.0

@@ -1,39 +1,28 @@
 """The gRPC server: bounds, TLS, health, an end that waits for what runs; and the one that stands by."""
 
 import errno
-import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import grpc
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
-from cryptography.x509 import load_pem_x509_certificates
 from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import HealthServicer
 from grpc_status import rpc_status
 
-from gencard.controller.base.files import secret_bytes
+from gencard.controller.base.fair_use import EXEMPT_AT_A_TIME
+from gencard.controller.base.listening import TlsFiles, _close, bound, unusable
 from gencard.controller.base.logs import silence_grpc
-from gencard.controller.service.access import EXEMPT_AT_A_TIME, MAY_CALL
+from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.health import STANDBY
 from gencard.controller.state.leadership import LOOK_EVERY, Leadership
-from gencard.core.errors import InvalidInputError, NotLeadingError
-from gencard.files import KEY_LIMIT, read_file
+from gencard.core.errors import NotLeadingError
 from gencard.wire.codecs.error_table import status_message
 
-UNLOCKED_BY = "server.key_passphrase_file"
 MESSAGE_BYTES = 4 * 1024 * 1024
 METADATA_BYTES = 8 * 1024
 HARD_METADATA_BYTES = 16 * 1024
@@ -72,84 +61,28 @@ Registration = Callable[[grpc.Server], None]
 """Adds one service to a server."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """Where certificate, key and authority lie; read again when they change.
+def credentials_of(tls: TlsFiles) -> grpc.ServerCredentials:
+    """Mutual TLS whose files may be replaced while the server runs."""
+    stamps = [tls.stamp()]
 
-    Args:
-        passphrase: File of the passphrase of an encrypted key.
-    """
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        stamp = tls.stamp()
+        if stamp == stamps[0]:
+            return None
+        fresh = _configuration(tls)
+        stamps[0] = stamp
+        return fresh
 
-    certificate: Path
-    key: Path
-    authority: Path
-    passphrase: Path | None = None
-
-    def read(self) -> grpc.ServerCertificateConfiguration:
-        """What gRPC wants of them; raises InvalidInputError where one is not what it should be."""
-        certificate = _certificate(self.certificate, "server.certificate")
-        authority = _certificate(self.authority, "server.authority")
-        pair = (self._plain_key(), certificate)
-        return grpc.ssl_server_certificate_configuration([pair], authority)
-
-    def password(self) -> str:
-        """The passphrase of the key; empty where it has none, so that nobody is asked for one."""
-        if self.passphrase is None:
-            return ""
-        try:
-            return secret_bytes(self.passphrase, UNLOCKED_BY).decode().rstrip("\r\n")
-        except UnicodeDecodeError:
-            pass
-        raise InvalidInputError(field=UNLOCKED_BY, problem="is not text in UTF-8")
-
-    def _plain_key(self) -> bytes:
-        """The key as gRPC takes it, which knows no passphrase: decrypted in memory alone."""
-        content, password = secret_bytes(self.key, "server.key"), self.password()
-        if not password and b"ENCRYPTED" not in content:
-            return content
-        field, problem = UNLOCKED_BY, "does not open server.key"
-        try:
-            key = load_pem_private_key(content, password.encode() or None)
-            return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        except TypeError:  # a passphrase without need, or none where one is needed
-            if password:
-                problem = "is not needed: server.key has no passphrase"
-            else:
-                field, problem = "server.key", f"has a passphrase; name its file in {UNLOCKED_BY}"
-        except (ValueError, UnsupportedAlgorithm):
-            pass
-        raise InvalidInputError(field=field, problem=problem)
-
-    def stamp(self) -> tuple[int, ...]:
-        return tuple(path.stat().st_mtime_ns for path in (self.certificate, self.key, self.authority))
-
-    def credentials(self) -> grpc.ServerCredentials:
-        """Mutual TLS whose files may be replaced while the server runs."""
-        stamps = [self.stamp()]
-
-        def fetch() -> grpc.ServerCertificateConfiguration | None:
-            stamp = self.stamp()
-            if stamp == stamps[0]:
-                return None
-            fresh = self.read()
-            stamps[0] = stamp
-            return fresh
-
-        return grpc.dynamic_ssl_server_credentials(
-            self.read(),
-            fetch,  # type: ignore[arg-type]  # the stub forgets that None means "as before"
-            require_client_authentication=True,  # strangers never reach the HTTP/2 parser
-        )
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(tls),
+        fetch,  # type: ignore[arg-type]  # the stub forgets that None means "as before"
+        require_client_authentication=True,  # strangers never reach the HTTP/2 parser
+    )
 
 
-def _certificate(path: Path, field: str) -> bytes:
-    """A file of certificates; gRPC would take any bytes, and speak of the address."""
-    pem = read_file(path, field, KEY_LIMIT)
-    try:
-        load_pem_x509_certificates(pem)
-    except ValueError:
-        raise InvalidInputError(field=field, problem="is not a certificate in PEM") from None
-    return pem
+def _configuration(tls: TlsFiles) -> grpc.ServerCertificateConfiguration:
+    pair, authority = tls.read()
+    return grpc.ssl_server_certificate_configuration([pair], authority)
 
 
 @dataclass(slots=True)
@@ -237,104 +170,12 @@ def bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
             if tls is None:
                 taken = server.add_insecure_port(place)
             else:
-                taken = server.add_secure_port(place, tls.credentials())
+                taken = server.add_secure_port(place, credentials_of(tls))
         except RuntimeError:
             taken = 0
         if taken != port:  # another process was faster
-            raise _unusable("server.address", place, errno.EADDRINUSE)
+            raise unusable("server.address", place, errno.EADDRINUSE)
     return int(places[0][1])
-
-
-_PROBLEMS: Mapping[int | None, tuple[str, str]] = {
-    errno.EADDRINUSE: (
-        "is in use by another process",
-        "Stop that process (`ss -ltnp` shows it), or set another port in {}.",
-    ),
-    errno.EACCES: ("may not be used by this account", "Set a port from 1024 to 65535 in {}."),
-}
-_FOREIGN = (
-    "is not an address of this machine",
-    "Set a host of this machine in {}, such as localhost or 0.0.0.0.",
-)
-
-
-def _unusable(field: str, place: str, number: int | None) -> InvalidInputError:
-    """The error about ``host:port`` that cannot be listened on, by the number of the system's error."""
-    problem, advice = _PROBLEMS.get(number, _FOREIGN)
-    return InvalidInputError(field=field, problem=f"{problem}: {place}", advice=advice.format(field))
-
-
-_LOOPBACK: Mapping[socket.AddressFamily, str] = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
-_TRIES = 20
-"""Free ports that are tried until one is free at every address."""
-
-
-def bound(address: str, field: str) -> list[socket.socket]:
-    """Sockets bound to every address that the host of ``host:port`` has: all of them, or none.
-
-    ``localhost`` has both loopback addresses, whatever the machine's list of hosts says, since clients
-    try both. ``[::]`` takes IPv4 too. Port 0 takes one port that is free at every address.
-
-    Raises:
-        InvalidInputError: The host has no address, or one of them is held by another process or is not
-            this machine's.
-    """
-    host, _, port = address.rpartition(":")
-    places = _places(host.strip("[]"), field)
-    for last in (False,) * (_TRIES - 1) + (True,):
-        sockets: list[socket.socket] = []
-        try:
-            for place in places:
-                free = sockets[0].getsockname()[1] if sockets else int(port)
-                sockets.append(_bound(*place, free))
-            return sockets
-        except OSError as error:
-            _close(sockets)
-            if int(port) or last or error.errno != errno.EADDRINUSE:
-                where = f"[{place[1]}]:{port}" if ":" in place[1] else f"{place[1]}:{port}"
-                raise _unusable(field, where, error.errno) from None
-    raise AssertionError  # the last try returns or raises
-
-
-def _close(sockets: Sequence[socket.socket]) -> None:
-    for sock in sockets:
-        sock.close()
-
-
-def _places(host: str, field: str) -> list[tuple[socket.AddressFamily, str]]:
-    """Families and addresses of a host, without families that this machine does not have."""
-    try:
-        answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError):
-        raise InvalidInputError(field=field, problem=f"names a host without address: {host}") from None
-    places: dict[tuple[socket.AddressFamily, str], None]
-    places = {(family, str(place[0])): None for family, _, _, _, place in answers if family in _LOOPBACK}
-    if host == "localhost":
-        places |= dict.fromkeys((family, own) for family, own in _LOOPBACK.items())
-    missing = {family for family, _ in places if not _has(family)}
-    return [place for place in places if place[0] not in missing or missing == set(_LOOPBACK)]
-
-
-def _has(family: socket.AddressFamily) -> bool:
-    """Whether this machine has a family of addresses at all: containers often have IPv4 alone."""
-    try:
-        _bound(family, _LOOPBACK[family], 0).close()
-    except OSError:
-        return False
-    return True
-
-
-def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
-        sock.bind((host, port))
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 _THREADS = 4

@@ -17,17 +17,10 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gencard.controller.base.files import (
-    Address,
-    Section,
-    Stated,
-    Table,
-    TableOf,
-    is_loopback,
-    read_table,
-    refusal_of,
-)
+from gencard.controller.base.files import Section, Stated, Table, TableOf, read_table, refusal_of
+from gencard.controller.base.listening import Address, is_loopback
 from gencard.controller.boxes.entries import SANDBOX, BoxEntry, LendingTable, Name
+from gencard.controller.records.catalogue import Source
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.tables.address import TableAddress, place_of
 from gencard.controller.sandbox.limits import Isolation, SandboxSettings
@@ -301,6 +294,18 @@ class DatasetTable(Section):
     caps: Annotated[Caps, CAPS]
     """Budgets."""
 
+    @property
+    def source(self) -> Source:
+        return Source(
+            self.name,
+            self.schema_file,
+            self.data,
+            self.policy,
+            self.holdout,
+            self.format.value,
+            self.measures,
+        )
+
 
 class Settings(BaseSettings):
     """The sections of the file; what each is for stands in its own docstring."""
@@ -323,6 +328,10 @@ class Settings(BaseSettings):
     black_boxes: tuple[BoxEntry, ...] = ()
     lending: LendingTable = LendingTable()
     notify: NotifyTable = NotifyTable()
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(table.source for table in self.datasets)
 
     @classmethod
     def settings_customise_sources(

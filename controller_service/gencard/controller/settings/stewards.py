@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from gencard.controller.base.files import Address, Section, is_loopback
+from gencard.controller.base.files import Section
+from gencard.controller.base.listening import Address, is_loopback
 from gencard.core.errors import InvalidInputError
 
 Mailbox = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}$")]

@@ -15,7 +15,8 @@ from sqlalchemy import Connection, inspect, make_url, text
 from gencard.controller.audits.workers import RefusedWorkers
 from gencard.controller.base.disk import StateFiles
 from gencard.controller.base.files import secret_bytes
-from gencard.controller.notify.messages import certificate_ends
+from gencard.controller.controller_state import quotas_of
+from gencard.controller.people.certificates import certificate_ends
 from gencard.controller.records.records import check_rights
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.sandbox.analyses import check_libraries
@@ -34,7 +35,6 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.state import tables
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog, ahead_of
-from gencard.controller.state.quotas import quotas_of
 from gencard.controller.state.shared_files import SharedFiles
 from gencard.controller.wiring.serving import tls_files
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
@@ -219,7 +219,7 @@ def _tables(settings: Settings) -> Diagnosis:
     places = (place for entry in settings.datasets for place in (entry.data, entry.holdout))
     if not any(isinstance(place, TableAddress) for place in places):
         return Diagnosis("tables", Health.OK, "not configured")
-    known = [check_rights(entry, settings.datasets) for entry in settings.datasets]
+    known = [check_rights(source, settings.sources) for source in settings.sources]
     if not all(known):
         advice = "Allow the Spark account to read the declared tables only."
         return Diagnosis("tables", Health.WARNING, "rights on Spark cannot be queried", advice)

@@ -19,12 +19,14 @@ from rich.status import Status
 
 from gencard.controller.backup.backup import is_served
 from gencard.controller.base import logs
-from gencard.controller.base.files import listened_on, toml_text
+from gencard.controller.base.files import toml_text
+from gencard.controller.base.listening import listened_on
 from gencard.controller.drafting.folder import ADDRESS, Draft, draft
 from gencard.controller.drafting.undeclared import undeclared_values
 from gencard.controller.people.enrolment import PROJECT
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.people.identities import read_identities
+from gencard.controller.policy.statistics import allowed_pairs
 from gencard.controller.records.catalogue import PREFIX, Catalogue
 from gencard.controller.records.records import (
     SmallCells,
@@ -219,7 +221,7 @@ def check(
     settings = Settings.load(config)
     _check_files(settings)
     for entry in settings.datasets:
-        if not check_rights(entry, settings.datasets):
+        if not check_rights(entry.source, settings.sources):
             say(
                 f"{entry.name}: Spark does not report what its account may do besides reading "
                 "these tables."
@@ -279,7 +281,12 @@ def _check_all_records(
             try:
                 with console.status(f"Reading {entry.name}") as status:
                     progress = partial(_say_records, status, entry.name)
-                    checked = check_records(entry, holdout=holdout, progress=progress)
+                    checked = check_records(
+                        entry.source,
+                        partial(allowed_pairs, entry.policy),
+                        holdout=holdout,
+                        progress=progress,
+                    )
                 _say_adjustments(f"{entry.name}{' (holdout)' if holdout else ''}", checked.adjustments)
                 small += [(entry, checked.small)] if checked.small else []
             except UndeclaredLevelError as error:

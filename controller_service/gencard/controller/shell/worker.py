@@ -13,9 +13,8 @@ import typer
 from rich.markup import escape
 
 from gencard.controller.audits.workers import RefusedWorkers, log_worker
+from gencard.controller.base.listening import CLUSTER_CONTROLLER, MEMBER_FILES
 from gencard.controller.people.certificates import (
-    CLUSTER_CONTROLLER,
-    MEMBER_FILES,
     KeyPair,
     issue_member,
     new_authority,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gencard.controller.settings.settings import Settings
 from gencard.core.errors import QuotaExceededError, StorageReserveError
 
 if TYPE_CHECKING:  # the health check, which runs often, needs no database
@@ -82,17 +81,3 @@ class Quotas:
         if size > self.release_mib * _MIB:
             limit, setting = self.release_mib, "release_mib"
             raise QuotaExceededError(what="MiB of releases", limit=limit, setting=setting)
-
-
-def quotas_of(settings: Settings) -> Quotas:
-    """Bounds on what one analyst may fill, as the settings give them."""
-    limits = settings.limits
-    return Quotas(
-        limits.open_proposals,
-        limits.cards,
-        limits.card_mib,
-        limits.releases,
-        limits.release_mib,
-        limits.reserve_mib,
-        settings.state.folder,
-    )

@@ -15,11 +15,12 @@ from sqlalchemy import Connection, delete, insert, select, update
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.released import released_before
 from gencard.controller.jobs import tasks
-from gencard.controller.jobs.descriptions import NOTHING, Descriptions
-from gencard.controller.jobs.tasks import Before, RiskJob
+from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.jobs.tasks import RiskJob
 from gencard.controller.operations.failures import error_of_document
 from gencard.controller.operations.operations import Operations
 from gencard.controller.operations.run import Run
+from gencard.controller.questions.before import NOTHING_BEFORE, Before
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state import requests
 from gencard.controller.state.cards import ENDED
@@ -68,7 +69,7 @@ class ExactTables:
     version: str
     own: Proposal | None = None
     histograms: Clique = ()
-    before: Before = NOTHING
+    before: Before = NOTHING_BEFORE
     with_step: Clique = ()
     influence: float | None = None
 
@@ -190,7 +191,7 @@ class Risks:
             raise InvalidInputError(field="card", problem=NO_COUNTS, advice=BOUNDED)
         version, names = dataset_entry.version, tuple(sorted(others))
         histograms = tuple(sorted({name for one in exact for name in one.histograms}))
-        before = NOTHING
+        before = NOTHING_BEFORE
         if own is not None and own.sums:
             dataset = dataset_entry.name
             before = released_before(tx, self.cards, dataset=dataset, version=version, but=card.name)

@@ -107,7 +107,7 @@ class Reloading:
             changed = table.model_copy(update=update), replace(entry, policy=newer.policy)
             try:
                 with suppress(DatasetUnavailableError):  # caps can be lowered while a database is away
-                    check_rights(changed[0], settings.datasets)
+                    check_rights(changed[0].source, settings.sources)
                 self._check([*served[:place], changed, *served[place + 1 :]])
                 served[place] = changed
             except GencardError as error:
@@ -117,8 +117,8 @@ class Reloading:
                 served[place] = table.model_copy(update={"caps": lowered}), entry
         for table in tables.values():
             try:
-                check_rights(table, settings.datasets)
-                added = [*served, (table, entry_of(table, self._state.salt))]
+                check_rights(table.source, settings.sources)
+                added = [*served, (table, entry_of(table.source, self._state.salt))]
                 self._check(added)
                 served = added
             except GencardError as error:

@@ -18,7 +18,9 @@ from gencard.controller.audits.resumption import Journals, tidy
 from gencard.controller.audits.run import AuditRun
 from gencard.controller.backup.backup import state_lock
 from gencard.controller.backup.restoration import check_restored
+from gencard.controller.base.fair_use import Bounds
 from gencard.controller.base.files import secret_bytes
+from gencard.controller.base.listening import TlsFiles
 from gencard.controller.cards.audit_state import CardAudits
 from gencard.controller.cards.negotiations import Negotiations, Retention
 from gencard.controller.controller_state import ControllerState, open_controller_state, utc_now
@@ -37,7 +39,6 @@ from gencard.controller.releases.evaluations import EvaluationRun, Evaluations
 from gencard.controller.releases.releases import KIND as RELEASE
 from gencard.controller.releases.releases import Releases
 from gencard.controller.releases.run import ReleaseRun
-from gencard.controller.service.access import Bounds
 from gencard.controller.service.answers import AnswersServicer, answer_response
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.negotiation import CatalogServicer, NegotiationServicer
@@ -50,7 +51,7 @@ from gencard.controller.service.operations import (
     release_response,
 )
 from gencard.controller.service.releases import AuditServicer, MeasuresServicer, SynthesisServicer
-from gencard.controller.service.server import Registration, Service, TlsFiles, stand_by, start
+from gencard.controller.service.server import Registration, Service, stand_by, start
 from gencard.controller.service.stewards import StewardServicer
 from gencard.controller.settings.settings import Limits, Settings
 from gencard.controller.state.leadership import Leadership
@@ -271,8 +272,8 @@ class _DatasetReading:
     def _read(self) -> None:
         with suppress(GencardError):  # the start reads again what is missing, and says why it cannot
             salt = secret_bytes(self._settings.signing.version_salt, "signing.version_salt")
-            for table in self._settings.datasets:
-                self._entries.append(entry_of(table, salt))
+            for source in self._settings.sources:
+                self._entries.append(entry_of(source, salt))
 
     def entries(self) -> tuple[DatasetEntry, ...]:
         """Once all are read."""
@@ -359,8 +360,8 @@ def _served(
 ) -> Controller:
     leadership, reading = (leading.leadership, leading.reading) if leading else (None, None)
     people = read_identities(settings.signing.identities)
-    for entry in settings.datasets:
-        check_rights(entry, settings.datasets)
+    for source in settings.sources:
+        check_rights(source, settings.sources)
     controller_state = open_controller_state(
         settings,
         clock,

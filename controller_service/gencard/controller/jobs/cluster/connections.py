@@ -15,8 +15,8 @@ from typing import Any
 import grpc
 
 from gencard.controller.base.files import secret_bytes
+from gencard.controller.base.listening import MEMBER_FILES, worker_host
 from gencard.controller.jobs.cluster.orders import MalformedAnswerError, SentOrder, code_digest
-from gencard.controller.people.certificates import MEMBER_FILES, worker_host
 from gencard.core.errors import ClusterError
 from gencard.v1 import worker_pb2, worker_pb2_grpc
 

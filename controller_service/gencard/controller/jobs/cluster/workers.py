@@ -19,6 +19,7 @@ from cryptography import x509
 
 from gencard.boxes.registry import BOXES
 from gencard.controller.base.files import secret_bytes
+from gencard.controller.base.listening import CLUSTER_CONTROLLER, MEMBER_FILES
 from gencard.controller.jobs.cluster.connections import (
     BUSY,
     CHANNEL_OPTIONS,
@@ -27,7 +28,6 @@ from gencard.controller.jobs.cluster.connections import (
 )
 from gencard.controller.jobs.cluster.orders import code_digest, failure, order_of, recipe_of, refusal
 from gencard.controller.jobs.process import WorkerProcess
-from gencard.controller.people.certificates import CLUSTER_CONTROLLER, MEMBER_FILES
 from gencard.controller.sandbox.environment import CompiledCopies
 from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe
 from gencard.core.errors import (

@@ -1,5 +1,7 @@
 """A run beside all that was released of the same records before: answers, and exact statistics."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -8,8 +10,8 @@ from itertools import chain
 
 import numpy as np
 
-from gencard.controller.answers.run_question import Population, RunQuestion
-from gencard.controller.jobs.tasks import Before
+from gencard.controller.questions.before import Before
+from gencard.controller.questions.run_question import Population, RunQuestion
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding
@@ -68,7 +70,7 @@ class Earlier:
     sums: tuple[Sum, ...] = ()
 
     @classmethod
-    def of(cls, before: Before, coding: Coding) -> "Earlier":
+    def of(cls, before: Before, coding: Coding) -> Earlier:
         """Read the questions by the schema."""
         runs = (RunQuestion.of(one.question, coding, one.rules) for one in before.earlier)
         refused = (Population.of(one.question, coding, one.rules) for one in before.refused)
@@ -257,7 +259,7 @@ class Earlier:
         cliques = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
         return all(any(one <= {*clique} for clique in self.cliques) for one in cliques)
 
-    def _tells(self, run: RunQuestion, scope: "_Scope", dataset: Dataset, rules: Rules) -> Outcome:
+    def _tells(self, run: RunQuestion, scope: _Scope, dataset: Dataset, rules: Rules) -> Outcome:
         """The same of one lattice."""
         merging, domain = scope.merged, self.coding.domain
         attributes = domain.canonical(scope.attributes)
@@ -285,7 +287,7 @@ class Earlier:
         before = CountFacts.together(parts, len(lattice.changing))
         return tells_small_counts(_facts(run, merging, lattice, rules), before, lattice)
 
-    def _scopes(self, whole: "_Scope") -> Iterator["_Scope"]:
+    def _scopes(self, whole: _Scope) -> Iterator[_Scope]:
         """Around the run, then around each of its tables and each output that did not fit in before."""
         run = whole.run
         if whole.size <= MOST_WHOLE:  # in whole records, also where more outputs make it wide
@@ -298,7 +300,7 @@ class Earlier:
             if scope.attributes != whole.attributes and scope.size <= MOST_CELLS:
                 yield from self._around(scope)
 
-    def _around(self, scope: "_Scope") -> Iterator["_Scope"]:
+    def _around(self, scope: _Scope) -> Iterator[_Scope]:
         """Scopes that hold this one: each related output is in one of the first, as far as that fits.
 
         Those that add the fewest cells come first: many wide ones keep no narrow one out.
@@ -317,7 +319,7 @@ class Earlier:
         yield from joined or [scope]
 
     @staticmethod
-    def _grown(scope: "_Scope", related: Sequence[_Attributes]) -> "_Scope":
+    def _grown(scope: _Scope, related: Sequence[_Attributes]) -> _Scope:
         """With attributes of other outputs, those that add the fewest cells first."""
         while wider := [
             one
@@ -327,7 +329,7 @@ class Earlier:
             scope = min(wider, key=lambda one: (one.size, sorted(one.attributes)))
         return scope
 
-    def _related(self, scope: "_Scope", outputs: Iterable[RunQuestion | Clique]) -> list[_Attributes]:
+    def _related(self, scope: _Scope, outputs: Iterable[RunQuestion | Clique]) -> list[_Attributes]:
         """Attributes of runs and marginals that share some with a scope, or sources of some."""
         attributes = [
             (one.level_attributes, one.output.attributes)
@@ -386,7 +388,7 @@ class _Scope:
     valued: frozenset[str]
     tested: frozenset[str]
 
-    def with_(self, valued: frozenset[str], tested: frozenset[str]) -> "_Scope":
+    def with_(self, valued: frozenset[str], tested: frozenset[str]) -> _Scope:
         """With more attributes."""
         return replace(self, valued=self.valued | valued, tested=self.tested | tested)
 
@@ -394,7 +396,7 @@ class _Scope:
     def attributes(self) -> frozenset[str]:
         return self.valued | self.tested
 
-    def is_inside(self, other: "_Scope") -> bool:
+    def is_inside(self, other: _Scope) -> bool:
         """Whether another scope tells apart all that this one does."""
         return self.attributes <= other.attributes and self.valued <= other.valued
 
