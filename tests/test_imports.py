@@ -210,7 +210,7 @@ def test_no_servicer_reaches_the_vault_by_any_way(module):
 
 
 def test_a_running_service_never_takes_the_first_look_or_lists_values():
-    profile, values = (f"gencard.controller.records.{name}" for name in ("schema_draft", "undeclared"))
+    profile, values = (f"gencard.controller.drafting.{name}" for name in ("schema_draft", "undeclared"))
     tasks = {name for name in SOURCES if ".controller.jobs." in name}
     running = set().union(*map(reached_from, {"gencard.controller.wiring.serving", *tasks}))
     assert "gencard.controller.records.vault" in running

@@ -12,8 +12,7 @@ from examples.fair_survey import ATTRIBUTES, SCHEMA, write_records
 from gencard.controller.jobs import answering
 from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.process import Done, packed, received, unpacked
-from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Records
-from gencard.controller.questions.before import Before, EndedQuestion
+from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Before, EndedQuestion, Records
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault

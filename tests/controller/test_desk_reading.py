@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from gencard.controller.controller_state import open_controller_state
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.errors import InvalidInputError, InvalidNumberError, PermissionDeniedError
 from gencard.wire.signatures.identity import Identity
 from tests.page.waiting import let_wait

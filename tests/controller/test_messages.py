@@ -42,11 +42,13 @@ from gencard.controller.jobs.tasks import (
     AnswerResult,
     AuditJob,
     AuditResult,
+    Before,
     BlackBoxJob,
     ClusterPart,
     CompareJob,
     CompareResult,
     DrawJob,
+    EndedQuestion,
     FindingDocument,
     KeepJob,
     KeepResult,
@@ -63,7 +65,6 @@ from gencard.controller.jobs.tasks import (
     SynthesisJob,
     ThinOutJob,
 )
-from gencard.controller.questions.before import Before, EndedQuestion
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.sandbox.analyses import AnalysisRecipe

@@ -242,7 +242,7 @@ def test_check_loads_no_pandas(tmp_path):
     entry = entry_of(tmp_path, **frame())
     entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
     settings_file = tmp_path / "entry.pickle"
-    settings_file.write_bytes(pickle.dumps(entry.source))
+    settings_file.write_bytes(pickle.dumps(entry))
     program = """if True:
         import pickle, sys
         from gencard.controller.records.records import check_records
@@ -264,7 +264,7 @@ def test_check_opens_the_file_once(tmp_path, monkeypatch):
     entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
     opened, enter = list[Path](), Records.__enter__
     monkeypatch.setattr(Records, "__enter__", lambda self: (opened.append(entry.data), enter(self))[1])
-    checked = check_records(entry.source, partial(allowed_pairs, entry.policy))
+    checked = check_records(entry, partial(allowed_pairs, entry.policy))
     assert opened == [entry.data]
     assert checked.adjustments["number"].rounded > 0
     assert checked.small is not None

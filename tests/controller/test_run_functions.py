@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.controller.jobs.answering import checked
-from gencard.controller.questions.before import Before, EndedQuestion
+from gencard.controller.jobs.measurement import earlier_of
+from gencard.controller.jobs.tasks import Before, EndedQuestion
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
@@ -118,7 +119,7 @@ def test_the_saved_answer_of_before_is_read_and_judged_beside():
             Attribute("weight", Edges((40.0, 60.0, 80.0, 120.0))),
         )
     )
-    earlier = Earlier.of(Before(earlier=(EndedQuestion(signed.question),)), coding)
+    earlier = earlier_of(Before(earlier=(EndedQuestion(signed.question),)), coding)
     assert earlier.runs[0].question.values["age"] == (8.0, 40.0, 82.5)
     rng = np.random.default_rng(2)
     few = np.where(np.arange(2_000) < 9, 0, rng.integers(1, 3, 2_000))

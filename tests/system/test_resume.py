@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gencard.controller.controller_state import open_controller_state
 from gencard.controller.jobs import process
 from gencard.controller.state.cards import list_cards
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.card.budget import SpendState
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

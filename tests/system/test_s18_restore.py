@@ -15,10 +15,11 @@ from gencard.client.checking.history import LOG_SEEN
 from gencard.client.shell.main import app as client_app
 from gencard.controller.backup.backup import DATABASE, FILE, digest_of_file, list_of
 from gencard.controller.backup.restoration import HELD
-from gencard.controller.controller_state import open_controller_state, utc_now
+from gencard.controller.controller_state import utc_now
 from gencard.controller.shell.main import app
 from gencard.controller.state import requests, stewards, tables
 from gencard.controller.state.stewards import LIFE, StoredDecision
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
     BudgetExceededError,

@@ -19,11 +19,12 @@ from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.client.shell.main import app as client_app
 from gencard.controller.base.files import signing_key
-from gencard.controller.controller_state import ControllerState, open_controller_state
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.people import signing_keys
 from gencard.controller.people.signing_keys import SigningKey, key_history
 from gencard.controller.shell.main import app
 from gencard.controller.state.log import event_of
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.errors import (
     InvalidInputError,
     StorageError,

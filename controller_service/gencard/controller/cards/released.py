@@ -7,7 +7,7 @@ from functools import lru_cache
 from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
-from gencard.controller.questions.before import Before, EndedQuestion
+from gencard.controller.jobs.tasks import Before, EndedQuestion
 from gencard.controller.state import results
 from gencard.controller.state.cards import names_of_measured, signed_card
 from gencard.controller.state.results import RunRow, RunState, RunTier

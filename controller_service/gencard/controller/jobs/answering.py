@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gencard.controller.jobs.measurement import measured, records_as_stored
+from gencard.controller.jobs.measurement import earlier_of, measured, records_as_stored
 from gencard.controller.jobs.tasks import AnswerJob, AnswerResult
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Limited, NoisyRun, RunQuestion
@@ -60,7 +60,7 @@ def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
     check_answerable(run, job.numbers)
     if job.privacy is not None:
         return _noisy(job, job.privacy, run)
-    earlier = Earlier.of(job.before, coding)
+    earlier = earlier_of(job.before, coding)
     cliques = [earlier.attributes_with(run)]
     stored = earlier.stored_with(run)
     dataset, numbers = records_as_stored(cliques, stored, job.records)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from gencard.boxes.reference import ReferenceRecipe
 from gencard.controller.jobs.tasks import (
+    NOTHING_BEFORE,
     AnswerJob,
     AuditJob,
+    Before,
     BlackBoxJob,
     ClusterPart,
     CompareJob,
@@ -23,7 +25,6 @@ from gencard.controller.jobs.tasks import (
     SynthesisJob,
     ThinOutJob,
 )
-from gencard.controller.questions.before import NOTHING_BEFORE, Before
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe

@@ -17,7 +17,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gencard.controller.questions.before import NOTHING_BEFORE, Before
 from gencard.core.card.mechanism import Privacy, Transform, privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.sums import Sum
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from gencard.core.audit.plan import AuditPlan
     from gencard.core.audit.report import AuditReport
     from gencard.core.evaluation.material import AllowedTogether, Declared
+    from gencard.core.output_checks.populations import Rounded
     from gencard.core.output_checks.rules import Mark, Rules
     from gencard.core.program_outputs import Outputs
     from gencard.core.psi_risk.risk import PsiRisk
@@ -152,6 +152,44 @@ class ClusterPart:
     repeated: float
     cpu_seconds: int
     memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndedQuestion:
+    """Question of an earlier run, and how its condition is read.
+
+    Args:
+        rules: Version of the output rules under which it ended; empty if its condition means the same
+            now.
+    """
+
+    question: Question
+    rules: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """All that was or may be released of the same records before.
+
+    Args:
+        earlier: Questions of runs that are answered, or may be.
+        refused: Questions of runs that were refused or have failed; their populations are remembered.
+        released: Marginals that cards have released exactly.
+        rounded: Marginals that cards have released rounded.
+        histograms: Attributes whose histograms cards have released exactly.
+        sums: Sums that cards have released exactly.
+    """
+
+    earlier: tuple[EndedQuestion, ...] = ()
+    refused: tuple[EndedQuestion, ...] = ()
+    released: tuple[Clique, ...] = ()
+    rounded: tuple[Rounded, ...] = ()
+    histograms: Clique = ()
+    sums: tuple[Sum, ...] = ()
+
+
+NOTHING_BEFORE = Before()
+"""Nothing was released of these records."""
 
 
 @dataclass(frozen=True, slots=True)

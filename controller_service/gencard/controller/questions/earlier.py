@@ -10,7 +10,6 @@ from itertools import chain
 
 import numpy as np
 
-from gencard.controller.questions.before import Before
 from gencard.controller.questions.run_question import Population, RunQuestion
 from gencard.core.answers.margins import RecordMargins
 from gencard.core.card.sums import Sum
@@ -68,14 +67,6 @@ class Earlier:
     rounded: tuple[Rounded, ...] = ()
     histograms: Clique = ()
     sums: tuple[Sum, ...] = ()
-
-    @classmethod
-    def of(cls, before: Before, coding: Coding) -> Earlier:
-        """Read the questions by the schema."""
-        runs = (RunQuestion.of(one.question, coding, one.rules) for one in before.earlier)
-        refused = (Population.of(one.question, coding, one.rules) for one in before.refused)
-        exact = before.histograms, before.sums
-        return cls(coding, tuple(runs), before.released, tuple(refused), before.rounded, *exact)
 
     @property
     def tables(self) -> tuple[Clique, ...]:
