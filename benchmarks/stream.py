@@ -32,7 +32,7 @@ from pyarrow import flight
 
 from benchmarks import bench, stream_parts
 from gencard.client import Analyst, all_marginals
-from gencard.client.checking.agreement import Agreement
+from gencard.client.agreement import Agreement
 from gencard.client.connection.tables import fetch_rows
 from gencard.controller.drafting.folder import draft
 from gencard.wire.signatures.identity import Role

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from gencard.client import Answer, answer
 from gencard.client.answers.answering import answer_from
 from gencard.client.answers.display import CoefficientPlot, Interval, digits
-from gencard.client.answers.question import KINDS, TAKES, AnswerOptions, Question
+from gencard.client.question import KINDS, TAKES, AnswerOptions, Question
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.answers import answer as core_answer

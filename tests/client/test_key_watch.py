@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.client import Analyst
 from gencard.client.checking.bundle import Bundle, Keys, rebuild
-from gencard.client.checking.history import KEYS_SEEN
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
+from gencard.client.connection.keys import KEYS_SEEN
 from gencard.core.errors import VerificationError
 from gencard.wire.documents.key_history import CARDS, LOG, KeyChange, changes_file
 from gencard.wire.signatures.canonical import time_text

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from typer.testing import CliRunner
 
 from gencard.client import Analyst
-from gencard.client.checking.agreement import Agreement
+from gencard.client.agreement import Agreement
 from gencard.client.checking.bundle import Bundle, Keys, with_fingerprint
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials, private_key

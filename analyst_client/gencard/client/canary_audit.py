@@ -8,9 +8,9 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gencard.client.agreement import Agreement
 from gencard.client.arguments import checked_number, checked_rows
 from gencard.client.audit_run import NoticedBox
-from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, progress_bar
 from gencard.client.connection.tables import RemoteBox
 from gencard.client.display import Displayable, Facts, Grid, Part

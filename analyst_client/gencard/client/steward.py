@@ -9,12 +9,12 @@ from uuid import uuid4
 
 from google.protobuf.empty_pb2 import Empty
 
-from gencard.client.analyst import Party
 from gencard.client.arguments import checked, instance, optional_text
 from gencard.client.catalogue import list_spends
 from gencard.client.checking.history import LogWatch
 from gencard.client.connection.connection import (
     Connection,
+    Party,
     ProgressDisplay,
     pages,
     progress_bar,

@@ -11,9 +11,9 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from uuid import uuid4
 
+from gencard.client.agreement import Agreement
 from gencard.client.answers.answer import Answer
 from gencard.client.answers.running import fetch
-from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, progress_bar, result_of
 from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.release import Release

@@ -6,12 +6,12 @@ from datetime import datetime
 from functools import partial
 from uuid import uuid4
 
+from gencard.client.agreement import Agreement
 from gencard.client.answers.answer import Answer
-from gencard.client.answers.question import Question as AnalystQuestion
-from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.history import LogWatch
 from gencard.client.checking.signing import checked_signed_answer
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
+from gencard.client.question import Question as AnalystQuestion
 from gencard.core.answers import answer as core_answer
 from gencard.core.card.budget import Price
 from gencard.core.errors import (

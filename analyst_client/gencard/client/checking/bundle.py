@@ -7,10 +7,10 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.checking.history import known_history
 from gencard.client.checking.replay import rebuilt
 from gencard.client.checking.signing import card_of_statement, card_payload, checked_receipt
 from gencard.client.connection.credentials import Credentials
+from gencard.client.connection.keys import known_history
 from gencard.client.files.folder import WELL_KNOWN
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.catalogue import CatalogueEntry
 from gencard.core.card.card import Card, Offer
 from gencard.core.card.terms import CardTerms, Proposal, Tier
+from gencard.core.catalogue import CatalogueEntry
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.types import VersionKind
 from gencard.wire.documents.answer_document import (

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gencard.client import evaluation
+from gencard.client.agreement import Agreement
 from gencard.client.audit_run import known_audits
 from gencard.client.catalogue import get_dataset
-from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay
 from gencard.client.evaluation import CardMeasures
 from gencard.client.report.card_report import CardReport, LeftOut

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from gencard.client.checking.agreement import Agreement
+from gencard.client.agreement import Agreement
 from gencard.client.checking.bundle import Bundle
 from gencard.client.files.folder import make_folder
 from gencard.client.files.rows import read_numbered, unread_columns

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from gencard.client.arguments import checked_rows, checked_seed
-from gencard.client.checking.history import Checkpoint, LogWatch
+from gencard.client.checking.history import LogWatch
 from gencard.client.checking.replay import (
     Replayed,
     check_delivered_frame,
@@ -30,6 +30,7 @@ from gencard.client.connection.connection import (
     progress_bar,
     result_of,
 )
+from gencard.client.connection.keys import Checkpoint
 from gencard.client.connection.tables import fetch_rows
 from gencard.client.files import folder
 from gencard.client.files.psi_tables import NamedPsi
