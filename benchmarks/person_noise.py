@@ -28,7 +28,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.card.mechanism import noise_with
 from gencard.core.card.noise import AddedNoise, Mechanism, Noise
 from gencard.core.coding import Attribute, Coding, Labels
-from gencard.core.noise import epsilon_of, noisy_marginal
+from gencard.core.statistics.noise import epsilon_of, noisy_marginal
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray
 

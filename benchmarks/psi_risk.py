@@ -20,10 +20,10 @@ from benchmarks.adult import adult
 from benchmarks.count import records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.psi_risk.released import CellBounds, ReleasedTables
-from gencard.core.psi_risk.risk import PsiRisk, psi_risk
-from gencard.core.psi_risk.wide import bounds_of_four, equations
 from gencard.core.statistics.counting import count
+from gencard.measures.psi_risk.released import CellBounds, ReleasedTables
+from gencard.measures.psi_risk.risk import PsiRisk, psi_risk
+from gencard.measures.psi_risk.wide import bounds_of_four, equations
 
 CENSUS_RECORDS = 570_000
 REFEREE_RECORDS = 10_000

@@ -21,17 +21,17 @@ from benchmarks import bench
 from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.privacy.canaries.canaries import (
+from gencard.core.types import FloatArray
+from gencard.measures.privacy.canaries.canaries import (
     Reconstruction,
     draw_cells,
     draw_points,
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.core.privacy.canaries.counts import hit_count
-from gencard.core.privacy.canaries.epsilon_bound import Cube
-from gencard.core.privacy.canaries.sums import published_bound, sum_bound
-from gencard.core.types import FloatArray
+from gencard.measures.privacy.canaries.counts import hit_count
+from gencard.measures.privacy.canaries.epsilon_bound import Cube
+from gencard.measures.privacy.canaries.sums import published_bound, sum_bound
 
 Bounds = tuple[float, float, float]
 """Epsilon by the published sum (NaN among levels), the refined sum and the count."""

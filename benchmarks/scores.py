@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from benchmarks import bench
 from gencard.core.dataset import Dataset
-from gencard.core.privacy.uniques import replicated_uniques
-from gencard.core.utility.table_utility import table_utilities
+from gencard.measures.privacy.uniques import replicated_uniques
+from gencard.measures.utility.table_utility import table_utilities
 
 Array = NDArray[np.float64]
 

@@ -20,8 +20,8 @@ from pydantic.fields import FieldInfo
 from gencard.boxes.registry import BOXES
 from gencard.controller.base.files import TableOf
 from gencard.controller.settings.settings import Settings
-from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import GENERATORS
+from gencard.measures.evaluation.registry import EVALUATIONS
 
 PAGE = Path(__file__).with_suffix(".md")
 

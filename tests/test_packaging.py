@@ -22,7 +22,19 @@ LOCKS = {
     "analyst_client/requirements.lock": (("report", "parquet", "utility", "files"), ()),
 }
 ROOTS = ("protos", "shared", "controller_service", "analyst_client")
-ROOMS = {"boxes", "files", "formulas", "run", "v1", "wire", "core", "shell", "controller", "client"}
+ROOMS = {
+    "analysis",
+    "boxes",
+    "files",
+    "measures",
+    "run",
+    "v1",
+    "wire",
+    "core",
+    "shell",
+    "controller",
+    "client",
+}
 EXTRAS = {"alembic", "duckdb", "jinja2", "matplotlib", "psycopg", "pyarrow", "pydantic", "sqlalchemy"}
 
 

@@ -19,7 +19,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.utility.fidelity import fidelity
+from gencard.measures.utility.fidelity import fidelity
 from gencard.wire.signatures.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_report import NASTY, Page, text_of

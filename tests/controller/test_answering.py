@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 from examples.fair_survey import ATTRIBUTES, SCHEMA, write_records
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.output_checks.rules import OUTPUT_RULES, USUAL_RULES
 from gencard.controller.jobs import answering
 from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.process import Done, packed, received, unpacked
@@ -16,12 +18,10 @@ from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Before, EndedQuesti
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
-from gencard.core.answers.answer import Answer
 from gencard.core.card.mechanism import privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
-from gencard.core.output_checks.rules import OUTPUT_RULES, USUAL_RULES
 from gencard.core.types import ignore_progress
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes

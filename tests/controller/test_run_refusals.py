@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import attacks_refusals
+from gencard.analysis.answers.kinds import KINDS
+from gencard.analysis.answers.trial import tried
+from gencard.analysis.output_checks.rules import OUTPUT_RULES, USUAL_RULES, Rule
 from gencard.controller.answers.decisions import Outcome
 from gencard.controller.answers.run import outcome_of
 from gencard.controller.jobs.answering import check_answerable, checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Population, RunQuestion
-from gencard.core.answers.kinds import KINDS
-from gencard.core.answers.trial import tried
 from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
-from gencard.core.output_checks.rules import OUTPUT_RULES, USUAL_RULES, Rule
 from gencard.wire.documents.answer_document import Question
 
 CODING = Coding(

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import Mechanism, gaussian, laplace
-from gencard.core.noise import epsilon_of, rho_of, rho_of_pure, scales, sum_scales, together
 from gencard.core.statistics.linear import Function, LinearStatistic
+from gencard.core.statistics.noise import epsilon_of, rho_of, rho_of_pure, scales, sum_scales, together
 
 WEIGHTS = ((1,), (1, 1, 1), (5, 1, 2))
 STEP = 1e-4

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from formulaic import ModelSpec, model_matrix
 
-from gencard.core.answers.answer import Table
-from gencard.core.answers.survival import COLUMNS
-from gencard.core.output_checks import models, tables
-from gencard.core.output_checks.models import coarse_table
-from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule, Verdict, together
+from gencard.analysis.answers.answer import Table
+from gencard.analysis.answers.survival import COLUMNS
+from gencard.analysis.output_checks import models, tables
+from gencard.analysis.output_checks.models import coarse_table
+from gencard.analysis.output_checks.rules import USUAL_RULES, Colour, Rule, Verdict, together
 from tests.fixtures.acro.cases import ADULT, COUNTS, GROUPS, MODELS, NAMES, SD2011, SURVIVAL, TRUTHS
 from tests.shared_data import shared_file
 

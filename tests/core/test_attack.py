@@ -17,11 +17,11 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.privacy.attacks.attack import Attack, Proportion, Tables, drawn
-from gencard.core.privacy.attacks.neighbours import inference, linkability
-from gencard.core.privacy.attacks.singling_out import singling_out
-from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
-from gencard.core.privacy.records import Records
+from gencard.measures.privacy.attacks.attack import Attack, Proportion, Tables, drawn
+from gencard.measures.privacy.attacks.neighbours import inference, linkability
+from gencard.measures.privacy.attacks.singling_out import singling_out
+from gencard.measures.privacy.distances.gower import Gower, Missing, gower_of
+from gencard.measures.privacy.records import Records
 from tests.core.mixed import NUMERIC, tables
 from tests.core.mixed import adult as files
 from tests.core.oracles import read

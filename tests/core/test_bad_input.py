@@ -14,19 +14,19 @@ from gencard.core.errors import (
     InvalidNumberError,
     TooLargeError,
 )
-from gencard.core.privacy.attacks.attack import Tables
-from gencard.core.privacy.attacks.neighbours import inference, linkability, membership
-from gencard.core.privacy.attacks.singling_out import singling_out
-from gencard.core.privacy.canaries.canaries import reconstruct_cells
-from gencard.core.privacy.disclosure import disclosure_risk
-from gencard.core.privacy.distances.dcr import dcr, equal_share
-from gencard.core.privacy.distances.gower import Missing, gower_of
-from gencard.core.privacy.distances.nearest import clones, nearest
-from gencard.core.privacy.records import Records
-from gencard.core.privacy.uniques import replicated_uniques
-from gencard.core.utility.gap import Gap, gap_error
-from gencard.core.utility.propensity import regression_propensity, tree_pmse
-from gencard.core.utility.table_utility import marginal_error, mean_table_utility, table_utilities
+from gencard.measures.privacy.attacks.attack import Tables
+from gencard.measures.privacy.attacks.neighbours import inference, linkability, membership
+from gencard.measures.privacy.attacks.singling_out import singling_out
+from gencard.measures.privacy.canaries.canaries import reconstruct_cells
+from gencard.measures.privacy.disclosure import disclosure_risk
+from gencard.measures.privacy.distances.dcr import dcr, equal_share
+from gencard.measures.privacy.distances.gower import Missing, gower_of
+from gencard.measures.privacy.distances.nearest import clones, nearest
+from gencard.measures.privacy.records import Records
+from gencard.measures.privacy.uniques import replicated_uniques
+from gencard.measures.utility.gap import Gap, gap_error
+from gencard.measures.utility.propensity import regression_propensity, tree_pmse
+from gencard.measures.utility.table_utility import marginal_error, mean_table_utility, table_utilities
 
 NAMES = ("a", "b")
 

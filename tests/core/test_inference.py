@@ -8,22 +8,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gencard.core.answers.design import Question
-from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import RecordMargins
+from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.kinds import answered
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.formulas.answering import read_question
+from gencard.analysis.formulas.numbers import NumbersUsed
+from gencard.analysis.output_checks.populations import Condition, Merged
+from gencard.analysis.output_checks.released import of_rounded_counts, released
+from gencard.analysis.output_checks.rules import USUAL_RULES
+from gencard.analysis.output_checks.small_counts import facts, inference, linear_programs
+from gencard.analysis.output_checks.small_counts.inference import Outcome, tells_small_counts
+from gencard.analysis.output_checks.small_counts.lattice import WIDTH, CountFacts, Lattice
+from gencard.analysis.output_checks.small_counts.linear_programs import LinearProgram
 from gencard.core.card.mechanism import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.populations import Condition, Merged
-from gencard.core.output_checks.released import of_rounded_counts, released
-from gencard.core.output_checks.rules import USUAL_RULES
-from gencard.core.output_checks.small_counts import facts, inference, linear_programs
-from gencard.core.output_checks.small_counts.inference import Outcome, tells_small_counts
-from gencard.core.output_checks.small_counts.lattice import WIDTH, CountFacts, Lattice
-from gencard.core.output_checks.small_counts.linear_programs import LinearProgram
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.answering import read_question
-from gencard.formulas.numbers import NumbersUsed
 
 CODING = Coding(
     (

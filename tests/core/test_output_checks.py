@@ -5,10 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.analysis.output_checks import models, rounding, tables
+from gencard.analysis.output_checks.rules import (
+    PASSED,
+    USUAL_RULES,
+    Colour,
+    Rule,
+    Rules,
+    Verdict,
+    together,
+)
 from gencard.core.card.mechanism import USUAL_CHECKS, Transform
 from gencard.core.errors import InvalidNumberError
-from gencard.core.output_checks import models, rounding, tables
-from gencard.core.output_checks.rules import PASSED, USUAL_RULES, Colour, Rule, Rules, Verdict, together
 
 finite = st.floats(-1e9, 1e9).filter(lambda number: abs(number) > 1e-6)
 errors = st.floats(1e-6, 1e6)

@@ -22,7 +22,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, GencardError, InvalidDatasetError, InvalidInputError
-from gencard.core.noise import rho_of
+from gencard.core.statistics.noise import rho_of
 from tests.core.seeded_noise import Recorded, SeededNoise
 from tests.core.strategies import datasets, domains, workloads
 from tests.core.tables import dense_dataset

@@ -17,8 +17,8 @@ from gencard.core.card.noise import Mechanism, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.noise import epsilon_of
 from gencard.core.statistics.measure import measure_dataset
+from gencard.core.statistics.noise import epsilon_of
 
 EPSILON = 1.0
 DOMAIN = Domain.of({"a": 2, "b": 2})

@@ -19,16 +19,16 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.statistics.counting import count
-from gencard.core.utility import propensity_regression
-from gencard.core.utility.predictors import cells_of
-from gencard.core.utility.propensity import (
+from gencard.measures.utility import propensity_regression
+from gencard.measures.utility.predictors import cells_of
+from gencard.measures.utility.propensity import (
     regression_propensity,
     tree_pmse,
     tree_propensity,
 )
-from gencard.core.utility.propensity_tree import TreeSettings, _Tree, tree_scores
-from gencard.core.utility.table_statistics import score_ranks
-from gencard.core.utility.table_utility import table_utility
+from gencard.measures.utility.propensity_tree import TreeSettings, _Tree, tree_scores
+from gencard.measures.utility.table_statistics import score_ranks
+from gencard.measures.utility.table_utility import table_utility
 from tests.core.oracles import read
 from tests.core.strategies import datasets
 from tests.shared_data import oracle_file

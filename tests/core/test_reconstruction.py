@@ -20,23 +20,23 @@ from gencard.core.errors import (
     InvalidDatasetError,
     InvalidNumberError,
 )
-from gencard.core.privacy.canaries import sums as distance_sums
-from gencard.core.privacy.canaries.canaries import (
+from gencard.measures.privacy.canaries import sums as distance_sums
+from gencard.measures.privacy.canaries.canaries import (
     Reconstruction,
     draw_cells,
     draw_points,
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.core.privacy.canaries.counts import HitCount, hit_count, log_q_of
-from gencard.core.privacy.canaries.epsilon_bound import (
+from gencard.measures.privacy.canaries.counts import HitCount, hit_count, log_q_of
+from gencard.measures.privacy.canaries.epsilon_bound import (
     Cells,
     Cube,
     EpsilonBound,
     log_chance,
     tilted_chance,
 )
-from gencard.core.privacy.canaries.sums import log_sum_at_most, published_bound, sum_bound
+from gencard.measures.privacy.canaries.sums import log_sum_at_most, published_bound, sum_bound
 from tests.shared_data import oracle_file
 
 BETA = 0.05

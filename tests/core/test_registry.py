@@ -71,7 +71,7 @@ def test_s35_an_edited_source_is_another_source_digest_and_the_same_generator(mo
     shutil.copytree(files("gencard.core"), copied, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(registry, "files", lambda _: copied)
     before = source_digest.__wrapped__(), generator_digest("ipf")
-    edited = copied / "utility" / "__init__.py"
+    edited = copied / "generators" / "__init__.py"
     edited.write_text(edited.read_text() + "# A comment.\n")
     after = source_digest.__wrapped__(), generator_digest("ipf")
     assert (before[0] != after[0], before[1]) == (True, after[1])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.utility.fidelity import expected_variation, variation_bound
+from gencard.measures.utility.fidelity import expected_variation, variation_bound
 
 RNG = np.random.default_rng(11)
 TABLES = {

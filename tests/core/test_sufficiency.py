@@ -8,7 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gencard.core.answers.margins import RecordMargins
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.formulas import read_formula
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -17,8 +19,6 @@ from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of, sufficient_cliques
 from gencard.core.statistics.marginals import closure, dimension
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.formulas.answering import answer_of
-from gencard.formulas.formulas import read_formula
 
 DOMAIN = Domain.of({"a": 2, "y": 3, "b": 3, "c": 2})
 SCORES = np.array([-1.0, 0.5, 3.0])

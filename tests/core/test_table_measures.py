@@ -10,7 +10,7 @@ from scipy import stats
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.utility.table_utility import table_utilities, table_utility
+from gencard.measures.utility.table_utility import table_utilities, table_utility
 
 counts = st.integers(0, 12)
 tables = st.lists(st.tuples(counts, counts), min_size=1, max_size=8).filter(

@@ -18,8 +18,8 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.statistics.counting import count
-from gencard.core.utility.table_statistics import expected_jensen_shannon
-from gencard.core.utility.table_utility import mean_table_utility, table_utility
+from gencard.measures.utility.table_statistics import expected_jensen_shannon
+from gencard.measures.utility.table_utility import mean_table_utility, table_utility
 from tests.core.oracles import coded
 from tests.core.strategies import datasets
 from tests.shared_data import oracle_file

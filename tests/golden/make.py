@@ -33,8 +33,8 @@ from gencard.controller.shell.main import app as steward_shell
 from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import GencardError
-from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.generators.registry import BY_CONSTRUCTION
+from gencard.measures.evaluation.evaluation import finding_to_json_object
 from gencard.wire.codecs.error_table import BY_REASON, status_message
 from gencard.wire.documents.enrolment import request_of_document
 from gencard.wire.documents.psi_document import psi_document

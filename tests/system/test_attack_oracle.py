@@ -18,9 +18,9 @@ import pytest
 
 from gencard.client import evaluation
 from gencard.core.errors import GencardError, TooLargeError
-from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
+from gencard.measures.evaluation.evaluation import finding_to_json_object
 from gencard.v1 import measures_pb2
 from tests.system.house import build, request_id
 from tests.system.raw_calls import call, configure

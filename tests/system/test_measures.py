@@ -22,8 +22,8 @@ from gencard.core.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from gencard.core.evaluation.evaluation import Group
-from gencard.core.evaluation.registry import EVALUATIONS, price_in_statistics
+from gencard.measures.evaluation.evaluation import Group
+from gencard.measures.evaluation.registry import EVALUATIONS, price_in_statistics
 from gencard.v1 import measures_pb2
 from tests.system.house import build, declare, request_id, survey
 from tests.system.raw_calls import call, configure, enrolled, state_unchanged

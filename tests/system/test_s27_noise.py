@@ -20,7 +20,7 @@ from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.noise import NOISES, AddedNoise, Gaussian, Laplace, gaussian, laplace
 from gencard.core.domain import Domain
-from gencard.core.noise import noisy, scales
+from gencard.core.statistics.noise import noisy, scales
 from gencard.core.statistics.psi import Measurement, Psi
 
 FALSE_ALARM = 1e-11

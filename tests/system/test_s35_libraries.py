@@ -253,7 +253,7 @@ class TestDigest:
         """Only name and version of an algorithm count; another process imports the edited copy."""
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(str(files("gencard.core")), tmp_path / "gencard" / "core", ignore=ignored)
-        edited = tmp_path / "gencard" / "core" / "utility" / "__init__.py"
+        edited = tmp_path / "gencard" / "core" / "generators" / "__init__.py"
         edited.write_text('"""Other words."""\n')
         told = [DIGESTS.format(path=path) for path in ("", str(tmp_path))]
         before, after = (

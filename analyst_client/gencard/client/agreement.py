@@ -201,7 +201,7 @@ class Agreement:
         from gencard.client.report.fidelity import (  # noqa: PLC0415 - scipy.special only where wanted
             FidelityReport,
         )
-        from gencard.core.utility.fidelity import fidelity  # noqa: PLC0415 - as above
+        from gencard.measures.utility.fidelity import fidelity  # noqa: PLC0415 - as above
 
         about = data.name if isinstance(data, Release) else self.card.name
         rows, psi = self._rows_of(data), self.psi

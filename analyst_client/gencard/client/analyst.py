@@ -214,7 +214,7 @@ class Analyst(Party):
         if formula is None:
             statistics = all_columns(entry, measured)
         else:
-            from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
+            from gencard.analysis.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
 
             aim = PlannedAnalysis.of(Question(formula, kind, where=where, missing=missing), entry.coding)
             statistics, read = (*aim.marginals, *aim.numbers), read_formula(formula, entry.coding)

@@ -20,8 +20,8 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.generators.contract import rng_of
-from gencard.core.privacy.canaries.canaries import FEWEST, plant
-from gencard.core.privacy.canaries.findings import (
+from gencard.measures.privacy.canaries.canaries import FEWEST, plant
+from gencard.measures.privacy.canaries.findings import (
     CanaryFinding,
     CanaryFindings,
     CanaryPlan,

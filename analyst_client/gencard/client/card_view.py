@@ -23,12 +23,12 @@ from gencard.core.derived_cells import invented_words
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, GencardError
 from gencard.core.generators.contract import rng_of
-from gencard.core.noise import USUAL_DELTA, epsilon_of, in_words
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of
+from gencard.core.statistics.noise import USUAL_DELTA, epsilon_of, in_words
 from gencard.wire.signatures.canonical import time_text
 
 if TYPE_CHECKING:
-    from gencard.formulas.predicting import Prediction
+    from gencard.analysis.formulas.predicting import Prediction
 
 NEXT = {
     CardState.REQUESTED: "wait() for the controller's steward",
@@ -90,7 +90,7 @@ class PlannedAnalysis:
                 with the formula, or with what it needs.
             LevelsTooWideError: No card determines it.
         """
-        from gencard.formulas.summing import question_needs  # noqa: PLC0415 - loads pandas
+        from gencard.analysis.formulas.summing import question_needs  # noqa: PLC0415 - loads pandas
 
         kind, where, missing = analysis_of(question.kind), question.where, question.missing
         needs = question_needs(question.formula, kind, coding, where=where, missing=missing)
@@ -119,7 +119,7 @@ class PlannedAnalysis:
             None without noise, if the number of records is not declared, and if the analysis has no
             standard errors or the terms do not give it.
         """
-        from gencard.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
+        from gencard.analysis.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
 
         if not isinstance(terms.privacy, AddedNoise) or not entry.records:
             return None

@@ -15,8 +15,8 @@ from gencard.core.card.noise import CURRENCIES, NOISES
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import ModelTooLargeError, NotFoundError, TooLargeError, advice_on
 from gencard.core.json_codecs import written
-from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.core.policy import NumbersOffer, Policy
+from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.wire.codec import prepare, value_of

@@ -19,9 +19,9 @@ from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
-from gencard.core.noise import scales, sum_scales
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.statistics.noise import scales, sum_scales
 from gencard.core.statistics.psi import rounding_stddev
 from gencard.core.statistics.sum_noise import sum_noise
 from gencard.core.statistics.unit_sums import fine_cells
@@ -412,7 +412,7 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
     """Each clique with the attributes of a condition, each set once."""
     if not where:
         return cliques
-    from gencard.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
+    from gencard.analysis.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(where, coding)
     together = (coding.domain.canonical({*clique, *attributes}) for clique in cliques)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from gencard.analysis.answers import answer as core_answer
+from gencard.analysis.answers.answer import Coefficients, Table
 from gencard.client.answers.display import (
     COEFFICIENTS,
     NUMBERS,
@@ -20,8 +22,6 @@ from gencard.client.arguments import checked, number
 from gencard.client.display import Displayable, Facts, Part, WrittenAsJson, named
 from gencard.client.files.folder import ANSWER, appearing, check_free, save_documents, write_bytes
 from gencard.client.files.rows import neutral
-from gencard.core.answers import answer as core_answer
-from gencard.core.answers.answer import Coefficients, Table
 from gencard.core.errors import InvalidInputError, advice_on
 
 if TYPE_CHECKING:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
+from gencard.analysis.answers.noise.bootstrap import Bootstrap
+from gencard.analysis.answers.noise.reconciled import margins_of
 from gencard.client.answers.answer import Answer
 from gencard.client.arguments import checked, level_values, text
 from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt_in, signed_card
@@ -12,8 +14,6 @@ from gencard.client.checking.signing import card_of_statement
 from gencard.client.connection.connection import progress_bar
 from gencard.client.connection.credentials import Credentials
 from gencard.client.question import AnswerOptions, Question
-from gencard.core.answers.noise.bootstrap import Bootstrap
-from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms
 from gencard.core.coding import Coding
@@ -48,7 +48,7 @@ def answer_from(
         NoEstimateError, NotConvergedError: The model has no estimate.
         NoiseDrownsError: psi has too much noise for it.
     """
-    from gencard.formulas.answering import answer_of  # noqa: PLC0415 - loads pandas
+    from gencard.analysis.formulas.answering import answer_of  # noqa: PLC0415 - loads pandas
 
     with progress_bar("Bootstrap", bool(question.bootstrap)) as progress:
         estimates = answer_of(

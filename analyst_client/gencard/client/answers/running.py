@@ -6,13 +6,14 @@ from datetime import datetime
 from functools import partial
 from uuid import uuid4
 
+from gencard.analysis.answers import answer as core_answer
+from gencard.analysis.output_checks.rules import OUTPUT_RULES, Rule
 from gencard.client.agreement import Agreement
 from gencard.client.answers.answer import Answer
 from gencard.client.checking.history import LogWatch
 from gencard.client.checking.signing import checked_signed_answer
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.question import Question as AnalystQuestion
-from gencard.core.answers import answer as core_answer
 from gencard.core.card.budget import Price
 from gencard.core.errors import (
     AnswerWaitingError,
@@ -21,7 +22,6 @@ from gencard.core.errors import (
     RunRefusedError,
     VerificationError,
 )
-from gencard.core.output_checks.rules import OUTPUT_RULES, Rule
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.codec import datetime_of
 from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict

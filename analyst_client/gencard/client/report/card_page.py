@@ -17,9 +17,9 @@ from gencard.client.report.pages import numbers_section, rendered
 from gencard.client.report.plots import HIGH, INK, STYLE, WIDTH, shortened, svg
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
-from gencard.core.evaluation.evaluation import Finding, Group
-from gencard.core.evaluation.registry import REPORTED
-from gencard.core.evaluation.tables import TablesFinding
+from gencard.measures.evaluation.evaluation import Finding, Group
+from gencard.measures.evaluation.registry import REPORTED
+from gencard.measures.evaluation.tables import TablesFinding
 
 if TYPE_CHECKING:
     from gencard.client.audit import Audit

@@ -20,10 +20,10 @@ from gencard.client.report.numbers import NumberReport
 from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import CardTerms
 from gencard.core.coding import Coding
-from gencard.core.evaluation.evaluation import Finding, Group, finding_to_json_object
-from gencard.core.evaluation.registry import EVALUATIONS, REPORTED
-from gencard.core.evaluation.tables import FidelityFinding
-from gencard.core.noise import USUAL_DELTA, in_words, together
+from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
+from gencard.measures.evaluation.evaluation import Finding, Group, finding_to_json_object
+from gencard.measures.evaluation.registry import EVALUATIONS, REPORTED
+from gencard.measures.evaluation.tables import FidelityFinding
 from gencard.wire.documents.card_document import card_document, json_of
 from gencard.wire.documents.receipt import Receipt
 

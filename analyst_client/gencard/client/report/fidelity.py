@@ -18,9 +18,9 @@ from gencard.client.report.findings import fidelity_result, sentence, unseen_wor
 from gencard.client.report.numbers import NumberReport
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
-from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.typed_json import PLAIN
-from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
+from gencard.measures.evaluation.tables import FidelityFinding
+from gencard.measures.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
 
 FORMAT = "gencard.fidelity.v1"
 HEADS = ("Marginal", "Cells", "Total variation", "Expected", "Bound", "Worst cell: in psi, in the rows")

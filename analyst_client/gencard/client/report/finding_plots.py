@@ -8,12 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from gencard.client.display import percent
-from gencard.core.evaluation import attacks, distances, models, tables
-from gencard.core.evaluation.distances import BINS, RATIO_BINS, STEP
-from gencard.core.evaluation.evaluation import Finding
-from gencard.core.evaluation.tables import MOST_LINES
 from gencard.core.types import UNDEFINED
-from gencard.core.utility.numbers import NumberFigure
+from gencard.measures.evaluation import attacks, distances, models, tables
+from gencard.measures.evaluation.distances import BINS, RATIO_BINS, STEP
+from gencard.measures.evaluation.evaluation import Finding
+from gencard.measures.evaluation.tables import MOST_LINES
+from gencard.measures.utility.numbers import NumberFigure
 
 RELEASE, ALARM, BESIDE = "C0", "C1", "C2"
 """First colours of the cycle: the release, what may be a leak, and the reference."""

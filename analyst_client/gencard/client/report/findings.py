@@ -7,10 +7,10 @@ import numpy as np
 
 from gencard.client.display import interval, named, number, percent
 from gencard.client.report.numbers import error_text, listed, numbers_sentence
-from gencard.core.evaluation import attacks, distances, models, tables
-from gencard.core.evaluation.evaluation import Finding
-from gencard.core.utility.fidelity import Fidelity
-from gencard.core.utility.numbers import NumberTable, Statistic
+from gencard.measures.evaluation import attacks, distances, models, tables
+from gencard.measures.evaluation.evaluation import Finding
+from gencard.measures.utility.fidelity import Fidelity
+from gencard.measures.utility.numbers import NumberTable, Statistic
 
 _DCR_LIMITS = (
     "DCR is no proof of privacy: records were reconstructed from generators that pass it "

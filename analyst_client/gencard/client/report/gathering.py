@@ -15,9 +15,9 @@ from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.client.report.findings import EXPLANATIONS
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
-from gencard.core.evaluation.evaluation import Group, Need
-from gencard.core.evaluation.material import NOTHING_DECLARED, Material
-from gencard.core.evaluation.registry import EVALUATIONS, REPORTED, evaluate, price_in_statistics
+from gencard.measures.evaluation.evaluation import Group, Need
+from gencard.measures.evaluation.material import NOTHING_DECLARED, Material
+from gencard.measures.evaluation.registry import EVALUATIONS, REPORTED, evaluate, price_in_statistics
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.identity import Role
 

@@ -10,7 +10,7 @@ from gencard.core.coding import Coding, Edges, date_of_days, time_text
 from gencard.core.domain import Clique
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import UNDEFINED
-from gencard.core.utility.numbers import NumberFigure, NumberTable, Source, Statistic
+from gencard.measures.utility.numbers import NumberFigure, NumberTable, Source, Statistic
 
 HEADS = ("Number", "Figure", "In psi", "In the rows", "Sampling error", "From")
 """Heads of the table that compares rows with psi."""

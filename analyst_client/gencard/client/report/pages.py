@@ -11,7 +11,7 @@ from gencard.core.audit.plan import calls
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text, wording
 from gencard.core.domain import Clique
-from gencard.core.utility.fidelity import FALSE_ALARMS, CellFidelity, MarginalFidelity
+from gencard.measures.utility.fidelity import FALSE_ALARMS, CellFidelity, MarginalFidelity
 
 
 def rendered(template: str, **values: object) -> str:

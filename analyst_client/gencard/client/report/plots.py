@@ -17,9 +17,9 @@ from gencard.client.report.finding_plots import draw, draw_differences, lines_of
 from gencard.client.report.findings import sentence
 from gencard.client.report.numbers import NumberReport, figure_name
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
-from gencard.core.evaluation.evaluation import Finding
-from gencard.core.evaluation.tables import FidelityFinding
-from gencard.core.utility.fidelity import Fidelity, MarginalFidelity
+from gencard.measures.evaluation.evaluation import Finding
+from gencard.measures.evaluation.tables import FidelityFinding
+from gencard.measures.utility.fidelity import Fidelity, MarginalFidelity
 
 Group = tuple[str, NDArray[np.float64], str]
 """Name, one value for each run, and colour."""

@@ -24,12 +24,12 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import level_values
-from gencard.core.utility.analyses import Predictions, analyses
-from gencard.core.utility.gap import GapWords, gap_error, gap_of
-from gencard.core.utility.numbers import NumberTable
-from gencard.core.utility.prediction import Task, split
-from gencard.core.utility.propensity import Propensity, regression_propensity, tree_propensity
-from gencard.core.utility.table_utility import marginal_error, mean_measure, table_utilities
+from gencard.measures.utility.analyses import Predictions, analyses
+from gencard.measures.utility.gap import GapWords, gap_error, gap_of
+from gencard.measures.utility.numbers import NumberTable
+from gencard.measures.utility.prediction import Task, split
+from gencard.measures.utility.propensity import Propensity, regression_propensity, tree_propensity
+from gencard.measures.utility.table_utility import marginal_error, mean_measure, table_utilities
 
 FORMAT = "gencard.utility.v1"
 HEADS = ("Trained on", "Model", "Accuracy on records", "Accuracy on rows", "Similarity of importances")

@@ -22,8 +22,8 @@ from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.budget import Spend, decimal_text
 from gencard.core.card.terms import Tier
 from gencard.core.catalogue import DeclaredAttribute
-from gencard.core.noise import USUAL_DELTA
 from gencard.core.policy import NumbersOffer, Policy
+from gencard.core.statistics.noise import USUAL_DELTA
 from gencard.wire.documents.card_document import claim_document, json_of
 from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.signatures.canonical import time_text

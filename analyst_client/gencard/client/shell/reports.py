@@ -18,9 +18,9 @@ from gencard.core.coding import Coding
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError
 from gencard.core.statistics.formula import Analysis, analysis_of
-from gencard.core.utility.fidelity import fidelity as fidelity_to
-from gencard.core.utility.gap import GapWords
-from gencard.core.utility.numbers import compare_with_records
+from gencard.measures.utility.fidelity import fidelity as fidelity_to
+from gencard.measures.utility.gap import GapWords
+from gencard.measures.utility.numbers import compare_with_records
 from gencard.shell import visible
 
 

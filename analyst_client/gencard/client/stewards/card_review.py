@@ -11,7 +11,7 @@ from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named
 from gencard.core.card.card import CardState
 from gencard.core.card.mechanism import AS_COUNTED
 from gencard.core.json_codecs import written
-from gencard.core.psi_risk.risk import REFUSED
+from gencard.measures.psi_risk.risk import REFUSED
 from gencard.wire import steward
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name

@@ -9,7 +9,7 @@ from gencard.client.display import Displayable, Grid, Part, named, percent
 from gencard.client.stewards.card_review import WIDEST_MAP, CardReview
 from gencard.client.stewards.registers import AnswerReview
 from gencard.core.errors import GencardError, VerificationError
-from gencard.core.psi_risk.risk import PsiRisk
+from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.v1 import steward_pb2 as pb
 from gencard.wire import steward
 from gencard.wire.codec import value_of

@@ -35,10 +35,10 @@ from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.derived_cells import computed_for, zeros_for
 from gencard.core.domain import Clique
-from gencard.core.evaluation.evaluation import Evaluation, Need
-from gencard.core.evaluation.material import AllowedTogether
 from gencard.core.program_outputs import Outputs
 from gencard.core.statistics.linear import statistics_of
+from gencard.measures.evaluation.evaluation import Evaluation, Need
+from gencard.measures.evaluation.material import AllowedTogether
 from gencard.wire.box_request import Values
 from gencard.wire.documents.answer_document import Question
 

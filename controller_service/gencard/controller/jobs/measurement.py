@@ -23,8 +23,8 @@ from gencard.core.types import FloatArray, Progress
 from gencard.wire.documents.psi_document import psi_document
 
 if TYPE_CHECKING:
+    from gencard.analysis.output_checks.card_sums import JudgedSum
     from gencard.controller.questions.earlier import Earlier
-    from gencard.core.output_checks.card_sums import JudgedSum
 
 
 def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
@@ -71,7 +71,7 @@ def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
     if job.rules is None:
         return ()
     # These load pandas and scipy, for which most measurements need not wait.
-    from gencard.core.output_checks.card_sums import NumberedRecords, judged_sums  # noqa: PLC0415
+    from gencard.analysis.output_checks.card_sums import NumberedRecords, judged_sums  # noqa: PLC0415
 
     records, coding = job.records, job.records.schema.coding
     earlier = earlier_of(job.before, coding)

@@ -28,34 +28,34 @@ from gencard.core.typed_json import ANY_JSON, PLAIN, JsonForm, text_scalar
 from gencard.core.types import Progress, ignore_progress
 
 if TYPE_CHECKING:
+    from gencard.analysis.output_checks.populations import Rounded
+    from gencard.analysis.output_checks.rules import Mark, Rules
     from gencard.controller.records.file_format import FileFormat
     from gencard.controller.records.schema_file import PublicSchema
     from gencard.controller.sandbox.analyses import AnalysisRecipe
     from gencard.controller.sandbox.recipes import Recipe
     from gencard.core.audit.plan import AuditPlan
     from gencard.core.audit.report import AuditReport
-    from gencard.core.evaluation.material import AllowedTogether, Declared
-    from gencard.core.output_checks.populations import Rounded
-    from gencard.core.output_checks.rules import Mark, Rules
     from gencard.core.program_outputs import Outputs
-    from gencard.core.psi_risk.risk import PsiRisk
+    from gencard.measures.evaluation.material import AllowedTogether, Declared
+    from gencard.measures.psi_risk.risk import PsiRisk
     from gencard.wire.documents.answer_document import Question
 
 _MODULES = {
-    "AllowedTogether": "core.evaluation.material",
+    "AllowedTogether": "measures.evaluation.material",
     "AnalysisRecipe": "controller.sandbox.analyses",
     "AuditPlan": "core.audit.plan",
     "AuditReport": "core.audit.report",
-    "Declared": "core.evaluation.material",
+    "Declared": "measures.evaluation.material",
     "FileFormat": "controller.records.file_format",
-    "Mark": "core.output_checks.rules",
+    "Mark": "analysis.output_checks.rules",
     "Outputs": "core.program_outputs",
-    "PsiRisk": "core.psi_risk.risk",
+    "PsiRisk": "measures.psi_risk.risk",
     "PublicSchema": "controller.records.schema_file",
     "Question": "wire.documents.answer_document",
     "Recipe": "controller.sandbox.recipes",
-    "Rounded": "core.output_checks.populations",
-    "Rules": "core.output_checks.rules",
+    "Rounded": "analysis.output_checks.populations",
+    "Rules": "analysis.output_checks.rules",
 }
 
 

@@ -19,9 +19,9 @@ from gencard.core.coding import PLAIN
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
 from gencard.core.policy import NumbersOffer, Policy
-from gencard.core.psi_risk.risk import LongTail, long_tails
 from gencard.core.scale import Adjustments
 from gencard.core.types import Counts
+from gencard.measures.psi_risk.risk import LongTail, long_tails
 
 
 def entry_of(source: DatasetSource, salt: bytes) -> DatasetEntry:

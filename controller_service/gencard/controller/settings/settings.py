@@ -27,9 +27,9 @@ from gencard.controller.settings.policy import CAPS, MEASURES, POLICY
 from gencard.controller.settings.stewards import NotifyTable, PageTable
 from gencard.controller.state.ledger import Caps
 from gencard.core.errors import InvalidInputError
-from gencard.core.evaluation.material import NOTHING_DECLARED, Declared
 from gencard.core.generators.registry import GENERATORS
 from gencard.core.policy import Policy
+from gencard.measures.evaluation.material import NOTHING_DECLARED, Declared
 
 
 class Server(Section):

@@ -39,8 +39,8 @@ from gencard.core.errors import (
     PermissionDeniedError,
     ServiceUnavailableError,
 )
-from gencard.core.psi_risk.risk import PsiRisk
 from gencard.core.typed_json import PLAIN
+from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.wire.documents.card_document import transform_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.identity import Identity, Role
