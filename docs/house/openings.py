@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 TOPS = (
@@ -60,21 +61,21 @@ def bad_openings(root: Path) -> tuple[Docstring, ...]:
 def docstrings(text: str, path: Path) -> Iterator[Docstring]:
     """Yield every docstring of a source, those of attributes included."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, _Documented):
-            first, *_ = [*node.body, None]
-            if literal := _literal(first):
-                yield Docstring(path, literal.lineno, literal.value, _returns_bool(node))
+        if isinstance(node, _Documented) and (
+            literal := _bare_string(node.body[0] if node.body else None)
+        ):
+            yield Docstring(path, *literal, _returns_bool(node))
         if isinstance(node, ast.Module | ast.ClassDef):
-            for field, below in zip(node.body, node.body[1:], strict=False):
-                if isinstance(field, ast.Assign | ast.AnnAssign) and (literal := _literal(below)):
-                    yield Docstring(path, literal.lineno, literal.value, _holds_bool(field))
+            for field, below in pairwise(node.body):
+                if isinstance(field, ast.Assign | ast.AnnAssign) and (literal := _bare_string(below)):
+                    yield Docstring(path, *literal, _holds_bool(field))
 
 
-def _literal(node: ast.stmt | None) -> ast.Constant | None:
-    """Return the text of a statement that is a bare string."""
+def _bare_string(node: ast.stmt | None) -> tuple[int, str] | None:
+    """Return line and text of a statement that is a bare string, else None."""
     match node:
-        case ast.Expr(value=ast.Constant(value=str()) as literal):
-            return literal
+        case ast.Expr(value=ast.Constant(value=str(text), lineno=line)):
+            return line, text
         case _:
             return None
 
