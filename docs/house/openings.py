@@ -88,4 +88,4 @@ def _returns_bool(node: _Documented) -> bool:
 def _holds_bool(node: ast.Assign | ast.AnnAssign) -> bool:
     if isinstance(node, ast.AnnAssign) and "bool" in ast.unparse(node.annotation):
         return True
-    return isinstance(node.value, ast.Constant) and isinstance(node.value.value, bool)
+    return isinstance(node.value, ast.Compare) or getattr(node.value, "value", None) in (True, False)
