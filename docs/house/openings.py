@@ -61,9 +61,7 @@ def bad_openings(root: Path) -> tuple[Docstring, ...]:
 def docstrings(text: str, path: Path) -> Iterator[Docstring]:
     """Yield every docstring of a source, those of attributes included."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, _Documented) and (
-            literal := _bare_string(node.body[0] if node.body else None)
-        ):
+        if isinstance(node, _Documented) and (literal := _bare_string(next(iter(node.body), None))):
             yield Docstring(path, *literal, _returns_bool(node))
         if isinstance(node, ast.Module | ast.ClassDef):
             for field, below in pairwise(node.body):
@@ -86,6 +84,10 @@ def _returns_bool(node: _Documented) -> bool:
 
 
 def _holds_bool(node: ast.Assign | ast.AnnAssign) -> bool:
-    if isinstance(node, ast.AnnAssign) and "bool" in ast.unparse(node.annotation):
-        return True
-    return isinstance(node.value, ast.Compare) or getattr(node.value, "value", None) in (True, False)
+    match node:
+        case ast.AnnAssign(annotation=annotation):
+            return "bool" in ast.unparse(annotation)
+        case ast.Assign(value=ast.Compare() | ast.Constant(value=bool())):
+            return True
+        case _:
+            return False

@@ -367,7 +367,7 @@ def tried():
 
     @needs_sandbox
     def test_s35_nothing_of_the_controller_is_there(self):
-        """No code of the controller but the noise of private boxes; no home, no settings of the system."""
+        """No code of the controller but the noise of private boxes; no home, no system settings."""
         folders = {"/home", "/proc", "/sys", "/tmp", "/var", "/run", "/etc/passwd", "/etc/ssl"}
         folders |= {"/etc/shadow", str(Path.cwd() / "tests"), str(Path.cwd() / ".git")}
         folders -= {*map(str, Path.cwd().parents)}  # the packages themselves lie below these
