@@ -244,7 +244,7 @@ JUDGED = {
         "left out": "scalars.llf, scalars.llnull",
     },
 }
-"""Tests of every number: a new number needs an entry here, and in ``RULES``."""
+"""Judgement of every number of an analysis: a new number needs an entry here, and in ``RULES``."""
 
 
 def judged_name(address):

@@ -378,7 +378,7 @@ def progress(field: str, value: Any) -> Any:
 
 
 _MANY = 10
-"""Number of words from which on a message lists them once only, in the advice."""
+"""Number of permitted words from which on an error lists them in its advice alone."""
 
 _EXAMPLES = {"rows": 1_000, "seed": 7, "order": 2, "runs": 40}
 _READ_FIRST = "A file must be read first, such as pandas.read_csv(path) or pandas.read_parquet(path)."

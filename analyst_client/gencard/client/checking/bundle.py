@@ -66,7 +66,7 @@ _NOT_SIGNED = (
     "name the folder of a release, or its card.json and receipt.json"
 )
 OWN_KEY = "your own, from your connection folder"
-"""Source of the keys of a connection folder, as results name it."""
+"""Text that names the connection folder as the source of the analyst's keys."""
 
 
 @dataclass(frozen=True, slots=True)
