@@ -66,7 +66,7 @@ QUICK = Draws(noise=100, rows=10, bootstraps=1, replicates=100)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Of one way: whether each covers, and its width; shape ``(draws, coefficients)``."""
+    """Intervals of one method: whether each covers, and its width; shape ``(draws, coefficients)``."""
 
     covers: FloatArray
     widths: FloatArray
@@ -114,7 +114,7 @@ class Row:
         return low / draws, high / draws
 
     def cells(self, alarms: float) -> tuple[bench.Cell, ...]:
-        """As the table shows it."""
+        """Cells of the table's row."""
         return (
             *(self.case.name, self.epsilon, self.drowned),
             *(float(self.ours.coverage.min()), float(self.ours.coverage.max())),

@@ -51,7 +51,7 @@ class Case:
 
     @cached_property
     def cliques(self) -> tuple[Clique, ...]:
-        """What the card measures: the marginals that the analysis needs."""
+        """Marginals that the card measures because the analysis needs them."""
         return self.question.cliques
 
     @cached_property

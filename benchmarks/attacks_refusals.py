@@ -236,7 +236,7 @@ def many(service: _Service, where: str) -> bool | None:
 
 
 Oracle = Callable[[_Service, str], bool | None]
-"""Whether a population seems to have ten people or more; None if a steward must review first."""
+"""Function that guesses if a population has ten people or more; None if a steward must review first."""
 
 
 def _nine(world: _World, many: Callable[[str], bool | None]) -> str | None:

@@ -81,7 +81,7 @@ def _enter(scores: Scores, model: Model, converged: bool, seed: int) -> None:
 
 
 def _margins(psi: Psi, records: int) -> list[Array]:
-    """What synthpop makes of noisy counts; its prior is added before the noise, which is the same."""
+    """Make noisy counts positive as synthpop does; its prior is added before the same noise."""
     return synthpop.made_positive([synthpop.with_prior(m.values) for m in psi.measurements], records)
 
 

@@ -60,7 +60,7 @@ class Errors:
 
 
 def errors(application: str) -> list[Errors]:
-    """Of both generators."""
+    """Compute the errors of both generators."""
     attributes, cliques = APPLICATIONS[application]
     dataset = census(attributes)
     psi = measure_dataset(dataset, cliques)

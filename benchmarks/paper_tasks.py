@@ -41,7 +41,7 @@ HEALTH = Task(
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What one synthetic dataset is worth.
+    """Measured utility of one synthetic dataset.
 
     Args:
         seconds: To fit and to draw it, for all applications.
@@ -59,7 +59,7 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What real training records are worth: the marks to reach."""
+    """Utility of real training records: the marks to reach."""
 
     regression: float
     forest: ForestReference

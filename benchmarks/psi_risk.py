@@ -28,10 +28,10 @@ from gencard.measures.psi_risk.wide import bounds_of_four, equations
 CENSUS_RECORDS = 570_000
 REFEREE_RECORDS = 10_000
 MOST_CELLS = 500
-"""Of a table that the referee is asked about."""
+"""Most records, and most cells of a table, that the referee gets."""
 
 SECONDS = 15.0
-"""Of the referee on one data set and order."""
+"""Seconds of the referee on one data set and order."""
 
 
 def main() -> None:

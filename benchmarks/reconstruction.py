@@ -151,7 +151,7 @@ def _in_ball(m: int, d: int, rng: np.random.Generator) -> FloatArray:
 
 
 def blind_cases() -> Iterator[tuple[tuple[str, int, int, str], Run]]:
-    """What false positives are counted for."""
+    """Yield the cases for which false positives are counted."""
     for m, n, d in NUMBERS:
         yield ("numbers", m, n, str(d)), partial(blind_numbers, m, n, d)
     for m, n, sizes in LEVELS:
@@ -185,7 +185,7 @@ def run(quick: bool) -> bench.Result:
 
 
 def _allowed(repeats: int) -> float:
-    """Of three bounds in each run, at level beta each."""
+    """Most false positives of three bounds in each run, at level beta each."""
     return float(3 * binom.isf(1e-4, repeats, BETA))
 
 

@@ -24,7 +24,7 @@ from gencard.controller.questions.run_question import Population, RunQuestion
 from gencard.wire.documents.answer_document import Question
 
 _SECONDS = 60
-"""Of one run: an analyst waits for it."""
+"""Most seconds of one run: an analyst waits for it."""
 
 _MOST_REFUSALS = 10
 """Default of ``limits.refusals``."""

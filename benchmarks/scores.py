@@ -1,4 +1,4 @@
-"""What Raab (2022) looks at in syntheses: replicated uniques, S_pMSE of two- and three-way tables."""
+"""Measures of Raab (2022) for syntheses: replicated uniques, S_pMSE of two- and three-way tables."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(slots=True)
 class Scores:
-    """Of one dataset's syntheses, one after another.
+    """Scores of one dataset's syntheses, one after another.
 
     Args:
         original: What they are compared with.

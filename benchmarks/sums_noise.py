@@ -340,7 +340,7 @@ def _errors(case: Case, answer: Answer, numbers: int) -> FloatArray:
 
 
 def prediction(setting: Setting, records: Records) -> tuple[FloatArray, float]:
-    """What is said of the noise before anything is measured, and how far that is from psi.
+    """Return the noise that is predicted before measuring, and its distance from the noise in psi.
 
     Returns:
         The predicted noise in each number: infinite where it would drown the analysis, one NaN where

@@ -99,7 +99,7 @@ def _frame(dataset: Dataset) -> pd.DataFrame:
 
 
 def tasks(quick: bool) -> list[Task]:
-    """What is measured."""
+    """List the tasks that are measured."""
     rows = 100_000 if quick else 1_000_000
     return [
         Task("all two-way tables", rows, 20, *_tables(2)),

@@ -65,7 +65,7 @@ RULES = {
     Rule.NUMBERS: "Ask for fewer groups or terms, or grant more numbers on the card.",
     Rule.FAILED: "Read the service's log: the run failed, or exceeded a limit of its process.",
 }
-"""What a steward does where a number breaks a rule."""
+"""Rule that a number breaks -> what a steward does then."""
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ Each limit is what the last change left: lower it when you improve it, never rai
 import re
 import subprocess
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from docs.house import tree
 from docs.house.comparison import FIRST, ROWS, checkout
 from docs.house.cost import KINDS, cost, touched_since
 from docs.house.measures import measure
+from docs.house.openings import docstrings
 from docs.house.shapes import REASONS
 from docs.house.sources import ROOT, ROOTS
 from docs.house.trace import trace
@@ -33,6 +35,9 @@ UNREACHABLE: set[str] = set()
 
 MOST_PAIRS = 8
 """Pairs of classes that share most of their fields."""
+
+LEFT = 340
+"""Docstrings of product code, tests, benchmarks, docs and examples that open badly; it only falls."""
 
 MOST_REPEATED_NAMES = 19
 MOST_CONVERSION_LINES = 175
@@ -81,6 +86,39 @@ def test_one_thing_has_one_type(measures):
 
 def test_names_are_those_of_the_plan(measures):
     assert measures.words == {}
+
+
+def test_docstrings_open_with_a_verb_or_with_the_noun_that_they_define(measures):
+    bad = measures.bad_openings
+    assert len(bad) <= LEFT, "\n".join(map(str, bad))
+
+
+@pytest.mark.parametrize(
+    ("source", "bad"),
+    [
+        ('"""Return the sum."""', 0),
+        ('"""What a module does."""', 1),
+        ('"""\nWhere it breaks the line."""', 1),
+        ('class A:\n    """Those of one table."""', 1),
+        ('def a() -> int:\n    """Whether it is there."""', 1),
+        ('def a() -> bool:\n    """Whether it is there."""', 0),
+        ('async def a() -> "bool | None":\n    """Whether it is there."""', 0),
+        ('async def a() -> bool:\n    """Who is there."""', 1),
+        ('A = 1\n"""Of one run."""', 1),
+        ('class A:\n    b: int\n    """As it is written."""', 1),
+        ('class A:\n    b: bool\n    """Whether it is written."""', 0),
+        ('class A:\n    b: str\n    """Whether it is written."""', 1),
+        ('A = "b" in c\n"""Whether it is there."""', 0),
+        ('A = True\n"""Whether it is there."""', 0),
+        ('A = 1\n"""Whether it is there."""', 1),
+        ('def a():\n    """Sort."""\n    b = 1\n    """What no reader calls a docstring."""', 0),
+        ('"""Software, Italy and Itself are no such words."""', 0),
+        ('r"""It escapes."""', 1),
+        ("", 0),
+    ],
+)
+def test_which_docstrings_open_badly(source, bad):
+    assert sum(one.opens_badly for one in docstrings(source, Path("a.py"))) == bad
 
 
 def test_a_user_reaches_every_module(measures):

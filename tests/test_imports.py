@@ -100,7 +100,7 @@ KEYS = {
         "gencard.controller.drafting.table_looks",  # a first look before there is a service
     },
 }
-"""Who may open records, by the room that does."""
+"""Modules that may open records, by the room that does."""
 
 CORE_LIBRARIES = {"numpy", "scipy"}
 PROTOBUF = {"google", "grpc", "grpc_health"}
@@ -149,7 +149,7 @@ def room_of(module: str) -> str | None:
 
 
 def wrong_imports(module: str, source: str) -> set[str]:
-    """What a module imports and may not."""
+    """Return the forbidden imports of a module."""
     room = room_of(module)
     assert room, f"{module} is in no room of the house"
     imported = imported_by(source)

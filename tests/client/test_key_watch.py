@@ -67,7 +67,7 @@ class TestFollowing:
         assert world.faults.calls["GetKeyHistory"] == 1
 
     def test_s41_a_bundle_brings_its_history(self, agreed, world, sign_with, people, tmp_path):
-        """Whoever holds an earlier key alone can check it, offline."""
+        """A holder of an earlier key alone can check the bundle offline."""
         world.key_changes.append(change(1, world.card_key, NEW))
         sign_with(NEW)
         agreed.release(rows=10, progress=False).save(tmp_path / "kept")

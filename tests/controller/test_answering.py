@@ -334,7 +334,7 @@ class TestDifferencing:
         assert "differencing" in rules(refused)
 
     def test_a_chain_of_groups_that_leaves_nine(self, ask):
-        """Everybody less North, less South, less West."""
+        """The groups leave out North, then South, then West."""
         groups = [
             asked("linear", "income ~ sex", where=f"region == '{name}'") for name in ("North", "South")
         ]

@@ -1,4 +1,4 @@
-"""What stewards read at the desk: the queue of thousands, budgets, people, the log."""
+"""Reading at the stewards' desk: the queue of thousands, budgets, people, the log."""
 
 import time
 

@@ -58,7 +58,7 @@ class Clock:
 
 @dataclass
 class Modelled:
-    """What a card should be."""
+    """Expected state of a card."""
 
     owner: str
     state: CardState

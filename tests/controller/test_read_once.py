@@ -179,7 +179,7 @@ OF_PERSONS = DECLARED | {"person": "v", "most_records": 3}
 
 
 def told(vault: Vault) -> list[object]:
-    """What the questions of `check` say of a vault."""
+    """Collect the answers of a vault to the questions of `check`."""
     names = vault.coding.domain.attributes
     dataset, numbers = vault.read(names, ("number",), most_records=1_000)
     counts = vault.count([(name,) for name in names] + [("code", "day")])
@@ -238,7 +238,7 @@ def test_codes_compared_by_value_are_counted_whatever_the_labels_are(tmp_path_fa
 
 
 def test_check_loads_no_pandas(tmp_path):
-    """It takes as long to load as a million records to check."""
+    """Loading pandas takes as long as checking a million records."""
     entry = entry_of(tmp_path, **frame())
     entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
     settings_file = tmp_path / "entry.pickle"

@@ -88,7 +88,7 @@ HEAVY = {"age": [0.0] * 19 + [1e9]}
     ("formula", "options"), [("age ~ sex", {"values": HEAVY}), ("I((age > 39) * 1e9) ~ sex", {})]
 )
 def test_a_run_of_before_is_read_and_judged_beside_but_not_carried_out(formula, options):
-    """Its population is that of the new run and nine people of the isle."""
+    """The earlier run's population is that of the new run and nine people of the isle."""
     few = np.where(np.arange(4_000) < 9, 2, np.arange(4_000) % 2)
     dataset, old = records(region=few), of_before("linear", formula, BOTH, **options)
     assert old.question.design.response.values.tolist() == HEAVY["age"]
@@ -232,7 +232,7 @@ FUNCTIONS = st.recursive(st.one_of(_ATTRIBUTES, _NUMBERS.map(repr)), _wider, max
 @settings(max_examples=300)
 @given(function=FUNCTIONS, response=st.booleans())
 def test_numbers_of_a_run_are_listed_functions_of_declared_numbers_or_groups(function, response):
-    """Of one attribute, but for unit and origin; else each value is a group whose cells are judged."""
+    """Functions of one attribute, but for unit and origin; else cells of each value are judged."""
     formula = f"I({function}) ~ sex" if response else f"income ~ I({function})"
     try:
         run = asked("linear", formula, missing="drop")
@@ -328,7 +328,7 @@ class TestGroups:
         assert judged(asked(kind, formula, missing="drop"), dataset).answer is None
 
     def test_groups_of_two_runs_differ_by_nobody_s_age(self):
-        """Everybody below 30, then below 29: the few of 29 would be the difference."""
+        """The groups are ages below 30, then below 29: the few of 29 would be the difference."""
         age = np.where(np.arange(4_000) < 9, 9, np.arange(4_000) % 20)
         age[9:][age[9:] == 9] = 3
         dataset = records(age=age)

@@ -46,7 +46,7 @@ OURS = {Rule.EXTREME, Rule.RANK, Rule.LEVERAGE, Rule.SATURATED, Rule.SAME}
 
 @cache
 def frame(name):
-    """As in make.py, which runs beside another pandas."""
+    """Prepare a file as make.py does, which runs beside another pandas."""
     read = pd.read_parquet(shared_file(f"{name}.parquet"))
     new, column, label = TRUTHS[name]
     read[new] = (read[column] == label).astype(int)
@@ -71,7 +71,7 @@ def cells_of(broken, rules, shape):
 
 
 def agrees(verdict, theirs, case=None):
-    """Whether a verdict is ACRO's, but for the rule that is listed for the case."""
+    """Return whether a verdict is ACRO's, but for the rule that is listed for the case."""
     shared = Verdict(tuple(set(verdict.broken) - OURS)).colour
     differs = verdict.colour is not STATUS[theirs["status"]]
     assert differs == (case in DIFFERENCES)

@@ -355,7 +355,7 @@ def test_correspondence_analysis_is_that_of_prince():
 
 
 def test_two_attributes_have_the_inertias_of_their_own_table():
-    """Of two attributes, the adjusted inertias are those of simple correspondence analysis."""
+    """For two attributes the adjusted inertias are those of simple correspondence analysis."""
     table = TABLE
     burt = np.block([[np.diag(table.sum(1)), table], [table.T, np.diag(table.sum(0))]])
     analysis = Correspondence.of(burt, 2)

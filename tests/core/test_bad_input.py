@@ -115,7 +115,7 @@ class TestCodes:
             assert BY_CODES[name](one, far) == pytest.approx(moved, abs=1e-9)
 
     def test_levels_that_one_side_alone_has(self, name):
-        """Nothing in common: as far apart as each measure goes."""
+        """The sides have no level in common: they are as far apart as each measure goes."""
         one, other = coded((4, 4), [[0, 0], [1, 1]] * 50), coded((4, 4), [[2, 2], [3, 3]] * 50)
         most = {
             "table utility": 2 * 4 * 50,
@@ -178,7 +178,7 @@ BY_RECORDS = {
     "inference": lambda t: inference(t.tables, t.gower, "b", attacks=1, rng=rng()).attack.share,
 }
 MAY_FIND_NOTHING = ("singling out",)
-"""Where nobody is singled out, that is an error and no share of 0."""
+"""Attacks that end in an error, not in a share of 0, if they single out no record."""
 
 
 def mixed(numbers, levels):
@@ -232,7 +232,7 @@ class TestRecords:
             assert 0 <= value(name, three) <= 1
 
     def test_all_is_constant(self, name):
-        """Nobody is nearer to anybody, and everybody's secret is known."""
+        """All distances are equal, and every record's secret is known."""
         three = Three(*(mixed([3.0] * rows, [1] * rows) for rows in (4, 3, 5)))
         expected = {"singling out": 0.0, "inference": 1.0, "linkability": None}.get(name, 0.5)
         found = value(name, three)

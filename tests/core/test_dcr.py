@@ -126,7 +126,7 @@ def test_half_the_records_are_closer_by_chance_at_equal_sizes_only():
 
 
 def test_the_interval_covers_the_share_of_a_generator():
-    """It copies 40 % of its records from train; train and holdout stay as they are."""
+    """The generator copies 40 % of its records from train; train and holdout stay as they are."""
     rng = np.random.default_rng(3)
     train, holdout = (Records(("a", "b"), tuple(rng.normal(size=(2, rows)))) for rows in (200, 100))
     gower = gower_of(train, holdout)

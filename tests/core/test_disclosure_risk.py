@@ -29,7 +29,7 @@ def oracle(name, section):
 
 
 def check_against_synthpop(found, case):
-    """Its percentages are our shares."""
+    """The percentages of synthpop are our shares."""
     for family, measures in (
         (found.uniques.named, case["ident"]),
         (found.attribute.named, case["attrib"]),

@@ -1,4 +1,4 @@
-"""What outputs together leave open about small counts, beside brute force on tiny tables."""
+"""Bounds on small counts from all outputs together, beside brute force on tiny tables."""
 
 from dataclasses import replace
 from itertools import product
@@ -219,7 +219,7 @@ def wide(rng, records=300):
 
 
 def test_a_wide_lattice_is_judged_whole():
-    """Of 720 cells, an answer that tells one small count is found, and one that rounds it is not."""
+    """Among 720 cells, an exact small count in an answer is detected, and a rounded count is not."""
     one = Lattice.of(wide(np.random.default_rng(1)), WIDE.domain.attributes, CHECKS)
     assert len(one.cells) == 720
     assert sum(len(small.places) for small in one.small) > 700
@@ -317,7 +317,7 @@ def test_stored_numbers_tell_how_large_their_groups_are():
 
 @pytest.mark.parametrize("apart", [1e-1, 1e-2, 1e-3, 1e-4, 1e-5])
 def test_the_basis_of_functions_that_are_nearly_dependent_is_orthonormal(apart):
-    """As by a singular value decomposition: what exact facts determine, and nothing else."""
+    """The basis is that of a singular value decomposition: what exact facts determine, and no more."""
     rng = np.random.default_rng(4)
     rows = (rng.random((12, 40)) < 0.4).astype(float)
     rows = np.vstack([rows, rows[:6] + apart * rng.standard_normal((6, 40)), rows[:3] * 1e4])

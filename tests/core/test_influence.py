@@ -165,7 +165,7 @@ def residual_spread(rows, values):
 
 
 def largest_leverage(rows, n, placed):
-    """Of a record that is left out and put into each group."""
+    """Compute the largest leverage of a record that is left out and put into each group."""
     largest = 0.0
     for one in range(len(rows)):
         left = np.delete(np.arange(n), one) if one < n else np.arange(n)

@@ -62,7 +62,7 @@ NAMES_OF_FEW = {formula for _, formula in KINDS if "region" in formula}
 
 
 def records(isle: int, rows: int = 6_000) -> Dataset:
-    """So many people on the isle; the others everywhere else."""
+    """Records with ``isle`` people on the isle and the others everywhere else."""
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(rows, len(CODING.attributes))) + 0.5 * rng.normal(size=(rows, 1))
     cuts = [np.linspace(-1.2, 1.2, size + 1)[1:-1] for size in CODING.domain.sizes]

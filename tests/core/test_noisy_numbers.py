@@ -244,7 +244,7 @@ JUDGED = {
         "left out": "scalars.llf, scalars.llnull",
     },
 }
-"""What is judged of every number: a new one has to be judged here, and in ``RULES``."""
+"""Judgement of every number of an analysis: a new number needs an entry here, and in ``RULES``."""
 
 
 def judged_name(address):
@@ -271,7 +271,7 @@ def exact_answer(kind, formula, options):
 
 
 def noisy_psi(kind, formula, rows=20_000, seed=1):
-    """What the analysis needs; all its attributes together where one has missing values."""
+    """Noisy psi of the analysis; all attributes together if one has missing values."""
     read = read_formula(formula, CODING)
     cliques = list(sufficient_cliques(read, Analysis(kind), CODING.domain))
     if not COMPLETE.issuperset(read.attributes):

@@ -85,7 +85,7 @@ class TestModels:
 
     @pytest.mark.parametrize(("few", "red"), [(1, True), (9, True), (10, False)])
     def test_the_dummy_of_a_few_in_any_disguise(self, few, red):
-        """As a dummy, as a contrast, as level values, hidden in a sum, or in the smallest of units."""
+        """A dummy, a contrast, level values, a hidden sum, and the smallest of units."""
         counts = np.array([400, 300, few])
         dummy = np.array([[1.0, 0, 0], [1, 1, 0], [1, 0, 1]])
         disguises = [

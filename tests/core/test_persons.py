@@ -25,7 +25,7 @@ def of_persons(norm, relation, most_records):
 
 
 def differences(values, relation, k):
-    """Of the sums over neighbouring datasets: shape (pairs, functions)."""
+    """Differences of the sums over neighbouring datasets: shape (pairs, functions)."""
     cells = values.shape[1]
     persons = [
         values[:, list(records)].sum(axis=1)

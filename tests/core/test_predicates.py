@@ -1,4 +1,4 @@
-"""What attacks are made of: neighbours, and conditions that single somebody out."""
+"""Parts of attacks: neighbours, and conditions that single out one record."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What noise will do, said before anything is measured, beside what it does."""
+"""Predicted noise, before measuring, beside the noise in results."""
 
 import numpy as np
 import pandas as pd

@@ -64,7 +64,7 @@ class Scripted:
 
 
 def transcript(name, dataset, seed, **parameters):
-    """What each step of a fit was given: its kind, counts or scores, scale, sensitivity of scores."""
+    """Record each step of a fit: its kind, counts or scores, scale, sensitivity of scores."""
     noise, sensitivities = Scripted(seed), []
     with pytest.MonkeyPatch.context() as patch:
         watch(patch, sensitivities)
@@ -81,7 +81,7 @@ def check_moves(one, other):
 
 
 def zcdp(one, other):
-    """Of one step: Bun and Steinke 2016 for noise, a range of log ratios for choices."""
+    """zCDP loss of one step: Bun and Steinke 2016 for noise, a range of log ratios for choices."""
     (kind, before, scale, _), (_, after, other_scale, _) = one, other
     assert scale == other_scale
     moved = [int(step) for step in (after - before).ravel()]

@@ -1,4 +1,4 @@
-"""What a box of tier private spends: its price covers its draws, and what rows show stays below it."""
+"""Spending of a box of tier private: its price covers its draws, and rows disclose less."""
 
 from fractions import Fraction
 from math import exp, log
@@ -26,7 +26,7 @@ FITS, ROWS, RECORDS = 300, 400, 30
 
 
 class NoNoise:
-    """What an implementation would be that forgot its noise."""
+    """An implementation that forgot its noise."""
 
     def laplace(self, counts, scale):
         return counts

@@ -139,7 +139,7 @@ class TestLaws:
     @given(datasets(DOMAIN, fewest=1), datasets(DOMAIN, fewest=1))
     @settings(max_examples=60)
     def test_a_saturated_regression_is_the_whole_table(self, original, synthetic):
-        """As far as fits go where cells hold one kind of records alone."""
+        """The two agree as closely as fits allow if cells hold one kind of records alone."""
         table = table_utility(*(count(each, DOMAIN.attributes) for each in (original, synthetic)))
         found = regression_propensity(original, synthetic, {}, order=3)
         assert found.pmse == pytest.approx(table.pmse, abs=1e-6)
@@ -252,7 +252,7 @@ class TestTree:
         assert _impurity(chosen, stacked) == pytest.approx(min(impurities))
 
     def test_levels_of_equal_shares_are_taken_in_the_order_of_rpart(self):
-        """Its tree has the leaves (6, 3) and (2, 5): b and d, equally synthetic, are not parted."""
+        """The tree has the leaves (6, 3) and (2, 5): b and d, equally synthetic, are not parted."""
         domain = Domain.of({"x": 4})
         original, synthetic = (
             Dataset(domain, np.repeat(np.arange(4), counts)[:, None])

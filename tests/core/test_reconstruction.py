@@ -295,7 +295,7 @@ def test_levels_taken_for_numbers_would_be_refuted_in_every_run():
 
 @pytest.mark.parametrize("epsilon", [2.0, 4.0])
 def test_randomised_response_is_bounded_by_its_own_epsilon(epsilon):
-    """Of one canary each row keeps the level, or takes any other: replace-one epsilon exactly."""
+    """For one canary each row keeps the level, or takes any other: replace-one epsilon exactly."""
     m, size, runs = 8, 500, 3000
     rng = np.random.default_rng(5)
     space = Cells(domain_of((size,)))

@@ -1,4 +1,4 @@
-"""What chance does to a marginal: against all that can happen, and against repeated draws."""
+"""Sampling error of a marginal: against all possible samples, and against repeated draws."""
 
 from itertools import product
 from math import comb, factorial, prod

@@ -25,7 +25,7 @@ def figures(name):
 
 
 def test_dcr_overfitting_protection():
-    """Its ranges are those of train and of holdout, each for itself; ties go to holdout."""
+    """SDMetrics takes the ranges of train and of holdout separately; ties go to holdout."""
     train, holdout, synthetic = adult(TRAIN, HOLDOUT, SYNTHETIC)
     distances = [nearest(synthetic, real, gower_of(real)).distance for real in (train, holdout)]
     share, case = closer_share(*distances, (300, 300)), figures("DCROverfittingProtection")

@@ -1,4 +1,4 @@
-"""What a holdout of few records shows of copies: tests by labels, their level, power and words."""
+"""Evidence of copies from a holdout of few records: tests by labels, their level, power and words."""
 
 import json
 from itertools import combinations

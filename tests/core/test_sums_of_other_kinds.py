@@ -36,7 +36,7 @@ __all__ = ["records"]
 
 
 def planned_psi(frame, text, kind, *, where="", missing="drop"):
-    """What the plan of a question names, exactly."""
+    """Measure the statistics that the plan of a question names, exactly."""
     needs = question_needs(text, kind, CODING, where=where, missing=missing)
     return psi_with(frame, needs.cliques, needs.sums)
 

@@ -26,7 +26,7 @@ def arrays(cells):
 
 
 def scores(cells):
-    """Of each original and of each synthetic record: the synthetic share of its cell."""
+    """Return the synthetic share of its cell for each original and for each synthetic record."""
     each = [(ours, theirs, theirs / (ours + theirs)) for ours, theirs in cells if ours + theirs]
     return (
         [score for ours, _, score in each for _ in range(ours)],

@@ -153,7 +153,7 @@ def test_no_choice_of_an_option_tells_more_than_the_rounded_estimate(kind, name,
     ],
 )
 def test_degrees_of_freedom_count_records_no_finer_than_counts(kind, test, rows):
-    """Of a small group, they told the number of records exactly; Welch's all digits of the variances."""
+    """In a small group they disclosed the number of records; Welch's, digits of the variances."""
     margins = RecordMargins.of(people(rows=rows))
     answer = released(answered(asked(kind, margins, test=test), margins), USUAL_RULES)
     of_records = [

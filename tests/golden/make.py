@@ -192,7 +192,7 @@ def commands(card: Card) -> list[tuple[str, list[str]]]:
 
 
 def shells(maker: Maker, card: Card, scratch: Path) -> None:
-    """What both shells say, and the messages that the client's were answered with."""
+    """Store the output of both shells, and the messages that answered the client's."""
     exchanges, shown = Exchanges(), []
     for name in ("ana", "aud"):
         source, kept = maker.house.person(name), maker.folder / "people" / name
@@ -268,7 +268,7 @@ def enrolled(maker: Maker) -> None:
 
 
 def offline(maker: Maker) -> None:
-    """What the commands say that need no controller."""
+    """Store the output of the commands that need no controller."""
     bundles = sorted(path.name for path in (maker.folder / "bundles").iterdir())
     shown = {" ".join(words): offline_output(maker.folder, words) for words in offline_commands(bundles)}
     maker.write_packed("shell/offline.json.gz", shown)

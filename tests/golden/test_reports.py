@@ -68,7 +68,7 @@ def test_no_reason_is_gone():
 
 @pytest.mark.parametrize("reason", ERRORS)
 def test_an_error_keeps_its_code_reason_and_fields(reason):
-    """Its sentence may be written better."""
+    """The sentence of an error may change."""
     status = status_pb2.Status.FromString(base64.b64decode(ERRORS[reason]))
     error = error_of(status)
     assert error is not None

@@ -1,4 +1,4 @@
-"""What both shells print for programs: the JSON of the first version, but for sentences."""
+"""Output of both shells for programs: the JSON of the first version, but for sentences."""
 
 import json
 import shutil

@@ -18,7 +18,7 @@ TOPICS = ("health at work", "regional differences", "age and care", "part-time w
 
 
 def proposal(number: int, pairs: Sequence[tuple[str, str]] = PAIRS[:4]) -> Proposal:
-    """What somebody might propose."""
+    """Make a proposal with a purpose and pairs of its own."""
     purpose = f"Study {number} of {TOPICS[number % len(TOPICS)]}, for a report to the ministry"
     asked = PAIRS[number % 5 : number % 5 + len(pairs)]
     return Proposal(dataset=DATASET, marginals=asked, generator="ipf", rows=1_000, purpose=purpose)

@@ -144,7 +144,7 @@ def same_draws(monkeypatch):
 
 
 def both(folder, policy, person, names, *, offline=True):
-    """What is told in the two worlds."""
+    """Return what the attacker sees in the two worlds."""
     found = []
     for healthy in (ALONE, OTHER):
         with world(folder / str(healthy), healthy, policy) as house:
@@ -165,7 +165,7 @@ def test_one_row_and_a_question_tell_nothing(tmp_path, same_draws, person):
 
 @pytest.mark.parametrize("person", ["ana", "aud"])
 def test_nothing_looks_past_a_forbidden_set(tmp_path, same_draws, person):
-    """Nobody may look at age and health together: measures of all attributes are refused."""
+    """No caller may see age and health together: measures of all attributes are refused."""
     names = ("replicated-uniques", "tables", "marginals")
     offered = '["replicated-uniques", "tables", "marginals"]'
     policy = {"measures": offered, "forbidden": '[["age", "health"]]'}

@@ -33,7 +33,7 @@ PAIRS = [("sex", "health"), ("sex", "work"), ("health", "region"), ("age",)]
 RUN = "/gencard.v1.MeasuresService/RunMeasures"
 MINE = ("dcr", "marginals")
 OWN = {"fidelity", "row-uniques", "associations"}
-"""What analysts compute by themselves."""
+"""Measures that analysts compute by themselves."""
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ class TestRounding:
 
 
 class TestTheQuote:
-    """What measures will cost is said before anything is agreed."""
+    """Prices of measures are quoted before anything is agreed."""
 
     def test_it_is_what_is_then_charged_once(self, people, fresh, measured_house):
         with state_unchanged(measured_house):

@@ -94,8 +94,8 @@ class TestTheWholeWay:
         assert spent(house) == before + price
 
     def _check_noise(self, card) -> None:
-        """Of the stddev that was foretold. A false alarm has less than one chance in 10^9: 26 draws are
-        not all 0, and none is 40 stddevs off.
+        """Compare noise with the predicted stddev. A false alarm has less than one chance in 10^9: 26
+        draws are not all 0, and none is 40 stddevs off.
         """
         tables, expected = card.psi.measurements, stddevs(card.terms)
         assert [table.stddev for table in tables] == pytest.approx(expected)

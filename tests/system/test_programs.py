@@ -116,7 +116,7 @@ def test_the_same_program_in_r_gives_the_same_numbers(path):
 
 
 def _numbers(outputs):
-    """What both languages define alike; what a fit says besides, each counts in its own way."""
+    """Return the numbers that both languages define alike; other numbers of a fit differ."""
     main = [one for one in outputs if not one.name.endswith(FIT)]
     return [(one.name, one.column_names, one.counts, one.values) for one in main]
 

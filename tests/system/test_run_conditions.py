@@ -54,7 +54,7 @@ def asked_for(frame):
 
 
 def rounded(count):
-    """As a run tells it."""
+    """Round a count as a run does."""
     return 5 * round(count / 5)
 
 

@@ -142,7 +142,7 @@ def test_refusals_of_two_worlds_look_alike_in_all_that_is_read(worlds):
 
 
 def test_a_refusal_takes_whole_duration_classes(worlds):
-    """It ends 1, 2, 4, ... seconds after it began, whatever rule refused it."""
+    """The refusal ends 1, 2, 4, ... seconds after it began, whichever rule refused it."""
     house = worlds[0]
     with house.analyst() as analyst:
         card = proposed(analyst)

@@ -59,7 +59,7 @@ def elsewhere(house, tmp_path):
 
 
 def run(house, *words):
-    """What a command says; an error of ours rises."""
+    """Run a command and return its output; an error of ours is raised."""
     result = CliRunner().invoke(app, [*map(str, words), "--config", str(house.settings_file)])
     if isinstance(result.exception, GencardError):
         raise result.exception
@@ -100,7 +100,7 @@ def release_until(house, done):
 
 
 def begin_and_reserve(controller_state, tx, card):
-    """What a crash leaves of a release."""
+    """Leave the state of a release that crashed."""
     now, owner = controller_state.cards.clock(), "spiffe://gencard.local/pilot/analyst/ana"
     request = json.dumps({"card": card, "rows": 5, "seed": 1}).encode()
     requests.create_operation(

@@ -42,7 +42,7 @@ RUNS = '{ kinds = ["crosstab"], checked_runs = 9 }'
 
 
 def records(counts=COUNTS) -> pd.DataFrame:
-    """So many of each sex and health; every second one works."""
+    """Make records with this number of each sex and health; every second person works."""
     rows = [cell for cell, number in counts.items() for _ in range(number)]
     frame = pd.DataFrame(rows, columns=["sex", "health"])
     frame["work"] = np.resize(LEVELS["work"], len(frame))

@@ -88,7 +88,7 @@ def propose(house):
 
 
 def post(house, clock):
-    """What the service's threads work at, step by step."""
+    """Make the part of the service that its threads work at, step by step."""
     return post_of(open_controller_state(house.settings(), clock))
 
 

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What both sides signed, verified.
+    """A card with the signatures of both parties, verified.
 
     Args:
         card: What was agreed.
@@ -172,7 +172,7 @@ class Agreement:
 
     @cached_property
     def places(self) -> dict[str, Places]:
-        """Where numbers of the card's rows lie inside their levels, by attribute; raises as ``psi``."""
+        """Places of the rows' numbers inside their levels, by attribute; raises as ``psi``."""
         return places_by(self.card, lambda: self.psi, self.coding)
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
@@ -275,7 +275,7 @@ class Agreement:
     def _documents(
         self, verdict: bytes | None, entry: LogEntry, checkpoint: Checkpoint
     ) -> dict[str, bytes]:
-        """What goes with the rows of a release, by file name: card, schema, psi, state of the log.
+        """Return the documents saved beside the rows of a release, by file name: card, schema, psi, log.
 
         There is no psi under a card of tier private.
 
@@ -290,7 +290,7 @@ class Agreement:
         }
 
     def proof(self, entry: LogEntry, checkpoint: Checkpoint) -> dict[str, bytes]:
-        """What is needed to check anything under the card, by file name: keys, log, card, schema.
+        """Return the documents that all checks of the card need, by file name: keys, log, card, schema.
 
         Args:
             entry: That of what is checked, with its proof for the checkpoint.

@@ -223,7 +223,7 @@ class Clock:
             self.report(f"{runs} runs, about {spoken(runs * (self.now() - begin))}", 0.0)
 
     def _left(self, run: int, runs: int) -> str:
-        """What is left by the runs since the first reported one; work between runs counts with them."""
+        """Estimate the time left from the pace since the first reported run, pauses included."""
         now = self.now()
         first, since = self._first = self._first or (run, now)
         if run == first:

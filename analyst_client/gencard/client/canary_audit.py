@@ -91,7 +91,7 @@ class CanaryAudit(Displayable):
 
     @property
     def meaning(self) -> str:
-        """What the bounds mean."""
+        """Sentence that explains the bounds."""
         return MEANING.format(sure=f"{1 - self.beta:g}")
 
     def lines(self) -> list[tuple[str, str, str, str]]:

@@ -318,7 +318,7 @@ class CardView(Displayable):
 
     @property
     def waits_for(self) -> str:
-        """Who or what has to act before the card goes on; empty if nobody has."""
+        """Person or operation that has to act before the card proceeds; empty if there is none."""
         return _WAITS_FOR.get(self.state, "") if self.name else ""
 
     @property
@@ -381,7 +381,7 @@ class CardView(Displayable):
 
 
 LIST_HEADS = ("Card", "State", "Turn", "Price", "Next")
-"""Of a list of cards."""
+"""Column heads of a list of cards."""
 
 
 def list_line(card: CardView) -> tuple[str, str, str, str, str]:

@@ -1,4 +1,4 @@
-"""What there is to choose from: datasets with schemas and policies, generators, and the budget left."""
+"""Catalogue of the service: datasets with schemas and policies, generators, and the budget left."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -223,7 +223,7 @@ def with_generator(
 
 
 def suggesting_generators(connection: Connection, name: str) -> AbstractContextManager[None]:
-    """Where a call finds no generator of this name, the error suggests one of the catalogue."""
+    """Suggest a generator of the catalogue in the error of a call that knows none of this name."""
     return _suggesting("generator", name, lambda: list_generators(connection))
 
 

@@ -1,4 +1,4 @@
-"""What is asked of psi or of the records: a formula, a kind of analysis, and what goes with it."""
+"""Questions to psi or to the records: a formula, a kind of analysis, and its options."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ TAKES: Mapping[str, tuple[str, ...]] = {
 
 
 class AnswerOptions(TypedDict, total=False):
-    """What goes with a formula and a kind.
+    """Options of an analysis, besides formula and kind.
 
     Args:
         values: In answers from psi, by attribute, the number that each level stands for, such as

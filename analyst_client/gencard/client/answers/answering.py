@@ -118,7 +118,7 @@ def _card(bundle: Bundle, keys: Keys | None) -> CardTerms:
 
 
 def _confirmed(bundle: Bundle, card: CardTerms, keys: Keys | None) -> str:
-    """What confirms the counts of psi; raises VerificationError where a receipt names another psi."""
+    """Say what confirms the counts of psi; raise VerificationError if a receipt names another psi."""
     digest = sha256(bundle.one("psi").content)
     for file in bundle.all("receipt"):
         if keys is None:

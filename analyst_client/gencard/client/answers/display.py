@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HEADS = ("", "coef", "std err", "{0}", "P>|{0}|", "[0.025", "0.975]")
-"""As statsmodels heads them, with the statistic in the blanks."""
+"""Column heads of a table of coefficients as in statsmodels; the statistic fills the blanks."""
 
 MOST_LINES = 60
 MOST_TABLES = 4
 MOST_COLUMNS = 12
-"""What is shown; ``to_frame`` and ``save_json`` have all."""
+"""Most tables and columns that are shown; ``to_frame`` and ``save_json`` have all."""
 
 NOT_DEFINED = "–"
 COEFFICIENTS, NUMBERS = "Coefficients", "Numbers"
@@ -225,7 +225,7 @@ class CoefficientPlot:
 
     @property
     def note(self) -> str:
-        """What is not drawn; empty where all is."""
+        """Sentence about values that are not drawn; empty if all are drawn."""
         return f"{self.left_out:,} more are not drawn; to_frame() has all." if self.left_out else ""
 
     @checked()

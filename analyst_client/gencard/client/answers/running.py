@@ -61,7 +61,7 @@ _OTHER_REFUSAL = (
 """Advice where a steward refused, the card ended, or an older controller named the rule."""
 
 LIST_HEADS = ("Answer", "Kind", "Formula", "State", "Paid")
-"""Of a list of runs."""
+"""Column heads of a list of runs."""
 
 
 def list_line(run: RunOnRecords) -> tuple[str, str, str, str, str]:
@@ -168,7 +168,7 @@ def _paid(agreement: Agreement, answer: pb.Answer) -> Price:
 
 
 def _about(signed: SignedAnswer) -> tuple[tuple[str, str], ...]:
-    """What vouches for an answer, in names and values."""
+    """Return name, version, rules and signature of an answer, as names and values."""
     question = signed.question
     return (
         ("Answer", signed.name),

@@ -1,4 +1,4 @@
-"""What we sign, and what we believe because others signed it."""
+"""Statements that the client signs, and checks of statements that others signed."""
 
 from collections.abc import Iterable, Sequence
 
@@ -122,7 +122,7 @@ def checked_receipt(envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_
 
 
 def version_kind_of(receipts: Iterable[Receipt]) -> VersionKind | None:
-    """What the version of the card's records is, as its receipts say; None where none says it.
+    """Return the kind of version of the card's records from its receipts; None if no receipt has it.
 
     Raises:
         VerificationError: They contradict each other, although one card is of one version.

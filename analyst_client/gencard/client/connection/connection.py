@@ -217,7 +217,7 @@ def _service_config() -> dict[str, object]:
 
 
 def idempotent_methods() -> Iterator[dict[str, str]]:
-    """What may be sent again: what only reads, and what carries a request_id. Uploads do neither."""
+    """Methods that may be retried: they only read, or carry a request_id. Uploads do neither."""
     for module in _SERVICES:
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:

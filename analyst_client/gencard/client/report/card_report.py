@@ -174,7 +174,7 @@ class CardReport(WrittenAsPage, Displayable):
             yield f"Audit of {audit.black_box}", audit.wording, leaked
 
     def left_out_lines(self) -> list[tuple[str, str]]:
-        """What is not included and what would add it, one line for each group and reason."""
+        """Evaluations that are not included and how to add each, one line per group and reason."""
         by_reason: dict[tuple[Group | None, str], list[str]] = {}
         for left in self.left_out:
             by_reason.setdefault((left.group, left.why), []).append(left.what)
@@ -232,7 +232,7 @@ def _not_included(group: Group | None) -> str:
 
 
 def _risk_bound(card: CardTerms) -> list[tuple[str, str]]:
-    r"""What noise alone guarantees; empty for exact counts.
+    r"""Return the guarantee of the noise alone; empty for exact counts.
 
     With :math:`(\varepsilon, \delta)`, a guess between two equally likely datasets that differ in one
     person is right with probability at most :math:`(e^\varepsilon + \delta) / (e^\varepsilon + 1)`

@@ -131,7 +131,7 @@ class _Gathering:
         return get_dataset(agreement.connection, agreement.card.terms.dataset).policy.measures
 
     def _how(self, how: str, names: Sequence[str]) -> str:
-        """What adds evaluations, and their price."""
+        """Return the options that add evaluations, and their price."""
         terms = self.agreement.card.terms
         price = price_in_statistics(
             names, attributes=len(self.agreement.domain), marginals=len(terms.marginals)
@@ -172,7 +172,7 @@ def card_report(
 
 
 def _order(left: LeftOut) -> tuple[bool, int]:
-    """What the reader can have first, then the rest by group."""
+    """Sort key: first the evaluations that an option adds, then the rest by group."""
     groups = list(Group)
     return "gencard" not in left.why, groups.index(left.group) if left.group else len(groups)
 

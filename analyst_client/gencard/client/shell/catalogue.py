@@ -108,7 +108,7 @@ def _document(entry: CatalogueEntry) -> dict[str, object]:
 
 
 def _declared_document(entry: CatalogueEntry) -> dict[str, object]:
-    """What the schema file states besides the coding; empty where it states nothing."""
+    """Return the statements of the schema file besides the coding; empty if there are none."""
     readings = {one.name: _reading_document(one) for one in entry.attributes}
     readings = {name: reading for name, reading in readings.items() if reading}
     records = {} if entry.records is None else {"records": entry.records}

@@ -107,7 +107,7 @@ def _heat_map(report: PsiRisk) -> list[Part]:
 
 
 def _share(share: float) -> str:
-    """What is not 0 is never shown as 0."""
+    """Format a share; a share above 0 is never shown as 0."""
     return "·" if not share else percent(share) if share >= 0.01 else "< 1 %"
 
 

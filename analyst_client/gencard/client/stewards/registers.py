@@ -1,4 +1,4 @@
-"""What stewards look at besides cards: the queue, answers to release, budgets, people, the log."""
+"""Registers that stewards read besides cards: queue, answers to release, budgets, people, log."""
 
 import json
 from collections.abc import Sequence
