@@ -10,7 +10,7 @@ import pytest
 from gencard.boxes.reference import Honest
 from gencard.client.arguments import Where
 from gencard.client.audit import Audit
-from gencard.client.report import plots
+from gencard.client.findings import plots
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.client.report.gathering import NOT_ON_CARD
 from gencard.core.audit.arms.planted_pair import made_up

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.display import named, percent
-from gencard.client.report.fidelity import FORMAT, FidelityReport
+from gencard.client.findings.fidelity import FORMAT, FidelityReport
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.coding import Attribute, Coding, Labels

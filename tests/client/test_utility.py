@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.files.rows import read_rows, write_rows
-from gencard.client.report.utility import FORMAT, UtilityOptions, utility_report
+from gencard.client.findings.utility import FORMAT, UtilityOptions, utility_report
 from gencard.client.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

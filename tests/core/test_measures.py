@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.stats.contingency import association
 
-from gencard.client.report.finding_plots import draw
-from gencard.client.report.findings import EXPLANATIONS, sentence
+from gencard.client.findings.finding_plots import draw
+from gencard.client.findings.findings import EXPLANATIONS, sentence
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, InvalidPsiError

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from gencard.client.report.findings import sentence
+from gencard.client.findings.findings import sentence
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError

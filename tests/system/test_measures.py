@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from gencard.client import evaluation
 from gencard.client.connection.connection import result_of
-from gencard.client.report.findings import EXPLANATIONS
+from gencard.client.findings.findings import EXPLANATIONS
 from gencard.client.shell.main import app
 from gencard.controller.operations import run as run_module
 from gencard.controller.releases.evaluations import EvaluationRun

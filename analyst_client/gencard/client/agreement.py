@@ -59,7 +59,7 @@ from gencard.wire.signatures.dsse import subject_digest
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gencard.client.report.fidelity import FidelityReport
+    from gencard.client.findings.fidelity import FidelityReport
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Agreement:
 
     def fidelity(self, data: "pd.DataFrame | Release | Dataset | NumberedRows") -> "FidelityReport":
         """Compare the marginals of rows with psi, and their numbers if the data have them."""
-        from gencard.client.report.fidelity import (  # noqa: PLC0415 - scipy.special only where wanted
+        from gencard.client.findings.fidelity import (  # noqa: PLC0415 - scipy.special only where wanted
             FidelityReport,
         )
         from gencard.measures.utility.fidelity import fidelity  # noqa: PLC0415 - as above

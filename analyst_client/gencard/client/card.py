@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from gencard.client.answers.running import RunOnRecords
     from gencard.client.audit import Audit
     from gencard.client.evaluation import CardMeasures
+    from gencard.client.findings.fidelity import FidelityReport
     from gencard.client.report.card_report import CardReport
-    from gencard.client.report.fidelity import FidelityReport
 
 
 class Card(CardView):

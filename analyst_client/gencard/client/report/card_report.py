@@ -15,8 +15,8 @@ from gencard.client.display import (
     page_module,
     percent,
 )
-from gencard.client.report.findings import EXPLANATIONS, result_of, sentence, unseen_words
-from gencard.client.report.numbers import NumberReport
+from gencard.client.findings.findings import EXPLANATIONS, result_of, sentence, unseen_words
+from gencard.client.findings.numbers import NumberReport
 from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import CardTerms
 from gencard.core.coding import Coding

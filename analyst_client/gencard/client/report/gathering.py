@@ -11,8 +11,8 @@ from gencard.client.audit_run import known_audits
 from gencard.client.catalogue import get_dataset
 from gencard.client.connection.connection import ProgressDisplay
 from gencard.client.evaluation import CardMeasures
+from gencard.client.findings.findings import EXPLANATIONS
 from gencard.client.report.card_report import CardReport, LeftOut
-from gencard.client.report.findings import EXPLANATIONS
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.measures.evaluation.evaluation import Group, Need

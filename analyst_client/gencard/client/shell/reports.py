@@ -10,9 +10,9 @@ from gencard.client.agreement import Agreement
 from gencard.client.checking.bundle import Bundle
 from gencard.client.files.folder import make_folder
 from gencard.client.files.rows import read_numbered, unread_columns
+from gencard.client.findings.fidelity import FidelityReport
+from gencard.client.findings.utility import UtilityOptions, UtilityReport, utility_report
 from gencard.client.release import Release
-from gencard.client.report.fidelity import FidelityReport
-from gencard.client.report.utility import UtilityOptions, UtilityReport, utility_report
 from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say, say_json
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain

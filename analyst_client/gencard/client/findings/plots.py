@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gencard.client.display import named, percent
-from gencard.client.report.finding_plots import draw, draw_differences, lines_of, short
-from gencard.client.report.findings import sentence
-from gencard.client.report.numbers import NumberReport, figure_name
+from gencard.client.findings.finding_plots import draw, draw_differences, lines_of, short
+from gencard.client.findings.findings import sentence
+from gencard.client.findings.numbers import NumberReport, figure_name
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
 from gencard.measures.evaluation.evaluation import Finding
 from gencard.measures.evaluation.tables import FidelityFinding

@@ -18,7 +18,7 @@ from gencard.client.display import (
     page_module,
     percent,
 )
-from gencard.client.report.numbers import NumberReport, numbers_sentence
+from gencard.client.findings.numbers import NumberReport, numbers_sentence
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique

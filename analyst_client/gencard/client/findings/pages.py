@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gencard.client.display import Grid, named, percent
-from gencard.client.report import plots
-from gencard.client.report.numbers import NumberReport, is_of_psi
+from gencard.client.findings import plots
+from gencard.client.findings.numbers import NumberReport, is_of_psi
 from gencard.core.audit.plan import calls
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text, wording
@@ -17,7 +17,7 @@ from gencard.measures.utility.fidelity import FALSE_ALARMS, CellFidelity, Margin
 def rendered(template: str, **values: object) -> str:
     """The page as HTML; raises UndefinedError if a value of the template is missing."""
     environment = Environment(
-        loader=PackageLoader("gencard.client.report", "."),
+        loader=PackageLoader("gencard.client.findings", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -14,8 +14,8 @@ from gencard.client.display import (
     page_module,
     percent,
 )
-from gencard.client.report.findings import fidelity_result, sentence, unseen_words
-from gencard.client.report.numbers import NumberReport
+from gencard.client.findings.findings import fidelity_result, sentence, unseen_words
+from gencard.client.findings.numbers import NumberReport
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.typed_json import PLAIN
