@@ -19,13 +19,13 @@ from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.output_checks.judgement import judged
 from gencard.analysis.output_checks.released import released
-from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Limited, RunQuestion
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
+from gencard.core.output_rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.answer_document import Question
 

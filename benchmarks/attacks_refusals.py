@@ -15,7 +15,6 @@ from functools import partial
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
-from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.answers.decisions import PRICE
 from gencard.controller.answers.run import outcome_of
 from gencard.controller.jobs.answering import check_answerable, checked
@@ -25,6 +24,7 @@ from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import NoAnswerError
+from gencard.core.output_rules import USUAL_RULES
 from gencard.core.scale import Scale
 from gencard.core.types import FloatArray, IntArray
 from gencard.wire.documents.answer_document import Question

@@ -27,14 +27,15 @@ def main() -> None:
 
 
 def _gencard(codes: Codes, sizes: Codes, numeric: Codes, epochs: int, wanted: tuple[int, int]) -> Any:
-    from gencard.boxes.nets.ctgan import Ctgan, Options  # noqa: PLC0415
+    from gencard.boxes.nets.ctgan import Ctgan  # noqa: PLC0415
+    from gencard.boxes.nets.options import CtganOptions  # noqa: PLC0415
     from gencard.core.dataset import Dataset  # noqa: PLC0415
     from gencard.core.domain import Domain  # noqa: PLC0415
 
     domain = Domain(tuple(map(str, range(len(sizes)))), tuple(sizes.tolist()))
     values = {str(axis): tuple(map(float, range(sizes[axis]))) for axis in numeric}
     rows, seed = wanted
-    return Ctgan(Options(epochs=epochs), values)(Dataset(domain, codes), rows, seed=seed).codes
+    return Ctgan(CtganOptions(epochs=epochs), values)(Dataset(domain, codes), rows, seed=seed).codes
 
 
 def _package(codes: Codes, sizes: Codes, numeric: Codes, epochs: int, wanted: tuple[int, int]) -> Any:

@@ -17,10 +17,10 @@ from itertools import combinations, groupby
 from benchmarks import bench, model_referees, table_referees
 from benchmarks.coded_samples import sample
 from benchmarks.table_referees import Case
-from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Population, RunQuestion
+from gencard.core.output_rules import USUAL_RULES
 from gencard.wire.documents.answer_document import Question
 
 _SECONDS = 60

@@ -41,7 +41,6 @@ from gencard.analysis.formulas.answering import answer_of
 from gencard.analysis.formulas.formulas import read_factors
 from gencard.analysis.formulas.numbers import Needs
 from gencard.analysis.formulas.summing import question_needs
-from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.analysis.output_checks.stored import StoredRun
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.jobs.answering import checked
@@ -53,6 +52,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError
+from gencard.core.output_rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.psi import Psi

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
 
-from gencard.analysis.output_checks.rules import Rule
 from gencard.core import errors
 from gencard.core.errors import CHANGE_REASONS, GencardError
+from gencard.core.output_rules import Rule
 from gencard.wire.codecs.error_table import STATUS
 
 PAGE = Path(__file__).with_suffix(".md")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from rich.table import Table
 
@@ -61,9 +62,22 @@ def _pairs(measures: Measures) -> str:
     return f"{len(measures.pairs)} ({sum(pair.share == 1 for pair in measures.pairs)} share all)"
 
 
+def _rooms(measures: Measures) -> str:
+    return ", ".join(f"{rooms}/{tiers}" for rooms, tiers in measures.rooms.values())
+
+
+def _mean_length(measures: Measures) -> str:
+    return f"{fmean(measures.function_lengths):.1f}"
+
+
 ROWS = (
     Row("modules", lambda of: f"{of.modules}", "511"),
     Row("lines", lambda of: f"{of.lines:,}", "91,004"),
+    Row("rooms / tiers of controller, client, core, wire", _rooms, "26/18, 23/14, 22/10, 7/4"),
+    Row("imports into a room of the same tier or above", lambda of: f"{len(of.back_up)}", "22", "0"),
+    Row("loops of modules", lambda of: f"{len(of.loops)}", "5", "0"),
+    Row("mean length of a function", _mean_length, "8.8", "10 to 12"),
+    Row("private functions used once", lambda of: f"{of.used_once:,}", "1,394", "900"),
     Row("lines of imports", lambda of: f"{of.import_lines / of.lines:.1%}", "8.2%"),
     Row(f"modules under {SMALL} lines", lambda of: f"{of.small / of.modules:.1%}", "14.7%", "15%"),
     Row("modules with one importer", lambda of: f"{of.one_importer}", "94"),

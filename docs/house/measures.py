@@ -2,11 +2,13 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from docs.house.module import facts_of
 from docs.house.openings import Docstring, bad_openings
 from docs.house.reach import unreachable
+from docs.house.rooms import HOUSES, arrows, loops
 from docs.house.shapes import Conversion, Pair, pairs, repeated_names
 from docs.house.sources import ROOT, sources
 
@@ -36,6 +38,11 @@ class Measures:
         pairs: Classes that share most of their fields, two by two.
         conversions: Functions that carry fields by hand, the longest first.
         repeated_names: Name that more than one class has -> how many.
+        rooms: Package -> number of its rooms, and of its tiers.
+        back_up: Imports from a room into one of its own tier or above.
+        loops: Groups of modules that import each other in a circle.
+        function_lengths: Lines of each function.
+        used_once: Number of private functions that one place in their module names.
         bad_openings: Docstrings, also of tests, benchmarks, docs and examples, that open badly.
     """
 
@@ -53,6 +60,11 @@ class Measures:
     pairs: tuple[Pair, ...]
     conversions: tuple[Conversion, ...]
     repeated_names: dict[str, int]
+    rooms: dict[str, tuple[int, int]]
+    back_up: tuple[str, ...]
+    loops: tuple[tuple[str, ...], ...]
+    function_lengths: tuple[int, ...]
+    used_once: int
     bad_openings: tuple[Docstring, ...]
 
     @property
@@ -80,6 +92,7 @@ def measure(root: Path = ROOT) -> Measures:
     importers = Counter(
         target for name, facts in modules.items() for target in (facts.imports & plain) - {name}
     )
+    imports = {name: (facts.imports & modules.keys()) - {name} for name, facts in modules.items()}
     shapes = [shape for facts in every for shape in facts.shapes]
     single = sorted(name for name, count in importers.items() if count == 1)
     return Measures(
@@ -99,5 +112,13 @@ def measure(root: Path = ROOT) -> Measures:
             sorted((one for facts in every for one in facts.conversions), key=lambda one: -one.lines)
         ),
         repeated_names=repeated_names(shapes),
+        rooms={
+            package: (len(rooms), max(room.tier for room in rooms.values()))
+            for package, rooms in HOUSES.items()
+        },
+        back_up=tuple(str(arrow) for arrow in arrows(imports) if arrow.goes_up),
+        loops=loops(imports),
+        function_lengths=tuple(chain.from_iterable(facts.functions.lengths for facts in every)),
+        used_once=sum(facts.functions.used_once for facts in every),
         bad_openings=bad_openings(root),
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from docs.house.functions import FunctionFacts, functions_in
 from docs.house.shapes import Conversion, Shape, conversions_in, shapes_in
 from docs.house.sources import imports_in
 
@@ -55,6 +56,7 @@ class ModuleFacts:
         prefixes: Packages whose modules it loads by a name put together at run time, with the dot.
         shapes: Its classes.
         conversions: Its functions that carry fields by hand.
+        functions: Lengths of its functions, and the private ones that are used once.
     """
 
     package: bool
@@ -69,6 +71,7 @@ class ModuleFacts:
     prefixes: frozenset[str]
     shapes: tuple[Shape, ...]
     conversions: tuple[Conversion, ...]
+    functions: FunctionFacts
 
 
 def facts_of(name: str, path: Path, root: Path) -> ModuleFacts:
@@ -89,6 +92,7 @@ def facts_of(name: str, path: Path, root: Path) -> ModuleFacts:
         prefixes=frozenset(_prefixes(name, nodes)),
         shapes=tuple(shapes_in(name, nodes)),
         conversions=tuple(conversions_in(name, nodes)),
+        functions=functions_in(nodes),
     )
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from examples.fair_survey import ATTRIBUTES, SCHEMA, write_records
 from gencard.analysis.answers.answer import Answer
-from gencard.analysis.output_checks.rules import OUTPUT_RULES, USUAL_RULES
 from gencard.controller.jobs import answering
 from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.process import Done, packed, received, unpacked
@@ -22,6 +21,7 @@ from gencard.core.card.mechanism import privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
+from gencard.core.output_rules import OUTPUT_RULES, USUAL_RULES
 from gencard.core.types import ignore_progress
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes

@@ -13,11 +13,11 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from gencard.analysis.answers.answer import Answer
 from gencard.analysis.output_checks.rounding import step
-from gencard.analysis.output_checks.rules import OUTPUT_RULES
 from gencard.analysis.output_checks.small_counts.inference import Outcome
 from gencard.controller.questions.earlier import Earlier
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import NoAnswerError
+from gencard.core.output_rules import OUTPUT_RULES
 from tests.controller.test_answering import asked, asking
 
 SIZES = {"a": 3, "b": 4, "c": 2}

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.analysis.output_checks.populations import Rounded
-from gencard.analysis.output_checks.rules import USUAL_RULES, Colour, Mark, Rule
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.jobs import process
 from gencard.controller.jobs.executor import ProcessExecutor
@@ -82,6 +81,7 @@ from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, Re
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError
+from gencard.core.output_rules import USUAL_RULES, Colour, Mark, Rule
 from gencard.core.program_outputs import Output, OutputKind
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.types import ignore_progress

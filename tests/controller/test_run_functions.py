@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.jobs.answering import checked
 from gencard.controller.jobs.measurement import earlier_of
 from gencard.controller.jobs.tasks import Before, EndedQuestion
@@ -17,6 +16,7 @@ from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError
+from gencard.core.output_rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.answer_document import Question, answer_of_document
 from gencard.wire.signatures.canonical import document_of, json_bytes

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from benchmarks import attacks_refusals
 from gencard.analysis.answers.kinds import KINDS
 from gencard.analysis.answers.trial import tried
-from gencard.analysis.output_checks.rules import OUTPUT_RULES, USUAL_RULES, Rule
 from gencard.controller.answers.decisions import Outcome
 from gencard.controller.answers.run import outcome_of
 from gencard.controller.jobs.answering import check_answerable, checked
@@ -24,6 +23,7 @@ from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
+from gencard.core.output_rules import OUTPUT_RULES, USUAL_RULES, Rule
 from gencard.wire.documents.answer_document import Question
 
 CODING = Coding(

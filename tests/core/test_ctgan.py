@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from scipy import stats
 
-from gencard.boxes.nets.ctgan import ENTRY, Ctgan, Options, conditions_of, options_of
+from gencard.boxes.nets.ctgan import ENTRY, Ctgan, options_of
 from gencard.boxes.nets.layout import declared, layout_of
+from gencard.boxes.nets.options import CtganOptions, conditions_of
 from gencard.core.blackbox import FittingBox
 from gencard.core.card.budget import NO_CLAIM
 from gencard.core.dataset import Dataset
@@ -30,7 +31,7 @@ def imported():
 NAN = float("nan")
 DOMAIN = Domain.of({"a": 3, "b": 5, "c": 4})
 VALUES = {"b": (1.0, NAN, 2.0, 10.0, NAN)}
-TINY = Options(epochs=2, batch_size=20, embedding=4, generator=(8,), discriminator=(8,), pac=5)
+TINY = CtganOptions(epochs=2, batch_size=20, embedding=4, generator=(8,), discriminator=(8,), pac=5)
 
 
 def rng(seed=0):
@@ -146,7 +147,7 @@ class TestGenerator:
 class TestBox:
     def test_it_is_in_the_form_of_a_box_that_fits(self):
         assert isinstance(Ctgan(TINY), FittingBox)
-        assert options_of(ENTRY.parameters) == Options()
+        assert options_of(ENTRY.parameters) == CtganOptions()
         assert ENTRY.claim(ENTRY.parameters) == NO_CLAIM
         assert ENTRY.extra == "deep"
 
@@ -192,7 +193,7 @@ class TestBox:
         a = rng(1).choice(2, 1000, p=(0.3, 0.7))
         b = np.where(rng(2).random(1000) < 0.95, a, 1 - a)
         dataset = Dataset.of_columns(Domain.of({"a": 2, "b": 2}), [a, b])
-        options = Options(
+        options = CtganOptions(
             epochs=60, batch_size=100, embedding=8, generator=(32,), discriminator=(32,),
             generator_rate=2e-3, discriminator_rate=2e-3, pac=5,
         )  # fmt: skip

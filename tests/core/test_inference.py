@@ -15,7 +15,6 @@ from gencard.analysis.formulas.answering import read_question
 from gencard.analysis.formulas.numbers import NumbersUsed
 from gencard.analysis.output_checks.populations import Condition, Merged
 from gencard.analysis.output_checks.released import of_rounded_counts, released
-from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.analysis.output_checks.small_counts import facts, inference, linear_programs
 from gencard.analysis.output_checks.small_counts.inference import Outcome, tells_small_counts
 from gencard.analysis.output_checks.small_counts.lattice import WIDTH, CountFacts, Lattice
@@ -23,6 +22,7 @@ from gencard.analysis.output_checks.small_counts.linear_programs import LinearPr
 from gencard.core.card.mechanism import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
+from gencard.core.output_rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 
 CODING = Coding(

@@ -17,8 +17,8 @@ from gencard.analysis.output_checks.influence import (
     of_spreads,
     waits,
 )
-from gencard.analysis.output_checks.rules import Colour, Rules
 from gencard.core.coding import Attribute, Coding, Edges
+from gencard.core.output_rules import Colour, Rules
 from gencard.core.scale import Scale
 from gencard.measures.psi_risk.risk import least_group, long_tails
 

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.analysis.output_checks import models, rounding, tables
-from gencard.analysis.output_checks.rules import (
+from gencard.core.card.mechanism import USUAL_CHECKS, Transform
+from gencard.core.errors import InvalidNumberError
+from gencard.core.output_rules import (
     PASSED,
     USUAL_RULES,
     Colour,
@@ -15,8 +17,6 @@ from gencard.analysis.output_checks.rules import (
     Verdict,
     together,
 )
-from gencard.core.card.mechanism import USUAL_CHECKS, Transform
-from gencard.core.errors import InvalidNumberError
 
 finite = st.floats(-1e9, 1e9).filter(lambda number: abs(number) > 1e-6)
 errors = st.floats(1e-6, 1e6)

@@ -50,7 +50,8 @@ from dp_accounting.pld import privacy_loss_distribution
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.nets import pate_gan
 from gencard.boxes.nets.layout import Layout, declared
-from gencard.boxes.nets.pate_gan import ENTRY, Options, PateGan, Shards
+from gencard.boxes.nets.options import PateGanOptions, Shards
+from gencard.boxes.nets.pate_gan import ENTRY, PateGan
 from gencard.boxes.nets.pate_gan_accountant import scale_of, votes_of
 from gencard.boxes.registry import box_named, complete
 from gencard.core.dataset import Dataset
@@ -430,8 +431,8 @@ def delta_of_records(box, dataset):
 
 
 def one_iteration_more(patch: pytest.MonkeyPatch) -> None:
-    right = Options.affordable.fget
-    patch.setattr(Options, "affordable", property(lambda options: right(options) + 1))
+    right = PateGanOptions.affordable.fget
+    patch.setattr(PateGanOptions, "affordable", property(lambda options: right(options) + 1))
 
 
 def account_of(scale: Callable[..., float], votes: Callable[..., int]) -> Fault:

@@ -7,10 +7,10 @@ from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.formulas.answering import answer_of
 from gencard.analysis.output_checks.models import coarse, of_curves
 from gencard.analysis.output_checks.released import released
-from gencard.analysis.output_checks.rules import USUAL_RULES, Colour, Rule
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
+from gencard.core.output_rules import USUAL_RULES, Colour, Rule
 from gencard.core.statistics.formula import Analysis
 
 CODING = Coding(

@@ -4,9 +4,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from gencard.analysis.output_checks.rules import Rule
 from gencard.analysis.output_checks.tables import judged_outputs as judged
 from gencard.core.errors import BlackBoxError, InvalidInputError
+from gencard.core.output_rules import Rule
 from gencard.core.program_outputs import FIT, Output, OutputKind, difference_in_shape
 from tests.system.programs import (
     EXAMPLES,

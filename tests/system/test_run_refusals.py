@@ -12,7 +12,6 @@ import pytest
 from google.longrunning import operations_pb2, operations_pb2_grpc
 from typer.testing import CliRunner
 
-from gencard.analysis.output_checks.rules import OUTPUT_RULES
 from gencard.controller.shell.main import app
 from gencard.controller.state import results
 from gencard.controller.state.cards import as_of
@@ -25,6 +24,7 @@ from gencard.core.errors import (
     RunRefusedError,
     TooManyRefusalsError,
 )
+from gencard.core.output_rules import OUTPUT_RULES
 from gencard.v1 import answers_pb2, answers_pb2_grpc
 from tests.system.house import SCHEMA, Clock, build, survey
 from tests.system.raw_calls import configure, enrolled

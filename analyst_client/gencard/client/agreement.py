@@ -33,7 +33,7 @@ from gencard.client.connection.connection import (
 from gencard.client.connection.keys import Checkpoint
 from gencard.client.connection.tables import fetch_rows
 from gencard.client.files import folder
-from gencard.client.files.psi_tables import NamedPsi
+from gencard.client.psi_tables import NamedPsi
 from gencard.client.release import Release
 from gencard.core.card.card import Card, CardState
 from gencard.core.card.terms import CardTerms, Tier

@@ -20,7 +20,7 @@ from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
 from gencard.client.connection.connection import Connection, ProgressDisplay
 from gencard.client.display import Listed, Part
-from gencard.client.files.psi_tables import NamedPsi, PsiTables
+from gencard.client.psi_tables import NamedPsi, PsiTables
 from gencard.client.question import AnswerOptions, Question
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered

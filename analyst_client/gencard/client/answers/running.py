@@ -7,7 +7,6 @@ from functools import partial
 from uuid import uuid4
 
 from gencard.analysis.answers import answer as core_answer
-from gencard.analysis.output_checks.rules import OUTPUT_RULES, Rule
 from gencard.client.agreement import Agreement
 from gencard.client.answers.answer import Answer
 from gencard.client.checking.history import LogWatch
@@ -22,6 +21,7 @@ from gencard.core.errors import (
     RunRefusedError,
     VerificationError,
 )
+from gencard.core.output_rules import OUTPUT_RULES, Rule
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.codec import datetime_of
 from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict

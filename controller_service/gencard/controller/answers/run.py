@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.analysis.answers.answer import EXACT, NOISE, numbers_in_json
-from gencard.analysis.output_checks.rules import Rule
 from gencard.controller.answers.answers import Answers
 from gencard.controller.answers.decisions import PRICE, Outcome
 from gencard.controller.cards.released import question_of, released_before
@@ -31,6 +30,7 @@ from gencard.core.errors import (
     OperationCancelledError,
     ProgramRunFailedError,
 )
+from gencard.core.output_rules import Rule
 
 AT_RECORDS = ("answer", "read")
 """Stages that jobs of runs report before they read records."""

@@ -17,16 +17,6 @@ from gencard.analysis.answers.trial import tried
 from gencard.analysis.output_checks.judgement import Judgement, judged
 from gencard.analysis.output_checks.populations import Kept
 from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
-from gencard.analysis.output_checks.rules import (
-    OUTPUT_RULES,
-    RULES_VERSION,
-    Colour,
-    Mark,
-    Rule,
-    Rules,
-    Verdict,
-    breaking,
-)
 from gencard.analysis.output_checks.small_counts.inference import Outcome
 from gencard.analysis.output_checks.stored import StoredRun
 from gencard.controller.jobs.measurement import earlier_of, measured, records_as_stored
@@ -36,6 +26,16 @@ from gencard.controller.questions.run_question import Limited, NoisyRun, RunQues
 from gencard.core.card.mechanism import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError, TooLargeError
+from gencard.core.output_rules import (
+    OUTPUT_RULES,
+    RULES_VERSION,
+    Colour,
+    Mark,
+    Rule,
+    Rules,
+    Verdict,
+    breaking,
+)
 from gencard.core.statistics.marginals import project, subsets
 from gencard.core.types import FloatArray, Progress
 

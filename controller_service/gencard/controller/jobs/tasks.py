@@ -29,13 +29,13 @@ from gencard.core.types import Progress, ignore_progress
 
 if TYPE_CHECKING:
     from gencard.analysis.output_checks.populations import Rounded
-    from gencard.analysis.output_checks.rules import Mark, Rules
     from gencard.controller.records.file_format import FileFormat
     from gencard.controller.records.schema_file import PublicSchema
     from gencard.controller.sandbox.analyses import AnalysisRecipe
     from gencard.controller.sandbox.recipes import Recipe
     from gencard.core.audit.plan import AuditPlan
     from gencard.core.audit.report import AuditReport
+    from gencard.core.output_rules import Mark, Rules
     from gencard.core.program_outputs import Outputs
     from gencard.measures.evaluation.material import AllowedTogether, Declared
     from gencard.measures.psi_risk.risk import PsiRisk
@@ -48,14 +48,14 @@ _MODULES = {
     "AuditReport": "core.audit.report",
     "Declared": "measures.evaluation.material",
     "FileFormat": "controller.records.file_format",
-    "Mark": "analysis.output_checks.rules",
+    "Mark": "core.output_rules",
     "Outputs": "core.program_outputs",
     "PsiRisk": "measures.psi_risk.risk",
     "PublicSchema": "controller.records.schema_file",
     "Question": "wire.documents.answer_document",
     "Recipe": "controller.sandbox.recipes",
     "Rounded": "analysis.output_checks.populations",
-    "Rules": "analysis.output_checks.rules",
+    "Rules": "core.output_rules",
 }
 
 

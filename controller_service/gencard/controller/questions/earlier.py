@@ -25,7 +25,6 @@ from gencard.analysis.output_checks.populations import (
     cell_numbers,
     not_missing,
 )
-from gencard.analysis.output_checks.rules import PASSED, Rules, Verdict
 from gencard.analysis.output_checks.small_counts import facts
 from gencard.analysis.output_checks.small_counts.inference import MOST_WHOLE, Outcome, tells_small_counts
 from gencard.analysis.output_checks.small_counts.lattice import (
@@ -42,6 +41,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import impossible
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
+from gencard.core.output_rules import PASSED, Rules, Verdict
 from gencard.core.types import FloatArray, IntArray
 
 _MOST_SCOPES = 16

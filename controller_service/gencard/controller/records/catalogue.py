@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gencard.analysis.output_checks.rules import Rules
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.domain import Domain
 from gencard.core.errors import NotFoundError
+from gencard.core.output_rules import Rules
 from gencard.core.policy import Policy
 from gencard.core.types import VersionKind
 from gencard.measures.evaluation.material import NOTHING_DECLARED, Declared

@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from gencard.analysis.output_checks import influence, tables
 from gencard.analysis.output_checks.differencing import chain_of_sums
 from gencard.analysis.output_checks.populations import Kept, cell_numbers
-from gencard.analysis.output_checks.rules import PASSED, Rule, Rules, Verdict, breaking, together
 from gencard.analysis.output_checks.stored import origin_of
 from gencard.core.card.mechanism import AS_COUNTED, Transform
 from gencard.core.card.sums import Sum, scale_of
 from gencard.core.coding import Coding, Edges, impossible_cells, intervals_of
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.output_rules import PASSED, Rule, Rules, Verdict, breaking, together
 from gencard.core.scale import Scale
 from gencard.core.statistics.psi import failing
 from gencard.core.statistics.rank import rank

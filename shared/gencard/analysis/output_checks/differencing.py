@@ -35,10 +35,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from gencard.analysis.output_checks.populations import Condition, Kept, ToldOutput, cell_numbers
-from gencard.analysis.output_checks.rules import PASSED, Rule, Rules, Verdict
 from gencard.core.card.mechanism import Transform
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.output_rules import PASSED, Rule, Rules, Verdict
 from gencard.core.types import FloatArray, IntArray
 
 MOST_COMBINATIONS = 2_000

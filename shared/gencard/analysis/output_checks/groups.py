@@ -18,8 +18,8 @@ from gencard.analysis.answers.design import Crossed, Grouping, Question
 from gencard.analysis.answers.margins import Mask, RecordMargins
 from gencard.analysis.output_checks import tables
 from gencard.analysis.output_checks.populations import Condition
-from gencard.analysis.output_checks.rules import Rule, Rules, Verdict, together
 from gencard.core.domain import Clique
+from gencard.core.output_rules import Rule, Rules, Verdict, together
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 

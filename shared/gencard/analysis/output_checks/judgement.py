@@ -19,7 +19,10 @@ from gencard.analysis.answers.survival import event_of
 from gencard.analysis.output_checks import groups, models, tables
 from gencard.analysis.output_checks.influence import waits
 from gencard.analysis.output_checks.populations import cell_numbers
-from gencard.analysis.output_checks.rules import (
+from gencard.analysis.output_checks.slopes import slopes_of
+from gencard.core.domain import Clique
+from gencard.core.errors import GencardError
+from gencard.core.output_rules import (
     PASSED,
     Colour,
     Mark,
@@ -29,9 +32,6 @@ from gencard.analysis.output_checks.rules import (
     breaking,
     together,
 )
-from gencard.analysis.output_checks.slopes import slopes_of
-from gencard.core.domain import Clique
-from gencard.core.errors import GencardError
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from gencard.analysis.answers.answer import Answer, Table
 from gencard.analysis.answers.survival import COLUMNS
-from gencard.analysis.output_checks.rules import Rule, Rules, Verdict, breaking
+from gencard.core.output_rules import Rule, Rules, Verdict, breaking
 from gencard.core.types import FloatArray
 
 _TOLERANCE = 1e-9

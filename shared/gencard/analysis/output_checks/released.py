@@ -18,9 +18,9 @@ from gencard.analysis.answers.margins import Margins, PsiMargins, records_of
 from gencard.analysis.output_checks import rounding
 from gencard.analysis.output_checks.derived import LIKELIHOODS, derived, is_count
 from gencard.analysis.output_checks.models import coarse
-from gencard.analysis.output_checks.rules import Rules
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
+from gencard.core.output_rules import Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.marginals import maximal, project
 from gencard.core.statistics.psi import Measurement, Psi

@@ -23,10 +23,10 @@ from gencard.analysis.answers.kinds import plain_answer
 from gencard.analysis.answers.margins import Mask, RecordMargins
 from gencard.analysis.output_checks.models import coarse
 from gencard.analysis.output_checks.released import Number, numbers_of
-from gencard.analysis.output_checks.rules import USUAL_RULES, Rules
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, NoEstimateError, TooLargeError
+from gencard.core.output_rules import USUAL_RULES, Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 

@@ -53,9 +53,9 @@ from gencard.analysis.output_checks.judgement import (
 )
 from gencard.analysis.output_checks.populations import cell_numbers
 from gencard.analysis.output_checks.released import released
-from gencard.analysis.output_checks.rules import PASSED, Rule, Rules, Verdict, breaking, together
 from gencard.core.coding import Edges, Labels
 from gencard.core.domain import Clique
+from gencard.core.output_rules import PASSED, Rule, Rules, Verdict, breaking, together
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 

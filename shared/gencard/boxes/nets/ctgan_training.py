@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from gencard.boxes.nets.ctgan import Options, conditions_of
 from gencard.boxes.nets.fitted import FittedNet
 from gencard.boxes.nets.generator import GeneratorNet, OutputBlocks, Tensor, adam, normal, uniform
 from gencard.boxes.nets.layout import Layout, Rows
+from gencard.boxes.nets.options import CtganOptions, conditions_of
 from gencard.core.types import IntArray, Progress
 
 _LEAK = 0.2
@@ -110,7 +110,7 @@ _SETTLING_ROWS = 5_000
 
 
 def trained(
-    layout: Layout, rows: Rows, options: Options, *, rng: np.random.Generator, progress: Progress
+    layout: Layout, rows: Rows, options: CtganOptions, *, rng: np.random.Generator, progress: Progress
 ) -> FittedNet:
     """A generator trained on the records, of which there is at least one."""
     training = _Training(layout, rows, options, rng)
@@ -125,7 +125,9 @@ def trained(
 class _Training:
     """Both nets and their optimisers; a step trains each once."""
 
-    def __init__(self, layout: Layout, rows: Rows, options: Options, rng: np.random.Generator) -> None:
+    def __init__(
+        self, layout: Layout, rows: Rows, options: CtganOptions, rng: np.random.Generator
+    ) -> None:
         self._layout, self._rows, self._options, self._rng = layout, rows, options, rng
         self._conditions = conditions_of(layout, rows)
         self._blocks = OutputBlocks(layout)

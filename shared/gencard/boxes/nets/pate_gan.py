@@ -4,19 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-import numpy as np
-
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, layers, noise_of, rate, whole
 from gencard.boxes.nets.fitted import KeptNet, NetBox
 from gencard.boxes.nets.layout import check_torch, declared, layout_of, repeatable
-from gencard.boxes.nets.pate_gan_accountant import MOST_VOTES, rho_of_votes, scale_of, votes_of
+from gencard.boxes.nets.options import PateGanOptions
+from gencard.boxes.nets.pate_gan_accountant import MOST_VOTES, rho_of_votes, scale_of
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of, delta_of
 from gencard.core.card.mechanism import InsideGenerator, Privacy
 from gencard.core.card.noise import Gaussian, Noise
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidDatasetError, InvalidInputError, InvalidNumberError
+from gencard.core.errors import InvalidDatasetError, InvalidNumberError
 from gencard.core.generators.contract import rng_of
-from gencard.core.types import IntArray, Progress, ignore_progress
+from gencard.core.types import Progress, ignore_progress
 
 CALIBRATED = "calibrated"
 
@@ -38,58 +37,8 @@ DEFAULTS: Parameters = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How teachers, student and generator are trained.
-
-    Args:
-        epsilon, delta: What all votes together keep.
-        teachers: Each has a shard of the records of its own.
-        noise: Parameter of the discrete Laplace noise on the number of teachers that vote "real".
-        iterations: Steps of the generator, at most; the votes may not last for all of them.
-        batch_size: Rows that are voted on in an iteration, and that every step sees.
-        teacher_steps: Of all teachers, in an iteration.
-        student_steps: On the labels of an iteration: labels that are out cost nothing more.
-        embedding: Numbers of noise that a row is made from.
-        generator: Units of each hidden layer.
-        teacher, student: Units of their one hidden layer.
-        generator_rate, critic_rate: Learning rates of Adam, the latter of teachers and student.
-
-    Raises:
-        InvalidInputError: The budget does not last for one iteration.
-    """
-
-    epsilon: Decimal
-    delta: Decimal
-    teachers: int
-    noise: float
-    iterations: int
-    batch_size: int
-    teacher_steps: int
-    student_steps: int
-    embedding: int
-    generator: tuple[int, ...]
-    teacher: int
-    student: int
-    generator_rate: float
-    critic_rate: float
-
-    def __post_init__(self) -> None:
-        if not self.affordable:
-            raise InvalidInputError(
-                field="noise", problem="is too small: one batch of votes would exceed epsilon and delta"
-            )
-
-    @property
-    def affordable(self) -> int:
-        """Iterations whose votes keep epsilon and delta: known before a record is read."""
-        most = min(self.iterations * self.batch_size, MOST_VOTES)
-        votes = votes_of(self.noise, float(self.epsilon), float(self.delta), most=most)
-        return votes // self.batch_size
-
-
-def options_of(parameters: Parameters) -> Options:
-    """Options from a card's parameters; "calibrated" noise is the least that lasts for all iterations.
+def options_of(parameters: Parameters) -> PateGanOptions:
+    """Read options from a card's parameters; "calibrated" noise is the least for all iterations.
 
     Raises:
         InvalidInputError, InvalidNumberError: A number is none or out of range, or they do not fit.
@@ -98,7 +47,7 @@ def options_of(parameters: Parameters) -> Options:
     delta = delta_of(parameters["delta"], "delta")
     iterations = whole(parameters, "iterations", 1, 100_000)
     batch_size = whole(parameters, "batch_size", 2, 10_000)
-    return Options(
+    return PateGanOptions(
         epsilon=epsilon,
         delta=delta,
         teachers=whole(parameters, "teachers", 1, 10_000),
@@ -126,34 +75,6 @@ def _noise(word: str, votes: int, epsilon: Decimal, delta: Decimal) -> float:
     return scale_of(votes, float(epsilon), float(delta))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shards:
-    """A partition of positions, which depends on their number and on randomness alone.
-
-    Args:
-        order: The positions, shard after shard.
-        starts: Where each shard starts in ``order``.
-        sizes: Positions of each, at least one; two shards differ by one at most.
-    """
-
-    order: IntArray
-    starts: IntArray
-    sizes: IntArray
-
-    def drawn(self, batch: int, rng: np.random.Generator) -> IntArray:
-        """Positions of each shard, with replacement: shape ``(shards, batch)``."""
-        among = (rng.random((len(self.sizes), batch)) * self.sizes[:, None]).astype(np.int64)
-        positions: IntArray = self.order[self.starts[:, None] + among]
-        return positions
-
-
-def shards_of(records: int, shards: int, rng: np.random.Generator) -> Shards:
-    """So many records in so many shards, at most as many."""
-    sizes = np.full(shards, records // shards, dtype=np.int64)
-    sizes[: records % shards] += 1
-    return Shards(rng.permutation(records), np.cumsum(sizes) - sizes, sizes)
-
-
 @dataclass(frozen=True, slots=True)
 class PateGan(NetBox):
     """A generator against a student that knows the records by noisy votes of teachers [1]_.
@@ -173,7 +94,7 @@ class PateGan(NetBox):
            Differential Privacy Guarantees", ICLR 2019.
     """
 
-    options: Options
+    options: PateGanOptions
     noise: Noise
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ import torch
 from gencard.boxes.nets.fitted import FittedNet
 from gencard.boxes.nets.generator import GeneratorNet, OutputBlocks, Tensor, adam, normal, uniform
 from gencard.boxes.nets.layout import Layout, Rows
-from gencard.boxes.nets.pate_gan import Options, shards_of
+from gencard.boxes.nets.options import PateGanOptions, shards_of
 from gencard.core.card.noise import Noise
 from gencard.core.types import IntArray, Progress
 
@@ -76,7 +76,7 @@ _SETTLING_ROWS = 5_000
 def trained(
     layout: Layout,
     rows: Rows,
-    options: Options,
+    options: PateGanOptions,
     noise: Noise,
     *,
     rng: np.random.Generator,
@@ -96,7 +96,9 @@ def trained(
 class _PateTraining:
     """Teachers see records; the student and the generator see made-up rows and noisy votes."""
 
-    def __init__(self, layout: Layout, rows: Rows, options: Options, rng: np.random.Generator) -> None:
+    def __init__(
+        self, layout: Layout, rows: Rows, options: PateGanOptions, rng: np.random.Generator
+    ) -> None:
         self._layout, self._rows, self._options, self._rng = layout, rows, options, rng
         self._blocks = OutputBlocks(layout)
         self._shards = shards_of(len(rows.entries), options.teachers, rng)

@@ -22,12 +22,12 @@ from gencard.analysis.output_checks import rounding
 from gencard.analysis.output_checks.judgement import COUNTED, GROUPED, SURVIVAL
 from gencard.analysis.output_checks.populations import Kept, cell_numbers
 from gencard.analysis.output_checks.released import ROUNDED_FIRST
-from gencard.analysis.output_checks.rules import Rules
 from gencard.analysis.output_checks.slopes import slopes_of
 from gencard.analysis.output_checks.small_counts.lattice import CountFacts, Lattice, Sums
 from gencard.core.card.mechanism import Transform
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
+from gencard.core.output_rules import Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 

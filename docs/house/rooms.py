@@ -1,0 +1,203 @@
+"""Rooms of the four large packages: their tiers, and which rooms each may import.
+
+A room is a folder or a single file. One rule holds: a room imports rooms of lower tiers only, and of
+these only the ones that its entry names. ``docs/architecture.md`` says what each room promises.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Place of a room in its package.
+
+    Args:
+        tier: Number of its tier; 1 is the lowest.
+        imports: Names of the rooms of the same package that it may import.
+    """
+
+    tier: int
+    imports: frozenset[str]
+
+
+def _rooms(table: str) -> dict[str, Room]:
+    rooms = {}
+    for line in table.strip().splitlines():
+        tier, name, *imports = line.split()
+        rooms[name] = Room(int(tier), frozenset(imports))
+    return rooms
+
+
+HOUSES: Mapping[str, Mapping[str, Room]] = {
+    "controller": _rooms("""
+        12 shell answers audits backup base boxes cards controller_state drafting jobs notify \
+            operations page people policy records sandbox settings state stewards wiring
+        11 wiring answers audits backup base boxes cards controller_state jobs notify operations page \
+            people policy records releases sandbox service settings state stewards
+        10 backup audits base cards controller_state jobs people settings state
+        10 notify base controller_state operations people settings state stewards
+        10 page base cards controller_state people records settings state stewards
+        10 service answers audits base boxes cards controller_state operations people records \
+            releases settings state stewards
+        9 controller_state answers base boxes cards operations people settings state stewards
+        8 stewards answers cards jobs operations people records state
+        7 answers base cards jobs operations questions records sandbox state
+        7 audits base boxes cards jobs operations policy records sandbox state
+        7 releases base cards jobs operations policy records sandbox state
+        6 operations base cards jobs records state
+        5 cards boxes jobs policy records state
+        5 drafting base boxes people records settings
+        4 policy boxes records
+        4 settings base boxes records sandbox state
+        3 boxes base sandbox
+        3 jobs base noise questions records sandbox
+        3 people base state
+        2 records base
+        2 sandbox noise
+        2 state base
+        1 base
+        1 noise
+        1 questions
+    """),
+    "client": _rooms("""
+        11 shell agreement analyst answers arguments canary_audit card catalogue checking connection \
+            display files findings planning question release steward stewards terms waiting
+        10 analyst arguments card card_view catalogue checking connection display files planning \
+            question release terms
+        9 planning arguments card card_view catalogue connection display release
+        8 card agreement answers arguments audit audit_run card_view catalogue checking connection \
+            display evaluation findings psi_tables question release report terms waiting
+        7 canary_audit agreement arguments audit_run connection display
+        7 report agreement answers audit audit_run catalogue connection display evaluation findings
+        7 steward arguments catalogue checking connection display stewards
+        6 answers agreement arguments checking connection display files question release
+        6 audit_run agreement arguments audit connection
+        6 stewards card_view display
+        6 waiting card_view connection display
+        5 agreement arguments checking connection files findings psi_tables release
+        5 card_view catalogue checking display question terms
+        4 catalogue connection display
+        4 checking arguments connection display files terms
+        4 evaluation connection
+        3 audit arguments display
+        3 connection arguments display files
+        3 findings display
+        3 psi_tables display
+        3 release arguments display files
+        2 display arguments files
+        2 terms arguments
+        1 arguments
+        1 files
+        1 question
+    """),
+    "core": _rooms("""
+        9 catalogue card coding json_codecs policy
+        8 audit blackbox card coding dataset domain errors json_codecs statistics typed_json types
+        8 generators card coding dataset domain errors statistics types
+        8 policy card domain errors json_codecs moment output_rules
+        7 derived_cells card coding dataset domain
+        7 output_rules card errors json_codecs
+        7 statistics card coding dataset domain errors json_codecs moment scale types
+        6 card coding domain errors json_codecs moment scale typed_json types
+        5 moment coding domain errors json_codecs
+        4 blackbox dataset domain errors types
+        4 coding dataset domain errors json_codecs scale types values
+        4 program_outputs errors json_codecs typed_json
+        3 dataset domain errors types
+        3 scale json_codecs
+        3 typed_json domain json_codecs
+        2 domain errors
+        2 json_codecs errors
+        1 errors
+        1 types
+        1 values
+    """),
+    "wire": _rooms("""
+        4 black_box box_answer box_request
+        3 box_answer box_request signatures
+        3 codecs codec documents signatures
+        3 log documents signatures
+        3 steward documents signatures
+        2 box_request signatures
+        2 codec signatures
+        2 documents signatures
+        1 signatures
+    """),
+}
+"""Package below ``gencard`` -> its rooms. A line: tier, name, and the rooms that it may import."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """An import from one room into another of the same package."""
+
+    package: str
+    importer: str
+    """Room that imports."""
+    target: str
+    """Room that is imported."""
+    modules: tuple[str, str]
+    """Modules between which the import goes."""
+
+    @property
+    def goes_up(self) -> bool:
+        """Whether it enters a room of its own tier or above."""
+        rooms = HOUSES[self.package]
+        return rooms[self.importer].tier <= rooms[self.target].tier
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.target in HOUSES[self.package][self.importer].imports
+
+    def __str__(self) -> str:
+        return " -> ".join(self.modules)
+
+
+def room_of(module: str) -> tuple[str, str] | None:
+    """Return package and room of a module; None outside the packages that have rooms."""
+    parts = module.split(".")
+    if len(parts) < 3 or parts[0] != "gencard" or parts[1] not in HOUSES:
+        return None
+    return parts[1], parts[2]
+
+
+def arrows(imports: Mapping[str, frozenset[str]]) -> Iterator[Arrow]:
+    """Find the imports between rooms.
+
+    Args:
+        imports: Name of each module -> modules that it imports.
+    """
+    for module, targets in imports.items():
+        for target in sorted(targets):
+            here, there = room_of(module), room_of(target)
+            known = here and there and here[1] in HOUSES[here[0]] and there[1] in HOUSES[here[0]]
+            if here and there and known and here[0] == there[0] and here != there:
+                yield Arrow(here[0], here[1], there[1], (module, target))
+
+
+def loops(imports: Mapping[str, frozenset[str]]) -> tuple[tuple[str, ...], ...]:
+    """Find groups of modules that import each other in a circle, each sorted.
+
+    A package runs before each of its modules in any case, so a module's import of it counts for nothing.
+
+    Args:
+        imports: Name of each module -> modules of the same tree that it imports.
+    """
+    direct = {
+        module: {name for name in targets if not module.startswith(f"{name}.")}
+        for module, targets in imports.items()
+    }
+    reached: dict[str, set[str]] = {}
+    for module, first in direct.items():
+        ahead, seen = first, set[str]()
+        while ahead:
+            seen |= ahead
+            ahead = set().union(*(direct[name] for name in ahead)) - seen
+        reached[module] = seen
+    groups = {
+        tuple(sorted(other for other in reached[module] if module in reached[other]))
+        for module in imports
+        if module in reached[module]
+    }
+    return tuple(sorted(groups))

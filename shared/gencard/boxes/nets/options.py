@@ -1,0 +1,182 @@
+"""Options of the nets, and which records each step of their training sees."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+
+from gencard.boxes.nets.fitted import drawn_by
+from gencard.boxes.nets.layout import Layout, Rows
+from gencard.boxes.nets.pate_gan_accountant import MOST_VOTES, votes_of
+from gencard.core.errors import InvalidInputError
+from gencard.core.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class CtganOptions:
+    """How the nets are built and trained.
+
+    Args:
+        epochs: Rounds of as many batches as the records fill.
+        batch_size: Rows of a batch, a multiple of ``pac``.
+        embedding: FloatArray of noise that a row is made from.
+        generator, discriminator: Units of each hidden layer.
+        generator_rate, discriminator_rate: Learning rates of Adam.
+        pac: Rows that the discriminator sees together.
+
+    Raises:
+        InvalidInputError: ``batch_size`` is no multiple of ``pac``.
+    """
+
+    epochs: int = 300
+    batch_size: int = 500
+    embedding: int = 128
+    generator: tuple[int, ...] = (256, 256)
+    discriminator: tuple[int, ...] = (256, 256)
+    generator_rate: float = 2e-4
+    discriminator_rate: float = 2e-4
+    pac: int = 10
+
+    def __post_init__(self) -> None:
+        if self.batch_size % self.pac:
+            raise InvalidInputError(field="batch_size", problem="must be a multiple of pac")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditions:
+    """Entries that can be a condition, and the records that meet each.
+
+    Args:
+        records: How many there are.
+        counts: Records that have each nominal entry.
+        starts: Of those records in ``order``, for each entry.
+        order: Records by nominal attribute, and in each by level.
+        by_log: Cumulative chances of the entries in training.
+        by_count: Chances of the entries in sampling: every level as frequent as among the records.
+    """
+
+    records: int
+    counts: IntArray
+    starts: IntArray
+    order: IntArray
+    by_log: FloatArray
+    by_count: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def drawn(self, batch: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """A condition for each row of a batch, and a record that meets it, both by position.
+
+        Without nominal attributes there are no conditions: zeros, and any records.
+        """
+        if not len(self):
+            return np.zeros(batch, dtype=np.int64), rng.integers(self.records, size=batch)
+        entries = drawn_by(self.by_log, rng.random(batch))
+        among = (rng.random(batch) * self.counts[entries]).astype(np.int64)
+        return entries, self.order[self.starts[entries] + among]
+
+
+def conditions_of(layout: Layout, rows: Rows) -> Conditions:
+    """The conditions of the records, of which there is at least one."""
+    entries = int(layout.starts[layout.nominal])
+    columns = rows.entries[:, : layout.nominal]
+    counts = np.bincount(columns.ravel(), minlength=entries)
+    by_log = [_shares(np.log1p(part)) for part in _by_attribute(layout, counts)]
+    by_count = [_shares(part) for part in _by_attribute(layout, counts)]
+    order = [np.argsort(column, kind="stable") for column in columns.T]
+    return Conditions(
+        len(columns),
+        counts,
+        np.cumsum(counts) - counts,
+        np.concatenate([np.empty(0, dtype=np.int64), *order]),
+        np.cumsum(np.concatenate([np.empty(0), *by_log])),
+        np.concatenate([np.empty(0), *by_count]) / max(1, layout.nominal),
+    )
+
+
+def _by_attribute(layout: Layout, counts: IntArray) -> list[IntArray]:
+    return np.split(counts, layout.starts[1 : layout.nominal]) if layout.nominal else []
+
+
+def _shares(weights: IntArray | FloatArray) -> FloatArray:
+    shares: FloatArray = weights / weights.sum()
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class PateGanOptions:
+    """How teachers, student and generator are trained.
+
+    Args:
+        epsilon, delta: What all votes together keep.
+        teachers: Each has a shard of the records of its own.
+        noise: Parameter of the discrete Laplace noise on the number of teachers that vote "real".
+        iterations: Steps of the generator, at most; the votes may not last for all of them.
+        batch_size: Rows that are voted on in an iteration, and that every step sees.
+        teacher_steps: Of all teachers, in an iteration.
+        student_steps: On the labels of an iteration: labels that are out cost nothing more.
+        embedding: Numbers of noise that a row is made from.
+        generator: Units of each hidden layer.
+        teacher, student: Units of their one hidden layer.
+        generator_rate, critic_rate: Learning rates of Adam, the latter of teachers and student.
+
+    Raises:
+        InvalidInputError: The budget does not last for one iteration.
+    """
+
+    epsilon: Decimal
+    delta: Decimal
+    teachers: int
+    noise: float
+    iterations: int
+    batch_size: int
+    teacher_steps: int
+    student_steps: int
+    embedding: int
+    generator: tuple[int, ...]
+    teacher: int
+    student: int
+    generator_rate: float
+    critic_rate: float
+
+    def __post_init__(self) -> None:
+        if not self.affordable:
+            raise InvalidInputError(
+                field="noise", problem="is too small: one batch of votes would exceed epsilon and delta"
+            )
+
+    @property
+    def affordable(self) -> int:
+        """Iterations whose votes keep epsilon and delta: known before a record is read."""
+        most = min(self.iterations * self.batch_size, MOST_VOTES)
+        votes = votes_of(self.noise, float(self.epsilon), float(self.delta), most=most)
+        return votes // self.batch_size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shards:
+    """A partition of positions, which depends on their number and on randomness alone.
+
+    Args:
+        order: The positions, shard after shard.
+        starts: Where each shard starts in ``order``.
+        sizes: Positions of each, at least one; two shards differ by one at most.
+    """
+
+    order: IntArray
+    starts: IntArray
+    sizes: IntArray
+
+    def drawn(self, batch: int, rng: np.random.Generator) -> IntArray:
+        """Positions of each shard, with replacement: shape ``(shards, batch)``."""
+        among = (rng.random((len(self.sizes), batch)) * self.sizes[:, None]).astype(np.int64)
+        positions: IntArray = self.order[self.starts[:, None] + among]
+        return positions
+
+
+def shards_of(records: int, shards: int, rng: np.random.Generator) -> Shards:
+    """So many records in so many shards, at most as many."""
+    sizes = np.full(shards, records // shards, dtype=np.int64)
+    sizes[: records % shards] += 1
+    return Shards(rng.permutation(records), np.cumsum(sizes) - sizes, sizes)
