@@ -98,7 +98,7 @@ def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bo
     everything = condition.attributes
     names = [name for name in everything if not _depends_on(condition, _without(everything, name))]
     if len(names) > _MOST_ATTRIBUTES:
-        return True  # all subsets would be work in itself; too careful is the safe side
+        return True  # fail closed: trying all subsets would take too long
     cells, number = cell_numbers(dataset, names)
     mask, sizes = condition.kept(dataset), [dataset.domain.size(name) for name in names]
     if number != prod(sizes):  # too many to be numbered by their place
@@ -243,7 +243,7 @@ def _has_small_support(basis: FloatArray, sizes: NDArray[np.integer], threshold:
     """
     dimension, columns = basis.shape
     if comb(columns, dimension - 1) > MOST_COMBINATIONS:
-        return True  # to search would be work in itself; too careful is the safe side
+        return True  # fail closed: searching would take too long
     for zeros in combinations(range(columns), dimension - 1):
         weights = _null_space(basis[:, list(zeros)].T)
         for vector in (basis.T @ weights).T:

@@ -191,6 +191,8 @@ class LinearProgram:
         return whole[agree].astype(np.int64)
 
 
+# Workaround: HiGHS writes its banner with its first call (ERGO-Code/HiGHS#1932), and the constructor of
+# highspy makes that call before output_flag can be set.
 class _Silent(highspy.Highs):
     """A solver that writes nothing to standard output; others begin with two lines there."""
 
