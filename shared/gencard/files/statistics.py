@@ -192,7 +192,8 @@ _MEMBER = re.compile(rb"HEADER RECORD\*{7}MEMB(?:ER|V8) ")
 
 
 def _metadata(path: Path, ending: str) -> Any:
-    # Workaround: pyreadstat fills in missing_ranges only if user_missing is set, also for metadata alone.
+    # Workaround: pyreadstat fills in missing_ranges only if user_missing is set, also for metadata
+    # alone.
     options = {"user_missing": True} if ending in _WITH_MISSING else {}
     _, meta = _READERS[ending](path, metadataonly=True, output_format="dict", **options)
     return meta

@@ -144,8 +144,8 @@ class Wall:
     def _check_origin(self, headers: Headers) -> None:
         """Raises PermissionDeniedError where a change was not sent by a page of this origin."""
         site = headers.getlist("sec-fetch-site")
-        # With our policy "no-referrer", forms send Origin: null. Sec-Fetch-Site, which no script can set,
-        # then says whether the form was ours.
+        # With our policy "no-referrer", forms send Origin: null. Sec-Fetch-Site, which no script can
+        # set, then says whether the form was ours.
         allowed = {self.origin, "null"} if site == ["same-origin"] else {self.origin}
         origins = headers.getlist("origin")
         if site not in ([], ["same-origin"]) or len(origins) != 1 or origins[0] not in allowed:
