@@ -13,6 +13,8 @@ from gencard.core.types import IntArray
 
 enable_features("contrib")
 
+# Whole numbers, never floats: the low bits of a float with noise can disclose the number below it (I.
+# Mironov, "On significance of the least significant bits for differential privacy", CCS 2012).
 _COUNTS = vector_domain(atom_domain(T="i64"))
 
 
@@ -33,10 +35,14 @@ class OpenDpNoise:
 
     def choose(self, scores: IntArray, scale: float) -> int:
         space = _COUNTS, linf_distance(T="i64")
+        # The measure selects the noise: for zCDP OpenDP draws Gumbel noise, which is the exponential
+        # mechanism. For pure differential privacy it draws exponential noise, which chooses with other
+        # probabilities.
         highest = make_noisy_max(*space, zero_concentrated_divergence(), scale)
         return int(highest(scores.tolist()))
 
 
 def _drawn(measurement: Any, counts: IntArray) -> IntArray:
+    # OpenDP adds in whole numbers of any size and clamps to 64 bits, so that no count wraps around.
     counts_drawn = measurement(counts.ravel().tolist())
     return np.array(counts_drawn, dtype=np.int64).reshape(counts.shape)

@@ -192,7 +192,8 @@ _MEMBER = re.compile(rb"HEADER RECORD\*{7}MEMB(?:ER|V8) ")
 
 
 def _metadata(path: Path, ending: str) -> Any:
-    # only with user_missing does the library say which codes are missing
+    # Workaround: pyreadstat fills in missing_ranges only if user_missing is set, also for metadata
+    # alone.
     options = {"user_missing": True} if ending in _WITH_MISSING else {}
     _, meta = _READERS[ending](path, metadataonly=True, output_format="dict", **options)
     return meta
@@ -207,6 +208,8 @@ def _check_size(meta: Any, rows: int, most_bytes: int) -> None:
 def _batches(path: Path, ending: str, size: int) -> Iterator[dict[str, list[Any]]]:
     offset = 0
     while True:
+        # Without user_missing, codes that are declared missing come as NaN. Dates stay numbers:
+        # pyreadstat's own conversion fails on days beyond the calendar of Python.
         values, _ = _READERS[ending](
             path,
             output_format="dict",

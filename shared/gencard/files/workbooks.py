@@ -306,10 +306,14 @@ def _check_rectangles(path: Path, field: str) -> None:
                     letters.update(_COLUMNS.findall(block))
                     rows = max(rows, max(map(int, _ROWS.findall(block)), default=0))
             columns = max(map(_column_number, letters), default=0)
+            # Workaround: calamine allocates every cell up to the farthest one before anything can be
+            # refused (tafia/calamine#428), so the farthest one is looked for in the XML first.
             size = ParquetSize(path.stat().st_size, rows * columns * _CELL_BYTES, rows, columns)
             size.check(field)
 
 
+# Workaround: python-calamine gives an error as an empty text (dimastbk/python-calamine#105), and a
+# formula without a stored value as an empty cell. Read so, both would count as missing.
 def _check_errors(path: Path, sheet: str, field: str) -> None:
     """Refuse cells that hold an error, and formulas without a value."""
     if ending_of(path) == ".xlsx":

@@ -69,7 +69,8 @@ def write_workbook(dataset: Dataset, coding: Coding, path: Path, values: Values 
                 sheet.append(row)
         book.save(path)
     except Exception as error:
-        if type(error).__module__.startswith("lxml"):  # its errors of a full disk are no OSError
+        # Workaround: lxml raises its own error at a full disk, which is no OSError.
+        if type(error).__module__.startswith("lxml"):
             raise OSError from None
         raise
 
@@ -99,7 +100,7 @@ def _numbers(sheet: Any, name: str, coding: Edges, values: Values) -> _Cells:
             cell.value = date_of_days(number)
         elif coding.times:
             cell.value = time(*divmod(int(number), 60))
-        else:  # openpyxl would write 16 digits, and a number may need 17
+        else:  # workaround: openpyxl writes 16 digits, and a float may need 17 to be read back
             cell.value = repr(number).removesuffix(".0")
             cell.data_type = "n"
         return cell

@@ -186,6 +186,7 @@ class Decisions:
         if line.state is not SpendState.RESERVED:  # a restore has settled what it found
             return price.statistics
         most = price.statistics
+        # Never above the reservation: the budget was checked for that price only.
         statistics = min(most, outcome.numbers or PRICE)
         self.ledger.settle_at(
             tx, row.line, Price(statistics, price.epsilon, price.rho), self.cards.clock()

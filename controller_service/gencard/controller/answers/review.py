@@ -114,6 +114,7 @@ class Review:
                 raise InvalidInputError(
                     field="--withhold", problem=f"does not name a number of this answer: '{name}'"
                 )
+        # Judged on the numbers as the program gave them: rounding must not turn a red number green.
         left = [cell.value is not None and leaves(cell, withheld, red=red) for cell in cells]
         if not any(left):
             raise InvalidInputError(field="answer", problem="would contain no number; refuse it instead")

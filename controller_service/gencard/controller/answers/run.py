@@ -78,6 +78,8 @@ class AnswerRun:
         except MeasurementRefusedError:  # whether work at the records fails may depend on them
             outcome = Outcome.refused(Rule.FAILED)
         if outcome.depends_on_records:
+            # A refusal may be decided early or late in the work, depending on the records: waiting for
+            # the end of the duration class keeps the time from disclosing the reason.
             run.rest()
         self._keep(run, row, outcome)
 
@@ -140,13 +142,17 @@ class AnswerRun:
         """
         answers = self.answers
         with answers.cards.database.transaction() as tx:
+            # Again, in the transaction of the decision: runs that were started together would each see
+            # no refusal yet, and disclose one refusal each.
             answers.operations.check_refusals(tx, run.row)
             card = in_force(answers.cards.card(tx, row.card))
             decisions, by = answers.decisions, answers.cards.controller
             steward = answers.cards.entry_of(card).policy.analyses.by_steward
             if outcome.answer is None:
                 ended_row = decisions.refuse(tx, row, outcome, by)
-            elif outcome.review or steward:  # where all wait, that one does says nothing
+            elif (
+                outcome.review or steward
+            ):  # if all answers wait, waiting does not disclose the rules' verdict
                 ended_row = decisions.hold(tx, row, outcome, counts=outcome.review and not steward)
             else:
                 ended_row = decisions.release(tx, row, outcome, by)

@@ -31,6 +31,7 @@ MOST_BYTES = 1 << 30
 _PART = 1 << 20
 """Bytes that are read at a time: memory is taken for what has come, not for what was announced."""
 
+# -I: no variable of the environment and no module of the working folder decides what a worker runs.
 _COMMAND = (sys.executable, "-I", "-m", "gencard.controller.jobs.worker")
 _ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",

@@ -103,7 +103,9 @@ class Issuer:
             httpx.AsyncClient(verify=self.trust, timeout=ANSWER_SECONDS, trust_env=False) as client,
             client.stream(method, address, **_plain(sent)) as answer,
         ):
-            async for part in answer.aiter_raw(8_192):  # what is packed small is not unpacked
+            async for part in answer.aiter_raw(
+                8_192
+            ):  # raw: a compressed answer is not unpacked beyond LARGEST
                 body += part
                 if len(body) > LARGEST:
                     raise ValueError
@@ -163,7 +165,7 @@ class Oidc:
         self._take(browser, state)
         metadata = self.issuer.metadata()
         names_itself = metadata.get("authorization_response_iss_parameter_supported") is True
-        # of another issuer: the code would go to the wrong one (RFC 9207)
+        # Mix-up attack (RFC 9207): the answer of another issuer would have its code sent to this one.
         if answer.get("iss", "" if names_itself else self.issuer.address) != self.issuer.address:
             raise UnauthenticatedError
         subject = self._subject(self._token(answer.get("code", ""), state), self._drawn("nonce", state))

@@ -118,7 +118,7 @@ class Wall:
         except GencardError as error:
             refusal = self.refuse(error)
             refusal.headers["connection"] = (
-                "close"  # what was not read of the body must not be a request
+                "close"  # else the unread rest of the body would be parsed as the next request
             )
         else:
             await self.app(scope, receive, with_headers)
@@ -127,7 +127,7 @@ class Wall:
 
     def _check(self, method: str, headers: Headers) -> None:
         """Raises InvalidInputError, PermissionDeniedError."""
-        # a page that rebinds a name to this address comes with that name
+        # DNS rebinding: a foreign page whose name is pointed at this address sends that name as Host.
         if headers.getlist("host") != [urlsplit(self.origin).netloc]:
             raise InvalidInputError(field="host", problem="is not the address of this page")
         if method not in _METHODS:
@@ -144,7 +144,8 @@ class Wall:
     def _check_origin(self, headers: Headers) -> None:
         """Raises PermissionDeniedError where a change was not sent by a page of this origin."""
         site = headers.getlist("sec-fetch-site")
-        # forms of a page without referrers come with the origin null, and say by this header whence
+        # With our policy "no-referrer", forms send Origin: null. Sec-Fetch-Site, which no script can
+        # set, then says whether the form was ours.
         allowed = {self.origin, "null"} if site == ["same-origin"] else {self.origin}
         origins = headers.getlist("origin")
         if site not in ([], ["same-origin"]) or len(origins) != 1 or origins[0] not in allowed:

@@ -48,6 +48,8 @@ CERTIFICATE_SECONDS = 5
 """How often a renewed certificate is looked for."""
 
 
+# Workaround: uvicorn has no timeout for receiving a request (Kludex/uvicorn#157); its timeout_keep_alive
+# ends with the first byte that comes.
 class PatientProtocol(H11Protocol):
     """HTTP/1.1 that waits for a whole request so long and no longer, for each of a connection's.
 

@@ -211,7 +211,10 @@ class Column:
     @property
     def is_nan(self) -> str:
         """Whether the value is the float that is no number."""
-        if self.is_float:  # isnan() is false in a WHERE on Parquet whose statistics leave NaN out
+        # Workaround: on Parquet whose statistics leave NaN out, as Arrow writes them, DuckDB takes
+        # isnan() for false (duckdb/duckdb#7803, #25521). A cast to text helps, unless all other values
+        # are equal.
+        if self.is_float:
             return f"coalesce(CAST({self.sql} AS VARCHAR) = 'nan', false)"
         return "false" if self.is_number else f"coalesce(isnan({self.number}), false)"
 

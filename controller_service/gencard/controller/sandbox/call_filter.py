@@ -221,6 +221,8 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 """Offsets in ``struct seccomp_data`` (linux/seccomp.h)."""
 
 _LOAD, _AND, _EQUAL, _GREATER, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x06
+# ENOSYS and not EPERM: only then does glibc fall back from clone3, whose flags lie in memory that a
+# filter cannot read, to clone (moby/moby#42681).
 _ALLOW, _REFUSE, _KILL = 0x7FFF_0000, 0x0005_0000 | errno.ENOSYS, 0x8000_0000
 _AUDIT_ARCH = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 """Of linux/audit.h: little-endian machines of 64 bits."""
@@ -256,6 +258,8 @@ def _steps(
     machine: str, axis: int, refused: Iterable[Numbers], arguments: Iterable[Argument]
 ) -> Iterator[Instruction]:
     """Calls of another machine end the process; so does nothing else."""
+    # The architecture first: a 64-bit process can make 32-bit calls, whose numbers mean other calls.
+    # Anything above NEWEST is refused, and with it the x32 ABI, whose numbers have bit 30 set.
     yield (_LOAD, 0, 0, _ARCHITECTURE)
     yield (_EQUAL, 1, 0, _AUDIT_ARCH[machine])
     yield (_RETURN, 0, 0, _KILL)
@@ -281,6 +285,8 @@ def _only_for(number: int, argument: Argument) -> Iterator[Instruction]:
 
 
 def _look(position: int, mask: int) -> Sequence[Instruction]:
+    # The filter reads 32 bits at a time. On these little-endian machines that is the lower half of the
+    # argument, where all flags and commands are.
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_AND, 0, 0, mask)
 
 

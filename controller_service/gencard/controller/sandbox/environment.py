@@ -369,6 +369,8 @@ class CompiledCopies:
             script += f"\nfrom {__name__} import compile_sources"
             script += f"\ncompile_sources({self._imports!r}, {self._entries!r})"
         return subprocess.run(
+            # -I and an empty environment: no variable and no module of a working folder takes part in
+            # what is compiled.
             [sys.executable, "-I", "-X", f"pycache_prefix={folder}", "-c", script],
             check=False,
             stdin=subprocess.DEVNULL,

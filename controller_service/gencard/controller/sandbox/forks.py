@@ -249,6 +249,8 @@ def _forked(zygote: Zygote, plan: bytes, *, errors: bool) -> ForkedRun:
         talk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         resources.callback(talk.close)
         with request, answer, theirs, ExitStack() as more:
+            # The kernel attaches the sender's process number, translated to this namespace: the sender
+            # itself knows another number, and could state a wrong one.
             talk.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             talk.settimeout(_PATIENCE)
             inside = [request.fileno(), answer.fileno(), theirs.fileno()]

@@ -255,6 +255,7 @@ class MemoryWatch:
             left = self._bound - _ENTRY * self._entries()
             return JobLimitError if _is_over(self._members(), left) else None
         except OSError:
+            # Fail closed: a sandbox whose memory cannot be read may use any amount.
             return IsolationError
 
 

@@ -220,6 +220,7 @@ class Namespaces:
         """All of it: the kernel lets the first process of a namespace end after all others."""
         if self._first is not None:
             with suppress(OSError, subprocess.TimeoutExpired):
+                # By descriptor and not by number: the number may belong to another process by now.
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
                 process.wait(_AT_MOST)
             await_end(self._first)

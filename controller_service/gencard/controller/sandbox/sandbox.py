@@ -50,7 +50,10 @@ def exchange(
         JobLimitError: It takes longer.
     """
     end = time.monotonic() + seconds
+    # In a thread of its own: a program that answers before it has read everything would fill its pipe
+    # while this side still writes, and both would wait for ever.
     threading.Thread(target=_write, args=(into, request), daemon=True).start()
+    # One byte more than the answer may have shows that it is too long, without keeping the rest.
     while data := _next(out, end, min(_AT_ONCE, most + 1)):
         most -= len(data)
         if most < 0:
@@ -345,6 +348,8 @@ class Sandbox:
                     take(data)
                 _check_end(process)
             except BlackBoxError:
+                # A program that was killed for its memory looks like one that failed by itself; the
+                # watch knows.
                 watch.check()
                 raise
 

@@ -80,10 +80,13 @@ def begun() -> Sequence[str]:
     control = socket.socket(fileno=0)
     message, (request, answer, ready, *errors), _, _ = socket.recv_fds(control, 1 << 16, 4)
     plan, service = json.loads(message), socket.socket(fileno=ready)
+    # Private, so that what is mounted next cannot propagate to another run's namespace.
     _call("mount", None, b"/", None, 0x4000 | 0x4_0000, None)  # MS_REC, MS_PRIVATE
     folder, options = plan["folder"], f"mode=1777,size={plan['size']}"
     _call("mount", b"tmpfs", folder.encode(), b"tmpfs", 2 | 4, options.encode())  # no devices, no suid
     os.chdir(folder)
+    # No code of the program runs before "go": the service first takes hold of this process, whose number
+    # the kernel states in the message, and checks what libraries left behind.
     service.send(b"ready")
     if service.recv(2) != b"go":
         os._exit(1)
@@ -113,9 +116,12 @@ def _confine(plan: dict[str, Any], pipes: Sequence[int]) -> None:
     os.setsid()
     for number, pipe in enumerate(pipes):
         os.dup2(pipe, number)
+    # A descriptor that stays open would be a way to the service or to the pipes of another run.
     os.closerange(3, _MOST_DESCRIPTORS)
     for name, (soft, hard) in plan["bounds"].items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (soft, hard))
+    # The order matters. The bounding set needs CAP_SETPCAP, which the change of user takes away; groups
+    # can only be dropped as root; the filter refuses later changes and comes last.
     _drop_bounding_set()
     if plan["user"] is not None:
         os.setgroups([])
@@ -273,6 +279,8 @@ def main(modules: Sequence[str], imports: Sequence[str]) -> None:
     gc.disable()  # until a program begins: looking through modules for garbage finds next to none
     load(modules, imports)
     reseed = reseeding()
+    # What is loaded is out of the collector's sight: a collection in a fork would otherwise write to its
+    # pages, and each fork would copy them.
     gc.freeze()
     if not is_forked():
         return

@@ -154,7 +154,8 @@ def _check_parts(message: Message) -> int:
 def _check_known(message: Message) -> None:
     """An unknown field may be a restriction of a newer client: ignoring it would grant too much."""
     size = message.ByteSize()
-    message.DiscardUnknownFields()  # those of all parts, which has no other quick way to be seen
+    # Also in nested messages: comparing sizes is much faster than walking all parts.
+    message.DiscardUnknownFields()
     if message.ByteSize() != size:
         raise InvalidInputError(field="request", problem="holds fields that this service does not know")
 
@@ -267,6 +268,8 @@ class Guard(grpc.ServerInterceptor):
         encode = encoder(handler.response_serializer)
         if handler.unary_unary:
             single = self._single(handler.unary_unary, method)
+            # A method of one request is served as a stream of requests: gRPC would otherwise wait for
+            # the message before the guard runs, without a limit of the guard's.
             return grpc.stream_unary_rpc_method_handler(single, decode, encode)
         if handler.unary_stream:
             stream = self._stream(handler.unary_stream, method, self._only)
@@ -293,7 +296,7 @@ class Guard(grpc.ServerInterceptor):
             with self._ending(context, method) as caught, self._admitted(context, method) as who:
                 answers = behaviour(read(requests, context), context)
                 answer = self._next(answers, who, method)
-                if not context.is_active():  # work for nobody, however far it came
+                if not context.is_active():  # the caller has hung up: there is nobody to stream to
                     raise OperationCancelledError
                 checked = time.monotonic()
                 while answer is not None:
@@ -329,6 +332,7 @@ class Guard(grpc.ServerInterceptor):
                 request = next(requests, None)
             if request is None:
                 return
+            # Again after the wait: the caller may have lost the enrolment meanwhile.
             self._check(_caller())
             self._shares.weigh(identity().uri, check_request(request))
             yield request
@@ -349,7 +353,7 @@ class Guard(grpc.ServerInterceptor):
         except GencardError as error:
             forget_frames(error)
             caught.append(error)
-        except Exception as error:  # this is where every error ends
+        except Exception as error:  # the last handler: gRPC would send the error's text to the caller
             forget_frames(error)
             # the text of an unexpected error may quote a record: only its class is logged
             incident = secrets.token_hex(8)
@@ -359,6 +363,8 @@ class Guard(grpc.ServerInterceptor):
             caught.append(InternalError(incident=incident))
         finally:
             self.calls.count(method, _code_of(caught, ended=has_ended))
+            # gRPC counts a call among the streams of its connection until the call is freed. Holding it
+            # for a moment slows down a caller who retries at once.
             if caught and isinstance(caught[0], KEPT):
                 self._kept.keep(context)
 
@@ -372,6 +378,8 @@ class Guard(grpc.ServerInterceptor):
         # deny by default: a method without an entry is called by nobody
         if who.role not in MAY_CALL.get(method, frozenset()):
             raise PermissionDeniedError
+        # After the role: callers who may not call at all must not fill the limit of calls that all
+        # callers share.
         room = self._shares.exempt if method in EXEMPT else self._shares.taken
         with room(who.uri), working_for(who.uri), self._open.opened(caller, context):
             CALLER.caller = caller

@@ -40,7 +40,9 @@ OPTIONS = (
     ("grpc.max_send_message_length", MESSAGE_BYTES),
     ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", HARD_METADATA_BYTES),
-    ("grpc.so_reuseport", 0),  # another process could otherwise take over the port beside us
+    # gRPC shares its port with other processes by default (grpc/grpc#10755): another process of this
+    # user could listen beside the service and get a part of its connections.
+    ("grpc.so_reuseport", 0),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1_000),
     ("grpc.max_connection_idle_ms", 300_000),
     ("grpc.max_connection_age_ms", STREAM_SECONDS * 1_000),

@@ -81,6 +81,8 @@ class Fence:
         mine = select(leader.c.place).where(
             leader.c.fence == self.number, leader.c.holder == self.holder
         )
+        # FOR SHARE: the next leader's update of the row waits until this write has committed, and a
+        # write that begins after the update no longer finds the row.
         present = connection.execute(mine.with_for_update(read=True) if locked else mine)
         return present.first() is not None
 

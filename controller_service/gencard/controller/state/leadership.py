@@ -97,6 +97,9 @@ class Leadership:
             if not self._try_lock():
                 self._look()
                 return False
+            # In this order: the lock keeps other standbys out; then sessions of earlier leaders end,
+            # whose locks would block the new leadership; then the fence moves on. A late write fails at
+            # the fence, if its session has survived.
             self._end_earlier()
         except SQLAlchemyError:
             self._drop()
@@ -224,6 +227,8 @@ class Leadership:
         """
         if self._held is not None:
             with suppress(SQLAlchemyError):
+                # This also keeps the session from being idle for SILENCE seconds, after which the server
+                # would end it and with it the lock.
                 self._held.execute(text("SELECT 1"))
                 return True
             self._drop()
@@ -289,6 +294,8 @@ def _engine_of(url: str, name: str) -> Engine:
         url,
         hide_parameters=True,
         poolclass=NullPool,
+        # idle_session_timeout, which ends a silent leader, does not count time inside a transaction:
+        # none may stay open.
         isolation_level="AUTOCOMMIT",
         connect_args={"application_name": name, "connect_timeout": SILENCE},
     )

@@ -81,6 +81,7 @@ def differences(
         return False
     population = _Population.of(new, dataset)
     before = [_Population.of(output, dataset) for output in _distinct(earlier)]
+    # In both directions: either population may be nearly a union of cells of the other.
     if any(
         _nearly_equal(one, other, dataset, threshold) or _nearly_equal(other, one, dataset, threshold)
         for one, other in ((population, output) for output in before)
@@ -97,7 +98,7 @@ def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bo
     everything = condition.attributes
     names = [name for name in everything if not _depends_on(condition, _without(everything, name))]
     if len(names) > _MOST_ATTRIBUTES:
-        return True  # all subsets would be work in itself; too careful is the safe side
+        return True  # fail closed: trying all subsets would take too long
     cells, number = cell_numbers(dataset, names)
     mask, sizes = condition.kept(dataset), [dataset.domain.size(name) for name in names]
     if number != prod(sizes):  # too many to be numbered by their place
@@ -206,6 +207,9 @@ def _gap(
 def _in_a_chain(populations: Sequence[Kept], threshold: int) -> bool:
     """Whether a combination of populations that needs the first one leaves too few records."""
     rows = np.array(populations, dtype=np.uint8)
+    # Records in the same populations add the same to every combination: one column stands for all of
+    # them. A combination that does not vanish on a large column leaves enough records, so only the
+    # others are searched.
     columns, sizes = np.unique(rows, axis=1, return_counts=True)
     columns, sizes = columns[:, columns.any(axis=0)], sizes[columns.any(axis=0)]
     small = sizes < threshold
@@ -239,7 +243,7 @@ def _has_small_support(basis: FloatArray, sizes: NDArray[np.integer], threshold:
     """
     dimension, columns = basis.shape
     if comb(columns, dimension - 1) > MOST_COMBINATIONS:
-        return True  # to search would be work in itself; too careful is the safe side
+        return True  # fail closed: searching would take too long
     for zeros in combinations(range(columns), dimension - 1):
         weights = _null_space(basis[:, list(zeros)].T)
         for vector in (basis.T @ weights).T:
@@ -278,6 +282,8 @@ def chain_of_sums(
     before = list({table.tobytes(): table for table in earlier}.values())
     sums = _GroupSums.of([*fresh, *before], len(fresh), values)
     if sums is None:
+        # Too much to decide in bounded work: a steward decides. To pass unsearched would let an analyst
+        # hide an attack behind many groups.
         return Verdict((Rule.UNDECIDED,))
     parts = [sums.sizes_left(most_records * rules.checks.threshold)]
     if values is not None:
@@ -386,6 +392,8 @@ class _GroupSums:
             mass, whole = self._lightest(place, masses, units, self.weights)
             if mass >= least - _ZERO:
                 continue
+            # A combination of earlier sums alone is released already: refusing the new answer would not
+            # take it back. Only a lighter one that needs the new sums counts.
             old = self.weights[:, self.fresh :]
             if self._lightest(place, masses, units, old)[0] > mass + _ZERO:
                 return Rule.DIFFERENCING if whole else Rule.UNDECIDED
@@ -399,6 +407,8 @@ class _GroupSums:
         """
         gram = (self.weights.T @ (self.weights * squares[:, None])).toarray()
         sizes, vectors = np.linalg.eigh(gram)
+        # Eigenvalues of the Gram matrix are squares of singular values, so the cut for rounding is
+        # smaller.
         kept = sizes > _ZERO * sizes.max(initial=0.0) * 1e-3
         inside = self.weights @ vectors[:, kept]
         beyond = self.weights.sum(axis=1) - np.square(inside).sum(axis=1)

@@ -303,6 +303,7 @@ def _correlated(
     before = np.broadcast_to(whole, (3, len(new_x)))
     left, mean_x, mean_y = n, np.zeros(1), np.zeros(1)
     if leaves_out:  # the rest is about its own means
+        # Sums about the mean without a point at distance d from it: S - n / (n - 1) d^2.
         before = whole - n / (n - 1) * np.stack([x * x, y * y, x * y])
         left, mean_x, mean_y = n - 1, -x / (n - 1), -y / (n - 1)
     away_x, away_y = new_x - mean_x, new_y - mean_y
@@ -437,6 +438,8 @@ class _Fit:
         coefficients = right.T @ ((left.T @ values) / singular)
         residuals = values - rows @ coefficients
         squares = float(residuals @ residuals)
+        # Residual sum of squares without record i, with leverage h: RSS - e_i^2 / (1 - h_i). No model is
+        # fitted again.
         without = squares - residuals**2 / rest
         without[without < 1e-10 * squares] = 0.0  # nothing is left but rounding errors
         span = right.T @ right
@@ -467,6 +470,8 @@ class _Fit:
         moved, between = rows @ self.inverse, np.zeros(len(rows))
         between[:n] = np.einsum("ij,ij->i", moved[:n], self.rows)
         change = self.values - rows @ self.coefficients
+        # Sherman-Morrison: without record i the inverse is A + A x x' A / (1 - h_i), and the
+        # coefficients are b - A x e_i / (1 - h_i).
         change[:n] += between[:n] * self.residuals / self.rest[:n]
         leverages = np.einsum("ij,ij->i", moved, rows) + between**2 / self.rest
         return _Placed(moved, between, np.where(inside, np.abs(change), 0.0), leverages, inside)

@@ -131,6 +131,8 @@ def _of_influence(margins: RecordMargins, question: Question, rules: Rules) -> V
     try:
         slopes = slopes_of(question, margins, rules)
         return waits(slopes.influence(margins.counts(slopes.attributes)), rules)
+    # Fail closed: what cannot be differentiated waits for a steward, although nothing shows that it is
+    # unsafe.
     except GencardError:
         return breaking([(Rule.UNKNOWN, True)])
 
@@ -269,6 +271,8 @@ def _fully_coded(
     columns = [one for one in design.columns if not one.slopes]
     for clique in dict.fromkeys(column.attributes for column in columns):
         inside = [one for one in columns if {*one.attributes} <= {*clique}]
+        # The rank can be full only with as many columns as cells; the test is cheap and keeps wide
+        # products of levels from being listed.
         if number_of(clique) <= len(inside):
             codes = cells_of(clique)
             matrix = np.column_stack([_values(one, clique, codes) for one in inside])

@@ -80,10 +80,14 @@ def largest_leverage(matrix: FloatArray, counts: NDArray[np.number]) -> float:
     if not rows.size:
         return 0.0
     scale = np.abs(rows).max(axis=0)
-    rows = rows / np.where(scale == 0, 1.0, scale)  # so that no unit hides a column from the tolerance
+    rows = rows / np.where(
+        scale == 0, 1.0, scale
+    )  # the tolerance is relative: a column in a small unit would look aliased
     left, sizes, _ = np.linalg.svd(rows * np.sqrt(counts[occupied])[:, None], full_matrices=False)
     nonzero = sizes > sizes.max(initial=0.0) * _TOLERANCE
     of_cells = np.square(left[:, nonzero]).sum(axis=1)
+    # Rows are weighted by the root of their number, so the squared length of a row of U is the leverage
+    # of all records of the cell together. Rounded, so that 1 / threshold is not missed by the last bit.
     return float(np.round((of_cells / counts[occupied]).max(), 12))
 
 

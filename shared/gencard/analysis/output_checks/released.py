@@ -59,6 +59,8 @@ def released(answer: Answer, rules: Rules) -> Answer:
         scalars=tuple(_scalar(one, answer.n, rules) for one in answer.scalars),
         tables=tuple(_table(one, answer, rules) for one in answer.tables),
     )
+    # Rounded first, then derived: a statistic of the exact numbers beside the rounded ones would let an
+    # attacker solve for the digits that rounding took away.
     return derived(answer, rounded)
 
 
@@ -401,5 +403,7 @@ def _narrow(
     away = tuple(axis for axis, name in enumerate(one) if name not in shared)
     low, high = (np.expand_dims(project(bounds[other], other, shared), away) for bounds in (least, most))
     lower, upper = least[one], most[one]
+    # A cell is at least the least sum less the most that all others can have, and at most the reverse
+    # (shuttle algorithm of L. Buzzigoli and A. Giusti). The slack of each pass is a valid bound.
     least[one] = np.maximum(lower, low - (upper.sum(axis=away, keepdims=True) - upper))
     most[one] = np.minimum(upper, high - (lower.sum(axis=away, keepdims=True) - lower))

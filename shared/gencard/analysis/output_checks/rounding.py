@@ -158,6 +158,8 @@ def covariance(matrix: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         related = np.round(matrix / np.outer(errors, errors), 2)
     np.fill_diagonal(related, 1.0)
+    # Rounded by parts: two digits of a small covariance would say more of a correlation than two
+    # decimals.
     digits = np.array([to_digits(float(error), 2) for error in errors])
     return np.asarray(np.nan_to_num(related) * np.outer(digits, digits))
 

@@ -50,6 +50,8 @@ def contributions(groups: IntArray, values: FloatArray, *, cells: int, most: int
     missing = np.isnan(values)
     absent = np.bincount(groups[missing], minlength=cells) > 0
     inside, numbers = groups[~missing], values[~missing]
+    # Largest values first inside each group, so that one pass gives the largest, the two largest and the
+    # n largest for the rules.
     order = np.lexsort((-numbers, inside))
     inside, numbers = inside[order], numbers[order]
     counts = np.bincount(inside, minlength=cells)
@@ -91,6 +93,7 @@ def of_counts(
 def of_sums(groups: Contributions, rules: Rules) -> Broken:
     """Rules for sums and means of groups: threshold, (n, k), p per cent; in ACRO linear aggregations."""
     checks = rules.checks
+    # Shares of a total mean nothing with negative values. They are not passed: rule NEGATIVE marks them.
     defined = (groups.counts > 0) & ~groups.negative
     with np.errstate(divide="ignore", invalid="ignore"):
         share = groups.several_largest / groups.totals
@@ -128,6 +131,8 @@ def of_quantiles(counts: NDArray[np.number], level: float, rules: Rules) -> Brok
 
     ACRO asks for the threshold in the group alone, and passes a smallest or largest value.
     """
+    # A quantile is the value of a record: with few records on one side of it, it discloses an extreme
+    # value.
     side = counts * min(level, 1 - level)
     return {
         **of_counts(counts, rules),

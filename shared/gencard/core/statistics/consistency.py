@@ -51,6 +51,8 @@ def check_consistent(psi: Psi, *, may_be_empty: bool = False) -> None:
     total = float(psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0])
     if total <= 0 and not may_be_empty:
         raise InvalidPsiError(problem="it contains no records")
+    # Exact counts come from one table, so any difference is an error. Reconciled marginals are sums of
+    # floats in different orders and differ by rounding.
     slack = 0.0 if psi.exact else _RELATIVE * total
     for linear in psi.linear:
         _check_sums(linear, total, slack)
@@ -102,6 +104,8 @@ def _check_agrees(
     """Compare a sub-marginal with the first one seen on the same attributes."""
     clique = tuple(sorted(attributes))
     values = project(measurement.values, measurement.clique, clique)
+    # Equality is transitive: comparing each marginal with the first one on these attributes covers all
+    # pairs without comparing all pairs.
     other, expected = first.setdefault(attributes, (measurement.clique, values))
     if np.any(np.abs(values - expected) > slack):
         where = f"on ({', '.join(clique)})" if clique else "on the number of records"
@@ -152,6 +156,7 @@ def reconcile(psi: Psi) -> Psi:
         TooLargeError: The cliques have too many subsets.
     """
     consistent = shrunk(psi)
+    # Noise may leave a total of 0 or less, for which no table without negative counts exists.
     records = max(total(consistent.measurements[0].values), _FEWEST)
     for _ in range(_ROUNDS):
         if _lift(consistent, records) <= _LITTLE:
@@ -233,6 +238,8 @@ def interactions_of(domain: Domain, tables: Sequence[Measurement]) -> Blocks:
             if inside in exact and measurement.stddev > 0:
                 continue
             marginal = project(measurement.values, measurement.clique, inside)
+            # Each count of the sub-marginal adds up `spread` independent noisy counts, so its variance
+            # is stddev^2 times `spread`.
             spread = measurement.values.size / marginal.size
             weight = 1.0 if inside in exact else 1.0 / (measurement.stddev**2 * spread)
             weighted = weight * _pure(marginal)
@@ -285,12 +292,15 @@ def _lift(psi: Psi, records: float) -> float:
     """The smallest share of the uniform table that, mixed in, leaves no count below zero."""
     share = 0.0
     for measurement in psi.measurements:
+        # The share s solves (1 - s) * lowest + s * uniform = 0.
         lowest, uniform = float(measurement.values.min()), records / measurement.values.size
         share = max(share, -lowest / (uniform - lowest) if lowest < 0 else 0.0)
     return share
 
 
 def _lifted(psi: Psi, records: float) -> Psi:
+    # One share for all marginals, the largest that any of them needs: mixed with different shares,
+    # marginals that agree would no longer agree. The maximum below removes rounding errors only.
     share = _lift(psi, records)
     return _with(
         psi,

@@ -126,6 +126,8 @@ def measure(
         raise InvalidInputError(field="noise", problem="a source of noise is required")
     histograms = [one.attribute for one in statistics if isinstance(one, Histogram)]
     sums = [one for one in statistics if isinstance(one, Sum)]
+    # Linear statistics are counted as full tables first: their sums of whole numbers are then exact, and
+    # the tables are checked for consistency with the marginals before they are dropped.
     cliques, linear = divided([one for one in statistics if not isinstance(one, Histogram | Sum)])
     if (linear and transform != AS_COUNTED) or (sums and transform.rounding > 1):
         raise InvalidInputError(field="transform", problem="is allowed only for counts")

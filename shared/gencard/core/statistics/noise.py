@@ -116,6 +116,8 @@ def noisy_marginal(
 ) -> Measurement:
     """One marginal with noise that spends ``budget``, epsilon or rho, all of it."""
     scale = privacy.scale(privacy.moved, budget)
+    # Zeros get noise like all other counts: leaving them exact would disclose which cells are empty.
+    # Clamping afterwards is post-processing and costs no privacy.
     counts = privacy.draw(noise, _whole(exact.values), scale)
     return Measurement(exact.clique, np.clip(counts, -_LARGEST, _LARGEST), privacy.stddev(scale))
 
@@ -200,8 +202,11 @@ def _worst(scaled: FloatArray, neighbouring: Neighbouring | None, norm: int) -> 
     """The worst cell, or pair of cells; values of shape ``(functions, cells)``."""
     if neighbouring is not Neighbouring.REPLACE_ONE:
         return _slightly_above(float((np.abs(scaled) ** norm).sum(axis=0).max()))
+    # A function that is the same in all cells does not move if one record replaces another.
     varying = scaled[np.ptp(scaled, axis=1) > 0]
     if varying.size * scaled.shape[1] > _PAIRS:
+        # |a - b| <= |a| + |b| and (a - b)^2 <= 2 a^2 + 2 b^2: no pair moves more than 2^p times the
+        # worst cell. Too much noise is safe, too little is not.
         return _slightly_above(float(2**norm * (np.abs(varying) ** norm).sum(axis=0).max()))
     return _slightly_above(
         max(float((np.abs(varying - cell[:, None]) ** norm).sum(axis=0).max()) for cell in varying.T)
@@ -233,6 +238,8 @@ def epsilon_of(rho: Decimal, delta: Decimal) -> Decimal:
     """
     if rho == 0:
         return ZERO
+    # Floats only choose alpha. Every alpha gives a valid bound, so their rounding can cost tightness but
+    # never correctness.
     alpha = Decimal(1 + exp(_best(float(rho), log(float(delta)))))
     bound = _epsilon(rho, delta, alpha) + _MARGIN
     return max(ZERO, bound.quantize(_PLACES, rounding=ROUND_CEILING, context=_EXACT))

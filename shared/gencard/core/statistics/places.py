@@ -57,7 +57,9 @@ def _level_counts(psi: Psi, names: Sequence[str]) -> dict[str, list[int]]:
         name: project(tables[clique], clique, (name,)).tolist() for name, clique in cliques.items()
     }
     return {
-        name: [int((2 * Fraction(one) + 1) // 2) for one in column] for name, column in counts.items()
+        # A fraction holds the float exactly, so rounding half up gives the same count on every machine.
+        name: [int((2 * Fraction(one) + 1) // 2) for one in column]
+        for name, column in counts.items()
     }
 
 
@@ -136,6 +138,8 @@ def _noisy_level(cells: _FineCells, counts: Sequence[int], records: int) -> _Lev
         records: Records of the level.
     """
     total = sum(counts)
+    # No vector from 0 up has a sum below 0, and one of sum 0 has no shares: numbers are then uniform in
+    # the level.
     parts, whole = (cells.units, sum(cells.units)) if total < 1 else _projected(counts, total)
     weights = _apportioned(parts, whole)
     return _Level(cells, weights, [Fraction(records * weight, WEIGHTS) for weight in weights])
@@ -187,6 +191,9 @@ def _position(levels: Sequence[_Level], summed: SumMeasurement | None, centre: i
         return _MIDDLE
     above = summed.values[0] - sum(records * low for records, low, _ in cells)
     position = min(max(WHOLE * above // room, 0), WHOLE - 1)
+    # Inverse-variance mean of the position p that the sum implies, with variance s^2 = (stddev /
+    # room)^2, and of the middle m, with 1/12: (p / s^2 + 12 m) / (1 / s^2 + 12) = (p + 12 s^2 m) / (1 +
+    # 12 s^2).
     variance = 12 * (Fraction(stddev_text(summed.stddev)) / room) ** 2
     return int((position + variance * _MIDDLE) // (1 + variance))
 
@@ -223,5 +230,7 @@ def _split(units: int, position: int) -> tuple[int, int]:
     """
     last = max(0, min(position * (units - 1) // WHOLE, units - 2))
     # a high half below weight / units picks the lower piece; it is a whole number, so round up
+    # Numbers 0..last have the mean last / 2, the others (last + units) / 2. Weight w on the lower piece
+    # gives the mean m if w = (last + units - 2 m) / units.
     weight = (last + units) * WHOLE - 2 * position * (units - 1)
     return min(max(-(-weight // units), 0), WHOLE), last + 1

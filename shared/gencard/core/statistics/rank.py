@@ -76,6 +76,7 @@ def _blocks_of(coding: Coding, name: str, *, apart: bool) -> _Blocks:
     numbers = frozenset({_UNITS, squares})
     sizes |= dict.fromkeys(numbers, int(values > 1))
     levels = base
+    # Each level holds one number: u and its squares are then functions of the level.
     if present_levels == values:
         sizes[_LEVELS] -= sum(sizes[one] for one in numbers)
         levels = base | numbers

@@ -47,6 +47,7 @@ class SumNoise:
         """
         drawn = privacy.draw(noise, np.zeros(len(values), dtype=np.int64), self.scale).tolist()
         pairs = zip(values, drawn, strict=True)
+        # Floor first, then add noise: value + draw * divisor would release value mod divisor exactly.
         return tuple((value // self.divisor + draw) * self.divisor for value, draw in pairs)
 
 
@@ -99,4 +100,5 @@ def sensitivity(
         return (most * largest) ** norm
     if cells == 1:
         return (most * span) ** norm
+    # A replaced person moves one cell by k span or two cells by k largest each, whichever is worse.
     return most * 2 * largest if norm == 1 else most**2 * max(span**2, 2 * largest**2)

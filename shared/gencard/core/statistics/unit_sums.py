@@ -198,6 +198,8 @@ def exact_sums(units: Sequence[IntArray], cells: NDArray[np.integer], size: int)
 
 def _products(units: Sequence[IntArray]) -> Iterator[tuple[int, IntArray]]:
     """Products that fit machine words, and the powers of two that they are to be multiplied by."""
+    # A product of larger units may overflow 64 bits, and numpy would not report it. They are split: (a
+    # 2^26 + b)(c 2^26 + d) is four products below 2^53 with their powers of two.
     small = all(one.min(initial=0) > -(2**30) and one.max(initial=0) < 2**30 for one in units)
     if len(units) < 2 or small:
         yield 0, np.asarray(np.prod(units, axis=0, dtype=np.int64))
@@ -209,6 +211,8 @@ def _products(units: Sequence[IntArray]) -> Iterator[tuple[int, IntArray]]:
 
 def _totals(products: IntArray, cells: NDArray[np.integer], size: int) -> list[int]:
     """The sum of the products in each cell, exact: at most ``_BLOCK`` products of at most 61 bits."""
+    # bincount adds floats, which are exact up to 2^53: 2^20 halves below 2^32 stay below 2^52. The shift
+    # floors, so high * 2^32 + low is also right for negative products, with low >= 0.
     high, low = products >> 32, products & _LOW
     return [
         (int(upper) << 32) + int(lower)

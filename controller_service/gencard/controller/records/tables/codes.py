@@ -104,7 +104,8 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
 def text_of(column: Any) -> Any:
     """Values as text; those of an enum too, which Ibis takes for text, and PostgreSQL for none."""
     nullable = column.type().nullable
-    # a cast to the very type that Ibis sees would not be written
+    # Workaround: Ibis leaves out a cast to the type that it assumes. "!string", a text that is never
+    # NULL, is another type for Ibis and the same one for the database, so the cast is written.
     return column.cast("!string" if column.type().is_string() and nullable else "string")
 
 

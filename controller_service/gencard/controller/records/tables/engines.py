@@ -116,6 +116,7 @@ def _duckdb(address: TableAddress, _secret: str) -> Iterator[Any]:
         connection.execute("SET enable_progress_bar = false")
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET enable_external_access = false")  # views may name other files
+        # Last: it keeps every later statement, also one inside a view, from changing the settings above.
         connection.execute("SET lock_configuration = true")
         yield backend
     finally:
@@ -127,7 +128,8 @@ def _spark(address: TableAddress, secret: str) -> Iterator[Any]:
     import ibis  # noqa: PLC0415
 
     with ExitStack() as closing:
-        # Spark's client leaves it behind, and the process could open no session but of Connect
+        # Workaround: PySpark sets this variable for a session of Spark Connect and never removes it
+        # (SPARK-43509); afterwards the process can open no other kind of session.
         closing.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)
         session = silently(lambda: _session(address, secret))
         closing.callback(silently, session.stop)
@@ -234,7 +236,8 @@ def _copied(backend: Any, query: Any) -> Generator[Any, None, bool]:
 
 
 def _run_by_duckdb(backend: Any, query: Any) -> Iterable[Any]:
-    # Ibis 12 calls what DuckDB 2 no longer has
+    # Workaround: to_pyarrow_batches of Ibis 12 calls fetch_record_batch, which DuckDB 2 has removed
+    # (ibis-project/ibis#12001 is the same for tables).
     batches: Iterable[Any] = backend.con.sql(backend.compile(query)).to_arrow_reader(_BATCH)
     return batches
 

@@ -123,7 +123,8 @@ def sum_of_hashes(table: Any) -> Any:
     text = ibis.literal("|").join([table[name].cast("string") for name in table.columns])
     digests = computed_once(table.select(digest=_digest(text)))
     places = (digests.digest.substr(place, 1) for place in range(_HASHED))
-    # a cast to the very type that Ibis sees would not be written, and the place may have 32 bits
+    # Workaround: Ibis leaves out a cast to the type that it assumes, and "!int64" is another type for
+    # it. In some databases the place has 32 bits, in which the products below would overflow.
     digits = (ibis.literal(_DIGITS).find(place).cast("!int64") for place in places)
     whole = reduce(add, (digit * 16**place for place, digit in enumerate(digits)))
     return digests.select(whole=whole).aggregate(sum=lambda own: total(own.whole))

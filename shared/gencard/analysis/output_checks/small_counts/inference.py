@@ -113,6 +113,7 @@ def tells_small_counts(new: CountFacts, earlier: CountFacts, lattice: Lattice) -
     classes = _Classes.of(CountFacts.together([earlier, new], len(lattice.changing)), lattice)
     before, after = classes.facts(earlier), classes.facts(new)
     known = _basis(before)
+    # A linear function of what is known already discloses nothing new, so no program is needed.
     if np.all(_is_spanned(after.rows, known)):
         return Outcome.OPEN
     codes = lattice.cells.codes[lattice.changing[classes.first]]
@@ -374,6 +375,8 @@ def _move_together(ranges: _Ranges, program: LinearProgram) -> None:
     In each round every sum that is left moves up or down, by signs and weights that differ each time, so
     that any two are soon moved apart. A sum of few records moves up alone.
     """
+    # A fixed seed: with a random one, an analyst could repeat a question until the search gives another
+    # verdict.
     rng, idle = np.random.Generator(np.random.PCG64(0)), 0
     for turn in range(_ROUNDS):
         left = ranges.closed
@@ -466,6 +469,7 @@ def _in_fractions(ranges: _Ranges, program: LinearProgram, before: LinearProgram
     for number, place in enumerate(ranges.closed_below(_ENOUGH)):
         if ranges.high[place] - ranges.low[place] >= _ENOUGH - _ZERO:
             continue
+        # Fail closed: sums that are left undecided wait for a steward.
         if number == _SINGLE:
             return Outcome.UNDECIDED
         for weights in ranges.rows(place) * np.array([[1.0], [-1.0]]):

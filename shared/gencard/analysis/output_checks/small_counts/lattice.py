@@ -154,6 +154,8 @@ def _is_small(
     small = (counts < checks.threshold) & (checks.zeros | (counts > 0))
     for inside in shared:
         others = tuple(axis for axis, name in enumerate(clique) if name not in inside)
+        # If everybody may know that the group has fewer records than `WIDTH`, no output can leave that
+        # many values open, and every answer would be refused.
         small &= counts.sum(axis=others, keepdims=True) >= WIDTH
     return np.asarray(small)
 

@@ -169,6 +169,8 @@ class LinearProgram:
             integrality=np.full(len(counts), whole),
             bounds=scipy.optimize.Bounds(np.maximum(-counts, -most), most),
             constraints=conditions,
+            # A limit of nodes, not of seconds: with a time limit the verdict would depend on the load of
+            # the machine.
             options={"node_limit": max(nodes, 1), "mip_rel_gap": gap},
         )
         if solution.x is not None:
@@ -183,10 +185,14 @@ class LinearProgram:
         whole = np.zeros((0, len(self._counts))) if change is None else np.round(change)[None]
         values = whole @ facts.rows.T
         slack = _ZERO * (1.0 + np.abs(whole) @ np.abs(facts.rows).T)
+        # The solver's integers are exact up to a tolerance only: a change counts if it agrees after
+        # rounding, else it is dropped. Dropping is safe, as it leaves a count looking disclosed.
         agree = np.all((facts.low - slack <= values) & (values <= facts.high + slack), axis=1)
         return whole[agree].astype(np.int64)
 
 
+# Workaround: HiGHS writes its banner with its first call (ERGO-Code/HiGHS#1932), and the constructor of
+# highspy makes that call before output_flag can be set.
 class _Silent(highspy.Highs):
     """A solver that writes nothing to standard output; others begin with two lines there."""
 

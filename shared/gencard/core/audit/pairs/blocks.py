@@ -132,6 +132,7 @@ def _parts(domain: Domain, block: Clique, linear: Sequence[LinearStatistic]) -> 
 def _complement(parts: FloatArray) -> FloatArray:
     """Orthonormal rows that span what is orthogonal to all of ``parts``."""
     _, lengths, rows = np.linalg.svd(parts)
+    # The right singular vectors after the rank are an orthonormal basis of the null space of `parts`.
     return np.asarray(rows[int(np.sum(lengths > _RANK * max(1.0, lengths.max()))) :], dtype=np.float64)
 
 

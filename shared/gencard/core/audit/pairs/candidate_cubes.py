@@ -69,6 +69,7 @@ class CandidateCubes:
         keys = key_of(np.concatenate([base.codes, corners]).T, self.domain.sizes)
         cells = keys[len(base) :].reshape(-1, len(self))
         impossible = impossible_records(self.domain, corners, zeros).reshape(cells.shape)
+        # All corners must be empty in the dataset, so that only planted records can be in their cells.
         empty = np.flatnonzero(~(np.isin(cells, keys[: len(base)]) | impossible).any(axis=0))
         cells_taken: set[int] = set()
         positions: list[int] = []

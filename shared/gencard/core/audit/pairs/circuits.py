@@ -96,8 +96,13 @@ def _steepest(
     A vertex of the changes that keep psi, move one record in all, take none from ``bare`` cells and put
     none into ``closed`` ones.
     """
+    # The solver's tolerances are absolute: sums with large numerators would be kept more strictly than
+    # counts.
     scaled = matrix / np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1)
     rows = scipy.sparse.csr_array(np.hstack([scaled, -scaled]))
+    # A linear program: no variable is marked as integer. The change is split into what cells gain and
+    # lose; the bound on their sum keeps it finite. A vertex has minimal support, which makes it a
+    # circuit.
     solution = scipy.optimize.milp(
         c=np.concatenate([-gains, gains]),
         constraints=[
@@ -120,6 +125,8 @@ def only_change(matrix: IntArray, signs: FloatArray) -> IntArray | None:
     """
     if not 2 <= matrix.shape[1] <= _WIDEST:
         return None
+    # The solver's floats choose the cells only. The numbers are solved again in fractions, because psi
+    # must stay equal to the last record.
     kernel = kernel_of([[Fraction(int(entry)) for entry in row] for row in matrix])
     if len(kernel) != 1:
         return None

@@ -115,6 +115,8 @@ class Basis:
 
     def difference(self, low: Dataset, high: Dataset) -> FloatArray:
         """Coordinates of ``high`` minus those of ``low``, without what is rounding alone."""
+        # Coordinates are in floats, so equal marginals may differ in the last bit: such a difference
+        # must not count as evidence.
         change = self.coordinates(self.shares(high)) - self.coordinates(self.shares(low))
         return np.where(np.abs(change) > _ROUNDING, change, 0.0)
 

@@ -122,6 +122,9 @@ def extremal_pair(
         _climbed(side, moves, uphill, rng=rng, progress=_half(progress, half))
         for half, (side, uphill) in enumerate(zip(sides, (-beta, beta), strict=True))
     )
+    # Cube moves keep every count on the cliques of linear statistics; circuits keep only the sums, so
+    # they can go on where cubes stop. Without linear statistics, the integer program finds what the
+    # greedy climb missed on small tables.
     if moves.linear:
         low, high = (
             _along_circuits(side, moves, uphill, rng=rng)
@@ -135,6 +138,8 @@ def extremal_pair(
         raise NoExtremalPairError(
             problem="the records allow no move that keeps psi; try a denser, made-up dataset"
         )
+    # The pair compares its two sides with each other; both could still have drifted from the dataset's
+    # psi.
     check_equal_psi(dataset, high, moves.cliques, moves.linear)
     return ExtremalPair(moves.cliques, low, high, moves.linear)
 
@@ -192,6 +197,8 @@ def _along_circuits(
     side: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator
 ) -> Dataset:
     moved_side = along_circuits(side, moves.cliques, moves.linear, beta, zeros=moves.zeros)
+    # Circuits return the records in the order of the cells, which would tell a generator which side it
+    # got.
     return moved_side.take(rng.permutation(len(moved_side)))
 
 
@@ -246,6 +253,7 @@ def farthest(
     )
     if solution.x is None:
         return dataset
+    # HiGHS returns integers up to a tolerance. A wrong rounding cannot pass: psi is compared afterwards.
     records = np.repeat(cells.T, np.rint(solution.x).astype(np.int64), axis=0)
     return Dataset(domain, records)
 

@@ -103,6 +103,8 @@ def _partners(
     key: IntArray, odd: NDArray[np.bool_], *, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Pairs of an even and an odd face with equal key: by key, then in the order of the faces."""
+    # Sorting the keys costs most. Keys that share a slot keep some faces without a partner, but no face
+    # with a partner is lost.
     faces = _perhaps_met(key, odd)
     faces = faces[_stable_order(key[faces])]
     is_odd, ordered = odd[faces], key[faces]
@@ -145,6 +147,7 @@ def _some(number: int, *, rng: np.random.Generator) -> IntArray:
     """All of ``0 .. number - 1``, or a random part where that is too many."""
     if number <= MOST_CUBES:
         return np.arange(number)
+    # Drawn with replacement: a permutation of all numbers might not fit into memory.
     return np.unique(rng.integers(number, size=MOST_CUBES))
 
 
@@ -192,6 +195,8 @@ def climb(
     levels = _flipped_levels(ready, cells, axes[0])
     gain = _gains(cells, axes[0], relevant)[ready.corners, levels].sum(axis=1)
     steep = np.flatnonzero(gain > _LEAST_GAIN * relevant.largest)
+    # After the gains: listing the cells that moves enter costs more than the gains, and few moves are
+    # left.
     steep = steep[_are_possible(cells, axes[0], ready.corners[steep], levels[steep], zeros)]
     if not len(steep):
         return cells
@@ -267,6 +272,8 @@ def _take(corners: NDArray[np.intp], counts: IntArray) -> tuple[IntArray, IntArr
         open_moves = open_moves[left[corners[open_moves]].min(axis=1) > 0]
         touched = corners[open_moves]
         order = np.arange(len(open_moves))
+        # numpy keeps the last of several assignments to one place: in reverse order, that is the first
+        # move that touches the cell.
         first[touched[::-1].ravel()] = np.repeat(order[::-1], touched.shape[1])
         mine = (first[touched] == order[:, None]).all(axis=1)
         room = left[touched[mine]].min(axis=1)

@@ -126,6 +126,8 @@ class TreeTable:
 
     def _uniform(self, domain: Domain, block: int, zeros: Sequence[StructuralZeros]) -> Table:
         clique = self.blocks[block]
+        # Each block divides by the levels that it adds to its parent, so that the product of all blocks
+        # is uniform.
         new = [domain.size(name) for name in clique if name not in self._separators[block]]
         table = np.full(domain.project(clique).sizes, 1.0 / prod(new))
         clear(table, clique, [zero for zero in zeros if set(zero.clique) <= set(clique)])
@@ -185,6 +187,9 @@ class Triangle:
         self.blocks = tuple(parts[one] + parts[other] for one, other in _SIDES)
         self._sizes = [domain.project(block).sizes for block in self.blocks]
         self.factors = [np.ones((cells[one], cells[other])) for one, other in _SIDES]
+        # All other factors are 1: the table begins uniform, which makes the limit of IPF the table of
+        # maximum entropy (I. Csiszar, "I-divergence geometry of probability distributions and
+        # minimization problems", Annals of Probability 3, 1975).
         self.factors[0] /= domain.cells
         for block, factor, sizes in zip(self.blocks, self.factors, self._sizes, strict=True):
             inside = [zero for zero in zeros if set(zero.clique) <= set(block)]
@@ -193,6 +198,9 @@ class Triangle:
     def marginal(self, block: int) -> Table:
         first, second, third = self.factors
         if block == 0:
+            # The marginal on two parts is their own factor times the other two factors, contracted over
+            # the third part. The transposes put that part on the first axis, which `_contract` sums
+            # over.
             rest = _contract(second.T, third.T)
         elif block == 1:
             rest = _contract(first.T, third)
@@ -247,6 +255,8 @@ def three_parts(domain: Domain, cliques: Sequence[Clique]) -> Parts | None:
         else:
             return None
         cells[part_of[name]] *= domain.size(name)
+    # Three contractions in a sweep cost more per cell than sums over one array, so a small saving in
+    # cells is none in time.
     if sum(cells[one] * cells[other] for one, other in _SIDES) * _SAVING > domain.cells:
         return None
     return (

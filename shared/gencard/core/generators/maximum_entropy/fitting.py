@@ -54,6 +54,7 @@ def fit(table: Blocks, targets: Targets, tolerance: float, most_sweeps: int) -> 
 
 def _sweep(table: Blocks, targets: Targets, tolerance: float) -> float:
     """Settle each block in turn; the worst error found, each measured before its block was scaled."""
+    # np.max passes a NaN on; max of Python may drop it, and a diverged fit would look converged.
     return float(
         np.max([_settle(table, block, inside, tolerance) for block, inside in enumerate(targets)])
     )
@@ -63,6 +64,7 @@ def _settle(table: Blocks, block: int, targets: Sequence[TargetMarginal], tolera
     """Run IPF on the block's own small table, then scale the big one once by what it changed."""
     marginal = table.marginal(block)
     error = worst_error(marginal, targets)
+    # Not `error > tolerance`, which is false for NaN.
     if not error <= tolerance:
         fitted_marginal = marginal.copy()
         for _ in range(_ROUNDS):
@@ -131,6 +133,7 @@ def _repeated(step: Table, power: int) -> Table:
     """``step ** (2 ** power - 1)``."""
     total = step
     for _ in range(power - 1):
+        # 1 + 2 + 4 + ... + 2^(power - 1) = 2^power - 1 repetitions for `power` products.
         step = np.clip(step * step, 1 / _STEEPEST, _STEEPEST)
         total = total * step
     return total

@@ -48,6 +48,8 @@ class JunctionTree:
             ordered = ordered and (number == 0 or 0 <= self.parents[number] < number)
             if (
                 not ordered
+                # Running intersection: what a clique shares with all earlier cliques, its parent has.
+                # Only then is the product over cliques, divided by that over separators, a distribution.
                 or earlier & set(clique) != set(self.separator(number))
                 or earlier >= set(clique)
             ):
@@ -80,6 +82,8 @@ class JunctionTree:
     @classmethod
     def _linked(cls, cliques: Sequence[Clique]) -> "JunctionTree":
         """Prim's algorithm on the number of shared attributes; ties go to the first in order."""
+        # For the maximal cliques of a triangulated graph, a spanning tree of largest total separator
+        # size is a junction tree (F. V. Jensen, F. Jensen, "Optimal junction trees", UAI 1994).
         sets = [frozenset(clique) for clique in cliques]
         order, parents = [0], [-1]
         nearest = {one: (len(sets[one] & sets[0]), 0) for one in range(1, len(cliques))}
@@ -190,6 +194,7 @@ def _cost(joined: Sequence[int], sizes: Sequence[int], one: int) -> tuple[int, i
     around = joined[one]
     missing, size = 0, sizes[one]
     for other in _members(around):
+        # Less 1, because a neighbour is in `around` and is not joined with itself.
         missing += (around & ~joined[other]).bit_count() - 1
         size += sizes[other]
     return missing, size, one
@@ -231,6 +236,8 @@ def information_tree(tables: Mapping[Clique, NDArray[Any]]) -> tuple[Clique, ...
         tables: The two-way marginal of each pair.
     """
     return heaviest_tree(
+        # Whole numbers, so that two machines whose logarithms differ in the last bit choose the same
+        # tree, and the same rows are drawn.
         {pair: round(mutual_information(counts) / _STEP) for pair, counts in tables.items()}
     )
 

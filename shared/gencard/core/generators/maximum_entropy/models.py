@@ -97,6 +97,8 @@ def _thresholds(probabilities: NDArray[np.float64]) -> NDArray[np.uint64]:
     A cell of probability zero has its predecessor's threshold, so no word falls to it.
     """
     cumulative = np.cumsum(probabilities, axis=None)
+    # Up to here sums are below the last one, so their quotients are below 1 and fit a word of 64 bits.
+    # Dividing by the last sum, and not by 1, leaves no words over that rounding would give to no cell.
     last = int(np.searchsorted(cumulative, cumulative[-1], side="left"))
     ends: NDArray[np.float64] = cumulative[:last] / cumulative[-1]
     return (ends * _WORDS).astype(np.uint64)
@@ -148,6 +150,8 @@ class TreeModel:
     def __post_init__(self) -> None:
         _check_shapes(self.domain, self.tree, self.tables)
         tables = [np.array(table, dtype=np.float64) for table in self.tables]
+        # From the leaves up: emptying cells of a parent can leave the parent's own parent without a
+        # match.
         for clique in range(len(tables) - 1, 0, -1):
             self._clear_dead_ends(tables, clique)
         for table in tables:

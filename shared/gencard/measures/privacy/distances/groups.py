@@ -111,6 +111,7 @@ def _parts(points: NDArray[np.float64], records: NDArray[np.intp]) -> Iterator[N
         yield records
         return
     middle = len(records) // 2
+    # Linear time; a sort is not needed, because only the halves matter.
     order = np.argpartition(points[records, widest], middle)
     yield from _parts(points, records[order[:middle]])
     yield from _parts(points, records[order[middle:]])
@@ -134,6 +135,7 @@ class GroupRanges:
     def gap(self, group: int, other: "GroupRanges", groups: NDArray[np.intp]) -> FloatArray:
         """How far a group is at least from some groups of another table, in the attribute's unit."""
         above, below = other.low[groups] - self.high[group], self.low[group] - other.high[groups]
+        # fmax ignores NaN: groups without a number have gap 0, which is always a lower bound.
         gap: FloatArray = np.fmax(np.fmax(above, below), 0.0)
         return gap
 

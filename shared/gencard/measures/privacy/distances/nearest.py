@@ -155,6 +155,8 @@ def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, running: Ru
     rows, step = pairs.part.left.members(np.array([group])), pairs.part.step
     bounds = known / counted
     lowest = float(bounds.min())
+    # With equal weights, bounds are multiples of one step. Shells that end half a step later do not
+    # split bounds that differ by rounding.
     lower, limit = -1.0, lowest + step / 2
     # No record of a group is nearer than the group's bound, so groups beyond the second nearest record
     # found so far need not be opened. The search goes outwards in shells of one step.
@@ -182,6 +184,8 @@ def _look(
     while start < len(order) and len(rows := running.open(rows, bounds[order[start]])):
         stop = max(start, int(np.searchsorted(ends, most))) + 1
         near = order[start:stop]
+        # <=, not <: of several records at the same distance, the first position is returned, so ties are
+        # compared too.
         near = near[bounds[near] <= running.reach(rows)]
         _compare(pairs, rows, right.members(chosen[near]), table, running)
         # The first groups shrink the reach; what is then still open is compared in ever larger pieces.

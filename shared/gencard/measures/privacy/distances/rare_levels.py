@@ -49,6 +49,7 @@ class RunningNearest:
         if self.second is None:
             self.note(rows, first, None, position)
             return
+        # The minimum of what is left is the second smallest; a sort of each row would cost more.
         apart[lines, columns] = np.inf
         self.note(rows, first, apart.min(axis=1), position)
 
@@ -170,6 +171,8 @@ def compare_sharing(pairs: Pairs, rare: Sequence[RareLevels], running: RunningNe
 
 def _note(left: Positions, right: Positions, apart: Row, running: RunningNearest) -> None:
     """Take in the distances of pairs that ascend by their first record, then by their second."""
+    # One pass over all pairs: reduceat takes the minimum of each record's run without a loop over
+    # records.
     starts = np.flatnonzero(np.append(True, left[1:] != left[:-1]))
     first = np.minimum.reduceat(apart, starts)
     lengths = np.diff(np.append(starts, len(left)))
@@ -191,5 +194,6 @@ def _rare(axis: int, left: Column, right: Column) -> RareLevels | None:
     if rare.sum() < _LEAST:
         return None
     ranks[~rare[ranks]] = -1
+    # Two different codes, one for each table, so that no two records share a rare level in `unshared`.
     first, second = codes[rare][:2].tolist()
     return RareLevels(axis, ranks[: len(left)], ranks[len(left) :], (first, second))
