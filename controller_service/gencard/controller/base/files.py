@@ -74,14 +74,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Stated(Generic[_T]):
-    """A value that its constructor checks where it is used: a mistake in it stops no other setting."""
+    """A value whose constructor runs at its use, so that a mistake in it stops no other setting."""
 
     kind: Callable[..., _T]
     values: Mapping[str, Any]
 
     @property
     def value(self) -> _T:
-        """The value; raises what its constructor refuses."""
+        """Value of the constructor; raises its error."""
         return self.kind(**self.values)
 
 
@@ -178,7 +178,7 @@ def read_table(path: Path) -> Table:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of TOML; raises InvalidInputError where it cannot be read or is no UTF-8."""
+    """Return the text of a TOML file; raises InvalidInputError if it cannot be read or is no UTF-8."""
     try:
         return read_file(path, path.name, SETTINGS_LIMIT).decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
@@ -263,7 +263,7 @@ _LARGEST = 1 << 16
 
 
 def secret_bytes(path: Path, field: str) -> bytes:
-    """What a secret file holds.
+    """Return the content of a secret file.
 
     Raises:
         InvalidInputError: The file is missing, no regular file, too large, or its group or others

@@ -80,7 +80,7 @@ _PLACES = {
     Kind.ENABLE: "/people",
     Kind.ROTATE: "/people",
 }
-"""Where a steward goes after a decision; after one on a card to the card."""
+"""Page that a steward sees after a decision; after a decision on a card it is the card."""
 
 _DONE = {
     Kind.APPROVE: "The card is offered to the analyst.",
@@ -137,7 +137,7 @@ def fields_of(kind: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class DecisionPages:
-    """Decisions of signed-in stewards; where two have to agree, each signs with the passkey."""
+    """Decisions of signed-in stewards; if two have to agree, each signs with the passkey."""
 
     desk: Desk
     ceremonies: Ceremonies

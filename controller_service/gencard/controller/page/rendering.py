@@ -45,12 +45,12 @@ def assets() -> Mapping[str, Asset]:
 
 
 def asset_address(name: str) -> str:
-    """Where a browser fetches a file; another address whenever the file changes."""
+    """Return the address of a file for browsers, which changes with the file's content."""
     return f"/static/{name}?{assets()[name].digest}"
 
 
 def asset_response(name: str, query: str) -> Response | None:
-    """The file; None where there is none of this name."""
+    """Return the response with a file; None if no file has this name."""
     asset = assets().get(name)
     if asset is None:
         return None
@@ -85,7 +85,7 @@ def environment() -> Environment:
 
 
 def _without_controls(value: Any) -> Any:
-    """A text with its control characters written out: browsers would obey those that reorder text."""
+    """Escape the control characters of a text: browsers would obey characters that reorder text."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return visible(value, lambda letter: letter if letter == "\t" else as_written(letter))

@@ -130,7 +130,7 @@ def request_text(file: Path) -> str:
 
 
 def _say_what(view: RequestView) -> None:
-    """Print whom this enrols, as what, and where role or project differ from the request."""
+    """Print the person to enrol, role and project, and where they differ from the request."""
     say(_EFFECT[view.kind])
     say(f"  name         {view.name}")
     for field, value, requested in (
@@ -160,7 +160,7 @@ keys_app = new_typer(
 
 
 class KeyUse(StrEnum):
-    """What a key signs."""
+    """Uses of signing keys."""
 
     CARDS = wire.CARDS
     LOG = wire.LOG

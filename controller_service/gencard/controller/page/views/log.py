@@ -23,7 +23,7 @@ def _log(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: ARG00
 
 
 def _search(form: Form, desk: Desk, who: Identity) -> Done:
-    """The entries that fit; by POST, so that no word of a search stands in an address."""
+    """Return the matching entries; by POST, so that no address contains a search text."""
     query = form.text("q")
     context = _entries(desk, who, query, form.text("before"))
     return Done("/log", template="log.html", context=context)
@@ -64,7 +64,7 @@ def _details(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def link_of(resource: str) -> str:
-    """Where the page shows a resource; empty where it does not.
+    """Return the page's address of a resource; empty if no page shows it.
 
     >>> link_of("datasets/fair/cards/c1/audits/a1")
     '/audits/datasets/fair/cards/c1/audits/a1'
